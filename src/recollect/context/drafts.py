@@ -1,0 +1,52 @@
+"""What a caller hands over, as drafts: read from its format, measured in tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect import formats
+from recollect.context.tokens import measured
+from recollect.errors import InvalidValue
+from recollect.model import json
+from recollect.model.message import Draft
+from recollect.model.part import ResultStatus, TextPart, ToolResultPart
+
+
+def drafts(messages: Any, format: str | None = None) -> list[Draft]:
+    """Read one message or many."""
+    return measured(formats.read(messages, format))
+
+
+def question(said: Any, format: str | None = None) -> list[Draft]:
+    """Read what opens a turn: a text is what the person said."""
+    if isinstance(said, str):
+        return measured([Draft(role="user", parts=(TextPart(text=said),))])
+    return drafts(said, format)
+
+
+def tool_result(
+    call_id: str,
+    output: Any,
+    *,
+    status: ResultStatus,
+    error_code: str | None,
+    error_message: str | None,
+    latency_ms: int | None,
+    metadata: dict[str, Any] | None,
+) -> Draft:
+    """Make the message that carries a tool's result."""
+    if status not in ("success", "error", "canceled"):
+        raise InvalidValue(f"A tool result is success, error or canceled; got {status!r}.")
+    told = dict(json.exact(metadata)) if metadata else {}
+    if latency_ms is not None:
+        told["latency_ms"] = latency_ms
+    part = ToolResultPart(
+        call_id=call_id,
+        status=status,
+        text=output if isinstance(output, str) else (error_message or "" if output is None else None),
+        data=json.UNSET if output is None or isinstance(output, str) else json.exact(output),
+        error_code=error_code,
+        error_message=error_message,
+        metadata=told or None,
+    )
+    return measured([Draft(role="tool", parts=(part,))])[0]

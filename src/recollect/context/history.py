@@ -1,0 +1,22 @@
+"""The view of a conversation that the next model call needs, in the provider's form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recollect import formats
+from recollect.model.message import Message
+
+
+class History(list[dict[str, Any]]):
+    """Messages as plain dicts, and beside them what was mended in this view to make it acceptable."""
+
+    def __init__(self, messages: Sequence[dict[str, Any]] = (), repairs: Sequence[str] = ()) -> None:
+        super().__init__(messages)
+        self.repairs = list(repairs)
+
+
+def history(messages: Sequence[Message], format: str) -> History:
+    """Write messages in a provider's form."""
+    return History(formats.write(messages, format))

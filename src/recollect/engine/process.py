@@ -1,0 +1,55 @@
+"""Which process this is, and whether another one of this machine is gone.
+
+A holder is written `node:fingerprint:pid:start`. The fingerprint is that of the boot and the process namespace, so
+that a process id of another container, or from before a reboot, is never taken for one of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+
+_START = 19  # the 22nd field of /proc/<pid>/stat, counted after the command in brackets
+
+
+def holder() -> str:
+    """Name this process."""
+    pid = os.getpid()
+    return f"{_machine()}:{pid}:{_started(pid)}"
+
+
+def gone(name: str) -> bool:
+    """Whether a holder was a process of this machine and is gone. False where that can not be known."""
+    machine, pid, start = ([*name.rsplit(":", 2), "", ""])[:3]
+    if sys.platform == "win32" or machine != _machine() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return start not in ("", _started(int(pid)))
+
+
+def _machine() -> str:
+    node = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return f"{node}:{zlib.crc32(_boot().encode()):08x}"
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as text:
+            return text.read() + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """Read when a process started, in the kernel's ticks; it tells a process from a later one with the same id."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as text:
+            return text.read().rpartition(")")[2].split()[_START]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,204 @@
+"""The engine for asyncio: a writing thread that commits what waits together, and threads that read.
+
+One sync of the disk serves every operation of a batch, each in a savepoint of its own, and none is acknowledged
+before it. A full disk or an I/O error can roll back a whole batch, savepoints included; then each operation is run
+again alone, from a fresh generator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import apsw
+
+from recollect.engine.sqlite.connection import TIMEOUT
+from recollect.engine.sqlite.file import File, undo
+from recollect.errors import StoreClosed
+from recollect.op import Op
+
+T = TypeVar("T")
+
+_BATCH = 256
+_READERS = 4
+
+
+class _Job:
+    """An operation that waits for its turn, and whom to tell."""
+
+    __slots__ = ("claim", "error", "future", "loop", "op", "result")
+
+    def __init__(self, op: Op[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.op = op
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.claim = [
+            True
+        ]  # taking the only item is atomic: either the writer begins the job or its caller withdraws it
+
+    def take(self) -> bool:
+        """Claim the job; False where the other side was first."""
+        try:
+            return self.claim.pop()
+        except IndexError:
+            return False
+
+
+class AsyncSqliteEngine:
+    """Runs an operation in a transaction that it may share with others that wait at the same time."""
+
+    def __init__(self, path: str, *, timeout: float = TIMEOUT) -> None:
+        self._file = File(path, timeout)
+        self._start()
+
+    def _start(self) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="recollect-read")
+        self._closed = False
+        self._gate = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="recollect-write", daemon=True)
+        self._thread.start()
+
+    @property
+    def path(self) -> str:
+        """Where the data is."""
+        return self._file.path
+
+    async def run(self, op: Op[T]) -> T:
+        """Run an operation and give its result; what it wrote is on disk by then.
+
+        Cancelled before it has begun, it is withdrawn; one that has begun completes.
+        """
+        if self._closed:
+            raise StoreClosed
+        if self._file.after_fork():
+            self._start()
+        loop = asyncio.get_running_loop()
+        if not op.writes and not self._file.memory:
+            return await loop.run_in_executor(self._readers, self._file.read, op)
+        job = _Job(op, loop)
+        with self._gate:
+            if self._closed:
+                raise StoreClosed
+            self._jobs.put(job)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.take()
+            raise
+
+    def _work(self) -> None:
+        """Take what waits, commit it together, tell everyone; until the store closes."""
+        file, jobs = self._file, self._jobs
+        while True:
+            job = jobs.get()
+            batch: list[_Job] = []
+            while job is not None:
+                if job.take():
+                    batch.append(job)
+                if len(batch) == _BATCH:
+                    break
+                try:
+                    job = jobs.get_nowait()
+                except queue.Empty:
+                    break
+            if batch:
+                _commit(file, batch)
+                _tell(batch)
+            if job is None:
+                return
+
+    async def close(self) -> None:
+        """Finish what was asked for, and close. Closing twice is no error."""
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            self._jobs.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._finish)
+
+    def _finish(self) -> None:
+        self._thread.join()
+        self._readers.shutdown()
+        self._file.close()
+
+
+def _commit(file: File, batch: list[_Job]) -> None:
+    """Run the jobs of a batch in one transaction, or each alone where that can not be."""
+    if len(batch) > 1 and _together(file, batch):
+        return
+    for job in batch:
+        job.error = None
+        try:
+            job.result = file.write(job.op)
+        except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
+            job.error = error
+
+
+def _together(file: File, batch: list[_Job]) -> bool:
+    """Try a batch in one transaction. False: nothing of it was written."""
+    connection = file.writer
+    if connection is None:
+        return False
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for job in batch:
+                if not _in_savepoint(file, connection, job):
+                    return False
+            connection.execute("COMMIT")
+        except BaseException:
+            undo(connection)
+            raise
+    except apsw.Error:
+        return False
+    file.scrub(needed=any(job.op.scrubs for job in batch))
+    return True
+
+
+def _in_savepoint(file: File, connection: apsw.Connection, job: _Job) -> bool:
+    """Run a job so that its failure undoes only itself. False: the whole transaction is gone."""
+    connection.execute("SAVEPOINT op")
+    try:
+        job.result = file.drive(connection, job.op)
+    except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
+        if not connection.in_transaction:
+            return False
+        connection.execute("ROLLBACK TO op")
+        job.error = file.meaning(error) if isinstance(error, apsw.Error) else error
+        if job.error is not error:
+            job.error.__cause__ = error
+    connection.execute("RELEASE op")
+    return True
+
+
+def _tell(batch: list[_Job]) -> None:
+    """Hand the results to the loops that wait for them, one call for each loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in batch:
+        loops.setdefault(job.loop, []).append(job)
+    for loop, jobs in loops.items():
+        _quietly(loop, _resolve, jobs)
+
+
+def _quietly(loop: asyncio.AbstractEventLoop, call: Callable[[list[_Job]], None], jobs: list[_Job]) -> None:
+    try:
+        loop.call_soon_threadsafe(call, jobs)
+    except RuntimeError:  # the loop was closed: nobody waits any more
+        return
+
+
+def _resolve(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

@@ -1,0 +1,102 @@
+"""A connection to the database file: how a new file is made, and how every connection is set up.
+
+What only a new file can take is decided here; docs/format.md says why, with the figures.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import apsw
+
+from recollect.engine.url import MEMORY
+from recollect.errors import StoreUnavailable
+
+PAGE_SIZE = 4096
+CHECKSUM_BYTES = 8
+TIMEOUT = 30.0
+APPLICATION_ID = 0x52434C54  # "RCLT"
+
+_VFS = "cksmvfs"
+_STATEMENTS = 256
+_LOG_LIMIT = 64 * 1024 * 1024
+_CHECKPOINT_PAGES = 4000
+_vfs_lock = threading.Lock()
+
+
+def checksum_vfs() -> str | None:
+    """Name the VFS that writes and checks a checksum in each page; None where apsw was built without it.
+
+    It is one of the extensions that apsw's wheels carry. Loading it makes it everybody's default, which is undone:
+    other users of apsw in this process keep what they had.
+    """
+    with _vfs_lock:
+        if _VFS in apsw.vfs_names():
+            return _VFS
+        folder = os.path.join(os.path.dirname(apsw.__file__), "sqlite_extra_binaries")
+        if not os.path.isdir(folder) or not any(name.startswith("cksumvfs.") for name in os.listdir(folder)):
+            return None
+        default = apsw.vfs_names()[0]
+        carrier = apsw.Connection(MEMORY)
+        carrier.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+        carrier.load_extension(os.path.join(folder, "cksumvfs"))
+        carrier.close()
+        apsw.set_default_vfs(default)
+        return _VFS
+
+
+def connect(path: str, timeout: float) -> apsw.Connection:
+    """Open a connection and set what holds for every connection."""
+    if path == MEMORY:
+        connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENTS)
+    else:
+        connection = apsw.Connection(
+            path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs(), statementcachesize=_STATEMENTS
+        )
+    connection.set_busy_timeout(int(timeout * 1000))
+    return connection
+
+
+def configure(connection: apsw.Connection) -> None:
+    """Set durability and safety. None of it is kept in the file, so every connection does it."""
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
+    connection.wal_autocheckpoint(_CHECKPOINT_PAGES)
+
+
+def shape(connection: apsw.Connection, path: str) -> None:
+    """Give a new, empty file what only a new file can take."""
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    if path != MEMORY and connection.open_vfs == _VFS:
+        connection.reserve_bytes(reserve=CHECKSUM_BYTES)
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
+    if path != MEMORY and mode != "wal":
+        raise StoreUnavailable(path=path, reason=f"the file system does not take a write-ahead log ({mode})")
+
+
+def checksummed(connection: apsw.Connection) -> bool:
+    """Whether the file has room for a checksum in each page."""
+    return connection.reserve_bytes() == CHECKSUM_BYTES
+
+
+def patiently(action: Callable[[], None], timeout: float) -> None:
+    """Repeat an action while the file is locked.
+
+    A change of the journal mode does not wait for a lock as other statements do.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            action()
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

@@ -1,0 +1,58 @@
+"""What SQLite's errors mean, in Recollect's own."""
+
+from __future__ import annotations
+
+import apsw
+
+from recollect.errors import (
+    Corrupted,
+    DiskFull,
+    LimitReached,
+    NotADatabase,
+    RecollectError,
+    StoreClosed,
+    StoreError,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_DATA = 8458  # SQLITE_IOERR_DATA: a page does not match its checksum
+_LIMITS = {
+    "last < 4294967296": ("The number of messages on a branch", 4_294_967_295),
+    "key < 2147483648": ("The number of branches in a store", 2_147_483_647),
+}
+
+
+def meaning(error: apsw.Error, path: str, seconds: float) -> RecollectError:
+    """Give the error that the caller is to see; the driver's own becomes its cause."""
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreLocked(path=path, seconds=seconds)
+    if isinstance(error, apsw.FullError):
+        return DiskFull(path=path)
+    if isinstance(error, apsw.NotADBError):
+        return NotADatabase(path=path, reason="it is not an SQLite file")
+    if isinstance(error, apsw.ReadOnlyError):
+        return StoreReadOnly(path=path)
+    if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _DATA:
+        return Corrupted(path=path, reason=_reason(error))
+    if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.PermissionsError):
+        return StoreUnavailable(path=path, reason=_reason(error))
+    if isinstance(error, apsw.ConstraintError):
+        return _limit(error)
+    if isinstance(error, apsw.ConnectionClosedError):
+        return StoreClosed()
+    return StoreError(f"The database refused an operation: {error}. This is a fault in Recollect; please report it.")
+
+
+def _reason(error: apsw.Error) -> str:
+    if getattr(error, "extendedresult", 0) == _DATA:
+        return "a page does not match its checksum"
+    return str(error).removesuffix(".") or type(error).__name__
+
+
+def _limit(error: apsw.Error) -> RecollectError:
+    for rule, (what, limit) in _LIMITS.items():
+        if rule in str(error):
+            return LimitReached(what=what, limit=limit)
+    return StoreError(f"The database refused an operation: {error}. This is a fault in Recollect; please report it.")

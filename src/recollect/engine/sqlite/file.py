@@ -1,0 +1,186 @@
+"""The database file as both engines use it: the connections to it, and running an operation in a transaction."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+import apsw
+
+from recollect import sql
+from recollect.engine.sqlite.connection import checksum_vfs, checksummed, configure, connect
+from recollect.engine.sqlite.failure import meaning
+from recollect.engine.sqlite.filesystem import prepare
+from recollect.engine.sqlite.migration import ready
+from recollect.engine.url import MEMORY
+from recollect.errors import RecollectError, StoreClosed, StoreUnavailable
+from recollect.op import Op
+
+T = TypeVar("T")
+
+_IDLE = 8
+_SCRUB_WAIT = 250
+
+
+class File:
+    """One writing connection and a stock of reading ones. After fork() each process opens its own."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        self.path = path
+        self.timeout = timeout
+        self.memory = path == MEMORY
+        self.queries = sql.queries("sqlite")
+        self._unscrubbed = False
+        self._idle: list[apsw.Connection] = []
+        self._pid = os.getpid()
+        self.writer: apsw.Connection | None = None
+        if not self.memory:
+            prepare(path)
+        self.writer = self._open(first=True)
+
+    def _open(self, *, first: bool = False) -> apsw.Connection:
+        connection = None
+        try:
+            connection = connect(self.path, self.timeout)
+            if first:
+                ready(connection, self.path, self.timeout)
+                self._check_vfs(connection)
+            else:
+                configure(connection)
+        except apsw.Error as error:
+            _abandon(connection)
+            raise self.meaning(error) from error
+        except BaseException:
+            _abandon(connection)
+            raise
+        return connection
+
+    def _check_vfs(self, connection: apsw.Connection) -> None:
+        """Refuse to write pages without their checksum into a file that has them."""
+        if not self.memory and checksummed(connection) and checksum_vfs() is None:
+            raise StoreUnavailable(
+                path=self.path, reason="it keeps checksums, and this build of apsw lacks the cksumvfs extension"
+            )
+
+    def meaning(self, error: apsw.Error) -> RecollectError:
+        """Translate an error of the driver."""
+        return meaning(error, self.path, self.timeout)
+
+    def after_fork(self) -> bool:
+        """Leave the parent's connections alone and open our own, if this process was forked. Say if it was."""
+        if os.getpid() == self._pid:
+            return False
+        if self.memory:
+            raise StoreClosed("A store in memory stays with the process that opened it: fork() does not share it.")
+        _leave_to_parent([*self._idle, *([self.writer] if self.writer else [])])
+        self._idle = []
+        self._pid = os.getpid()
+        if self.writer is not None:
+            self.writer = self._open()
+        return True
+
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only reads, in a snapshot of its own, beside any writer."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        try:
+            return self._within("BEGIN", connection, op)
+        finally:
+            if len(self._idle) < _IDLE and self.writer is not None:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def write(self, op: Op[T]) -> T:
+        """Run an operation in a transaction; it is on disk when this returns."""
+        if self.writer is None:
+            raise StoreClosed
+        result = self._within("BEGIN IMMEDIATE" if op.writes else "BEGIN", self.writer, op)
+        self.scrub(needed=op.scrubs)
+        return result
+
+    def _within(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
+        try:
+            connection.execute(begin)
+            try:
+                result = self.drive(connection, op)
+                connection.execute("COMMIT")
+            except BaseException:
+                undo(connection)
+                raise
+        except apsw.Error as error:
+            raise self.meaning(error) from error
+        return result
+
+    def drive(self, connection: apsw.Connection, op: Op[T]) -> T:
+        """Run the statements of an operation and send it their rows."""
+        steps = op.start()
+        queries = self.queries
+        found: list[Any] | None = None
+        try:
+            while True:
+                name, params, many = steps.send(found)  # type: ignore[arg-type]
+                if many:
+                    connection.executemany(queries[name], params)
+                    found = []
+                else:
+                    found = connection.execute(queries[name], params).fetchall()
+        except StopIteration as done:
+            return done.value
+
+    def scrub(self, *, needed: bool) -> None:
+        """Empty the log after an erasure, so that what was erased can not be read there.
+
+        A reader in the middle of its work may hold the log; then the next write tries again, and closing does.
+        """
+        if not needed and not self._unscrubbed:
+            return
+        if self.memory or self.writer is None:
+            return
+        self.writer.set_busy_timeout(_SCRUB_WAIT)
+        try:
+            busy = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+        except apsw.Error:
+            busy = True
+        finally:
+            self.writer.set_busy_timeout(int(self.timeout * 1000))
+        self._unscrubbed = bool(busy)
+
+    def close(self) -> None:
+        """Close every connection; the last one folds the log into the file."""
+        if os.getpid() != self._pid:
+            _leave_to_parent([*self._idle, *([self.writer] if self.writer else [])])
+            self._idle, self.writer = [], None
+            return
+        writer, self.writer = self.writer, None
+        while self._idle:
+            self._idle.pop().close()
+        if writer is not None:
+            try:
+                writer.close()
+            except apsw.Error as error:
+                raise self.meaning(error) from error
+
+
+def undo(connection: apsw.Connection) -> None:
+    """Roll back, where SQLite has not done so by itself."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _abandon(connection: apsw.Connection | None) -> None:
+    if connection is not None:
+        connection.close()
+
+
+def _leave_to_parent(connections: list[apsw.Connection]) -> None:
+    """Never close an inherited connection: that would fold the parent's log and drop its locks.
+
+    A reference that is never given back keeps the interpreter from closing it on the way out.
+    """
+    import ctypes  # noqa: PLC0415  only in a forked child
+
+    for connection in connections:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -1,0 +1,81 @@
+"""The folder and the file of a database: made readable by their owner only, and not on a network file system."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from recollect.errors import NetworkFileSystem, NotADatabase, StoreUnavailable
+
+# File systems of other machines, as the kernel names them. Their locks and shared memory can not be relied on.
+_NETWORK = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.curlftpfs", "fuse.gcsfuse", "fuse.glusterfs",
+    "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.davfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
+    "ocfs2", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "fuse.vmhgfs-fuse",
+})  # fmt: skip
+_MOUNTS = "/proc/self/mountinfo"
+
+
+def prepare(path: str) -> None:
+    """Make sure that there is a file to open, private to its owner; an existing one is left as it is."""
+    if os.path.isdir(path):
+        raise NotADatabase(path=path, reason="it is a folder")
+    try:
+        _make_folder(os.path.dirname(path))
+        kind = network_kind(path)
+        if kind is not None:
+            raise NetworkFileSystem(path=path, kind=kind)
+        if not os.path.exists(path):
+            _make_file(path)
+    except OSError as error:
+        raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
+
+
+def _make_folder(folder: str) -> None:
+    """Make the folder and those above it that are missing, each readable by its owner only."""
+    missing: list[str] = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for each in reversed(missing):
+        try:
+            os.mkdir(each, 0o700)
+        except FileExistsError:
+            continue
+
+
+def _make_file(path: str) -> None:
+    """Make an empty file of mode 0600 at once, without ever opening what another process may have put there.
+
+    Plain I/O on a live database file drops the locks that SQLite holds on it when it is closed.
+    """
+    fresh = os.path.join(os.path.dirname(path), f".recollect-{os.getpid()}-{os.urandom(6).hex()}")
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        pass
+    except OSError:  # no hard links here
+        if not os.path.exists(path):
+            os.rename(fresh, path)
+            return
+    os.unlink(fresh)
+
+
+def network_kind(path: str, mounts: str = _MOUNTS) -> str | None:
+    """Name the network file system that a path is on; None where it is local, or where that is not known."""
+    if not sys.platform.startswith("linux"):
+        return None
+    real = os.path.realpath(path)
+    best, kind = "", None
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
+            for line in lines:
+                fields, _, rest = line.partition(" - ")
+                point = fields.split()[4].encode().decode("unicode_escape") if "\\" in fields else fields.split()[4]
+                within = real == point or real.startswith(point.rstrip("/") + "/")
+                if within and len(point) >= len(best):
+                    best, kind = point, rest.split()[0]
+    except OSError:
+        return None
+    return kind if kind in _NETWORK else None

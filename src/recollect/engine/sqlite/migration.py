@@ -1,0 +1,88 @@
+"""Bringing a database file to the schema that this program knows, or refusing one that is not ours or is newer."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from recollect import sql
+from recollect.engine.sqlite.connection import APPLICATION_ID, configure, connect, patiently, shape
+from recollect.engine.url import MEMORY
+from recollect.errors import NotADatabase, SchemaTooNew
+
+Migration = tuple[int, str, str]
+
+
+def ready(connection: apsw.Connection, path: str, timeout: float, known: list[Migration] | None = None) -> None:
+    """Make a new file, migrate an older one, refuse a newer or a foreign one before anything is changed."""
+    migrations = sql.migrations("sqlite") if known is None else known
+    latest = migrations[-1][0]
+    version = check(connection, path, latest)
+    if version == 0:
+        patiently(lambda: shape(connection, path), timeout)
+    configure(connection)
+    if version < latest:
+        if version > 0 and path != MEMORY:
+            _keep_copy(path, version, timeout)
+        for migration in migrations:
+            _apply(connection, path, migration, latest)
+
+
+def check(connection: apsw.Connection, path: str, latest: int) -> int:
+    """Read the schema version: 0 for an empty file. Refuse what is not ours or newer than this program."""
+    version = _number(connection, "user_version")
+    if version > 0 and _number(connection, "application_id") == APPLICATION_ID:
+        if version > latest:
+            raise SchemaTooNew(path=path, found=version, known=latest)
+        return version
+    if version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+        raise NotADatabase(path=path, reason="it is the SQLite database of another program")
+    return 0
+
+
+def _number(connection: apsw.Connection, pragma: str) -> int:
+    value = connection.execute(f"PRAGMA {pragma}").fetchall()[0][0]
+    assert isinstance(value, int)
+    return value
+
+
+def _apply(connection: apsw.Connection, path: str, migration: Migration, latest: int) -> None:
+    """Apply one migration in a transaction of its own, unless another process has done it meanwhile."""
+    number, _, text = migration
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if check(connection, path, latest) < number:
+            connection.execute(text).fetchall()
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def backup_path(path: str, version: int) -> str:
+    """Name the copy that is kept of a database before it is migrated from a version."""
+    return f"{path}.v{version}.backup"
+
+
+def _keep_copy(path: str, version: int, timeout: float) -> None:
+    """Copy the database as it is, once, under a name that says its version. An earlier copy is never overwritten."""
+    final = backup_path(path, version)
+    if os.path.exists(final):
+        return
+    part = f"{final}.{os.getpid()}.part"
+    handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    os.close(handle)
+    source, copy = connect(path, timeout), connect(part, timeout)
+    try:
+        with copy.backup("main", source, "main") as backup:
+            backup.step()
+        # A copy that is one file: without this it would need its own log beside it.
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    finally:
+        copy.close()
+        source.close()
+    os.replace(part, final)

@@ -1,0 +1,52 @@
+"""Where a store is: a path, a sqlite: URL, :memory:, or the default."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from recollect import config
+from recollect.errors import InvalidValue
+
+MEMORY = ":memory:"
+
+
+class Target(NamedTuple):
+    """The engine that a store needs, and where it finds its data."""
+
+    engine: str
+    path: str
+
+
+def target(place: str | os.PathLike[str] | None) -> Target:
+    """Read a path or URL; None is what the environment says, or the default file."""
+    text = os.fspath(place) if place is not None else config.database()
+    if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"A store is named by a path or a URL; got {text!r}.")
+    if text == MEMORY:
+        return Target("sqlite", MEMORY)
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme == "sqlite":
+        return Target("sqlite", _sqlite_path(rest))
+    if colon and scheme in ("postgresql", "postgres"):
+        raise InvalidValue("PostgreSQL is not supported by this version yet. Use a path or a sqlite: URL.")
+    if "://" in text:
+        raise InvalidValue(f"{text!r} is no store that Recollect knows. Use a path, sqlite:///path or :memory:.")
+    return Target("sqlite", _absolute(text))
+
+
+def _sqlite_path(rest: str) -> str:
+    """Read what follows `sqlite:`: `///relative`, `////absolute`, `//` alone or `:memory:`, or a bare path."""
+    from urllib.parse import unquote  # noqa: PLC0415  4 ms that a plain path need not pay
+
+    path = unquote(rest.removeprefix("//"))
+    if path in ("", "/", MEMORY, "/" + MEMORY):
+        return MEMORY
+    # sqlite:///file is relative and sqlite:////file absolute, as SQLAlchemy and others write it.
+    return _absolute(path[1:] if rest.startswith("///") else path)
+
+
+def _absolute(path: str) -> str:
+    if "\0" in path:
+        raise InvalidValue("A path has no NUL character.")
+    return os.path.abspath(os.path.expanduser(path))

@@ -1,0 +1,203 @@
+"""Every error that Recollect raises, as one tree.
+
+    RecollectError
+    ├── NotFound
+    │   ├── SessionNotFound
+    │   │   └── SessionInTrash
+    │   ├── MessageNotFound
+    │   ├── BranchNotFound
+    │   ├── TurnNotFound
+    │   └── ToolCallNotFound
+    ├── Conflict
+    │   ├── SessionExists
+    │   ├── SessionBusy
+    │   ├── SessionHasForks
+    │   ├── StaleRevision
+    │   ├── AmbiguousName
+    │   ├── KeyReused
+    │   ├── TurnClosed
+    │   └── ToolCallAnswered
+    ├── InvalidValue
+    │   ├── UnknownFormat
+    │   └── FormatUnclear
+    └── StoreError
+        ├── StoreClosed
+        ├── StoreLocked
+        ├── StoreReadOnly
+        ├── StoreUnavailable
+        ├── DiskFull
+        ├── Corrupted
+        ├── NotADatabase
+        ├── SchemaTooNew
+        ├── NetworkFileSystem
+        └── LimitReached
+
+The docstring of an error is its message: a sentence that says what happened and what to do, with the error's
+own fields in braces. A driver's error never reaches the caller; the engine wraps it and keeps it as the cause.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RecollectError(Exception):
+    """Something went wrong in Recollect."""
+
+    def __init__(self, message: str | None = None, /, **fields: Any) -> None:
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.fields = fields
+        super().__init__(message if message is not None else self.sentence(fields))
+
+    @classmethod
+    def sentence(cls, fields: dict[str, Any]) -> str:
+        """Fill the fields into the docstring, on one line."""
+        text = " ".join((cls.__doc__ or cls.__name__).split())
+        return text.format(**fields) if fields else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Cross a process boundary (multiprocessing, pytest-xdist) with the fields intact."""
+        return (_rebuild, (type(self), str(self), self.fields))
+
+
+def _rebuild(kind: type[RecollectError], message: str, fields: dict[str, Any]) -> RecollectError:
+    return kind(message, **fields)
+
+
+class NotFound(RecollectError):
+    """What was asked for is not in this store."""
+
+
+class SessionNotFound(NotFound):
+    """There is no session {session!r} in this store. store.list_sessions() shows what there is, and
+    store.session({session!r}) creates it."""
+
+
+class SessionInTrash(SessionNotFound):
+    """Session {session!r} is in the trash. store.restore_session({session!r}) brings it back whole."""
+
+
+class MessageNotFound(NotFound):
+    """Session {session!r} has no message {message!r} on its active path. session.messages() shows the ids, and
+    session.branches() the other paths."""
+
+
+class BranchNotFound(NotFound):
+    """Session {session!r} has no branch {branch!r}. session.branches() lists the ones it has."""
+
+
+class TurnNotFound(NotFound):
+    """Session {session!r} has no turn {turn!r}. session.turns() lists the ones it has."""
+
+
+class ToolCallNotFound(NotFound):
+    """Session {session!r} has no tool call {call_id!r} on its active path. Append the assistant message that made
+    the call before its result; session.tool_calls() lists the calls that are known."""
+
+
+class Conflict(RecollectError):
+    """The store is not in the state that this change needs."""
+
+
+class SessionExists(Conflict):
+    """There is a session {session!r} already. Open it with store.session({session!r}), or choose another id."""
+
+
+class SessionBusy(Conflict):
+    """Another turn is open on this branch of session {session!r} (held by {holder}, until {until} unless it writes
+    again). Wait for it with turn(..., wait=seconds), work beside it on session.fork(), or end it with
+    turn(..., take_over=True)."""
+
+
+class SessionHasForks(Conflict):
+    """Session {session!r} has forks that share its past: {forks}. Erase it with forks="keep" to leave them the
+    shared past, or with forks="erase" to erase them too."""
+
+
+class StaleRevision(Conflict):
+    """Session {session!r} is at revision {revision}, not {expected}: someone changed it meanwhile. Read it again
+    (session.refresh()) and repeat the change if it still applies. Nothing was written."""
+
+
+class AmbiguousName(Conflict):
+    """{name!r} fits {count} sessions: {matches}. Give more of the id, or the whole title."""
+
+
+class KeyReused(Conflict):
+    """The idempotency key {key!r} was used in session {session!r} for other content. Use a new key for new
+    messages. Nothing was written."""
+
+
+class TurnClosed(Conflict):
+    """Turn {turn} of session {session!r} is {status} and takes no more steps. What it stored is kept. Open a new
+    turn, or add the message with session.append()."""
+
+
+class ToolCallAnswered(Conflict):
+    """Tool call {call_id!r} of session {session!r} has another result already. The first one is kept; a new call
+    needs a new call id."""
+
+
+class InvalidValue(RecollectError, ValueError):
+    """A value that Recollect can not store."""
+
+
+class UnknownFormat(InvalidValue):
+    """There is no message format {format!r}. The formats are: {known}."""
+
+
+class FormatUnclear(InvalidValue):
+    """This message could be of more than one format. Say which one with format=..., one of: {known}."""
+
+
+class StoreError(RecollectError):
+    """The store can not do this now."""
+
+
+class StoreClosed(StoreError):
+    """This store is closed. Open it again with recollect.open(). Everything acknowledged before is on disk."""
+
+
+class StoreLocked(StoreError):
+    """Another process kept {path} locked for more than {seconds:g} seconds. Nothing was written: try again, or end the
+    process that holds it."""
+
+
+class StoreReadOnly(StoreError):
+    """{path} can be read but not written. Check the permissions of the file and its folder and that the file system
+    is not mounted read-only."""
+
+
+class StoreUnavailable(StoreError):
+    """{path} can not be opened or read: {reason}. Check that the folder exists, that you may write in it and that the
+    disk works. Nothing acknowledged is lost."""
+
+
+class DiskFull(StoreError):
+    """The disk under {path} is full. Nothing of this change was written; free some space and try again. Everything
+    stored before can still be read."""
+
+
+class Corrupted(StoreError):
+    """{path} is damaged: {reason}. Stop writing to it and restore a backup. Where another program wrote to the file,
+    its pages lack their checksums: docs/format.md says how to accept them."""
+
+
+class NotADatabase(StoreError):
+    """{path} is not a Recollect database: {reason}. Choose another path with RECOLLECT_DB or recollect.open(path). The
+    file was left as it is."""
+
+
+class SchemaTooNew(StoreError):
+    """{path} was written by a newer Recollect (schema {found}; this one knows up to {known}). Upgrade with
+    `pip install -U recollect`. The file was left as it is."""
+
+
+class NetworkFileSystem(StoreError):
+    """{path} is on a network file system ({kind}), where SQLite can not rely on locks and shared memory and a
+    database can be corrupted. Put it on a local disk (RECOLLECT_DB=/path/on/this/machine), or use PostgreSQL."""
+
+
+class LimitReached(StoreError):
+    """{what} has reached its limit of {limit:,}. Go on in a new session, or in another store."""

@@ -1,0 +1,134 @@
+"""What a provider's message has beyond our fields, and how it finds its way back.
+
+Reading takes out of a dict what our fields hold and keeps the rest; writing lays the rest over what our fields give.
+So the dict comes back equal by construction, and no text is kept twice. This file knows no provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeGuard
+
+from recollect.errors import InvalidValue
+from recollect.model.message import Draft, Message, Role
+from recollect.model.part import Part, TextPart
+
+Shape = Literal["string", "blocks", "null", "missing"]
+WriteBlock = Callable[[Any], dict[str, Any] | None]
+
+# A native of {"whole": block} stands for the block itself and is not laid over anything.
+WHOLE = "whole"
+
+
+def is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Say whether this is a JSON object; exact() has left no other kind of mapping."""
+    return type(value) is dict
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Say whether this is a JSON array."""
+    return type(value) is list
+
+
+def rest(block: dict[str, Any], *known: str) -> dict[str, Any] | None:
+    """Give the fields of a block that our own fields do not hold."""
+    return {name: value for name, value in block.items() if name not in known} or None
+
+
+def overlay(block: dict[str, Any], native: Any) -> dict[str, Any]:
+    """Put the provider's remaining fields over the ones that ours gave."""
+    if is_dict(native):
+        block.update(native)
+    return block
+
+
+def role_of(message: dict[str, Any], roles: dict[str, Role], format: str) -> Role:
+    """Give our role for the provider's, or say which ones there are."""
+    name = message.get("role")
+    role = roles.get(name) if type(name) is str else None
+    if role is not None:
+        return role
+    choice = ", ".join(roles)
+    if "role" not in message:
+        raise InvalidValue(f'There is no role. Write {{"role": "user", "content": ...}}; the roles are: {choice}.')
+    raise InvalidValue(f"{format} has no role {name!r}. Use one of: {choice}.")
+
+
+def content_of(message: dict[str, Any], read_block: Callable[[dict[str, Any]], Part]) -> tuple[tuple[Part, ...], Shape]:
+    """Read the content of a message, and say in which shape it was."""
+    content = message.get("content")
+    if type(content) is str:
+        return (TextPart(text=content),), "string"
+    if is_list(content):
+        return read_blocks(content, read_block), "blocks"
+    if content is None:
+        return (), "null" if "content" in message else "missing"
+    raise InvalidValue(f"The content is {_named(content)}. Give a string or a list of blocks.")
+
+
+def read_blocks(blocks: list[Any], read_block: Callable[[dict[str, Any]], Part]) -> tuple[Part, ...]:
+    """Read each block of a list."""
+    for place, block in enumerate(blocks):
+        if type(block) is not dict:
+            raise InvalidValue(
+                f'content[{place}] is {_named(block)}, not a dict. Write text as {{"type": "text", "text": ...}}.'
+            )
+    return tuple([read_block(block) for block in blocks])
+
+
+def noted(
+    parts: Sequence[Part], shape: Shape, empty: Shape, fields: dict[str, Any] | None, **more: Any
+) -> dict[str, Any] | None:
+    """Note what place_content() would not do by itself, with the message's further fields; None where nothing is."""
+    native = dict(more)
+    if fields:
+        native["fields"] = fields
+    if shape != (_usual(parts) if parts else empty):
+        native["content"] = shape
+    return native or None
+
+
+def place_content(
+    message: dict[str, Any], parts: Sequence[Part], shape: Any, empty: Shape, write_block: WriteBlock
+) -> None:
+    """Put the content into a message in the shape it had: one bare text is a string unless it was noted otherwise."""
+    if parts:
+        first = parts[0]
+        if shape != "blocks" and len(parts) == 1 and type(first) is TextPart and first.native is None:
+            message["content"] = first.text
+        else:
+            message["content"] = write_blocks(parts, write_block)
+        return
+    shape = shape or empty
+    if shape == "blocks":
+        message["content"] = []
+    elif shape != "missing":
+        message["content"] = None
+
+
+def write_blocks(parts: Sequence[Part], write_block: WriteBlock) -> list[dict[str, Any]]:
+    """Write each part that has a block in this format."""
+    return [block for part in parts if (block := write_block(part)) is not None]
+
+
+def kept_response(message: Draft | Message) -> dict[str, Any] | None:
+    """Give what was kept of the whole response that a message came in."""
+    kept = (message.native or {}).get("response")
+    return kept if is_dict(kept) else None
+
+
+def count(usage: Any, *names: str) -> int | None:
+    """Add up the named counts of a usage record; None where it has none of them."""
+    if not is_dict(usage):
+        return None
+    counts = [usage[name] for name in names if type(usage.get(name)) is int]
+    return sum(counts) if counts else None
+
+
+def _usual(parts: Sequence[Part]) -> Shape:
+    first = parts[0]
+    return "string" if len(parts) == 1 and type(first) is TextPart and first.native is None else "blocks"
+
+
+def _named(value: Any) -> str:
+    return "null" if value is None else f"of type {type(value).__name__}"

@@ -1,0 +1,262 @@
+"""OpenAI's chat completion messages, in and out.
+
+The arguments of a tool call stay the text that the model wrote. What our fields do not hold stays beside them, and
+messages that came in this format go out unaltered, right or wrong: mending a history is not this room's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recollect.errors import InvalidValue
+from recollect.formats import neutral
+from recollect.formats.native import (
+    WHOLE,
+    Shape,
+    content_of,
+    count,
+    is_dict,
+    is_list,
+    kept_response,
+    noted,
+    overlay,
+    place_content,
+    rest,
+    role_of,
+    write_blocks,
+)
+from recollect.model.json import UNSET
+from recollect.model.message import Draft, Message, Role
+from recollect.model.part import Content, DataPart, Part, TextPart, ToolCallPart, ToolResultPart
+
+NAME = "openai"
+_ROLES: dict[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def read(message: dict[str, Any]) -> list[Draft]:
+    """Read one message, or a whole chat completion."""
+    if "role" not in message and "choices" in message:
+        return [_read_response(message)]
+    name, role = message.get("role"), role_of(message, _ROLES, "OpenAI")
+    renamed = {} if name == role else {"role": name}
+    parts, shape = content_of(message, _read_block)
+    call_id = message.get("tool_call_id")
+    if name == "tool" and type(call_id) is str:
+        return [_read_result(message, call_id, parts, shape)]
+    said = parts
+    held = ["role", "content"]
+    if role == "assistant" and "tool_calls" in message:
+        calls = _read_calls(message["tool_calls"])
+        if calls:
+            held.append("tool_calls")
+            parts += calls
+    native = noted(said, shape, "null", rest(message, *held), **renamed)
+    return [Draft(role=role, parts=parts, format=NAME, native=native)]
+
+
+def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Write messages for chat completions: what came in this format as it came, the rest translated."""
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        if message.format == NAME:
+            own = _own(message)
+            written.append(own if kept_response(message) is None else _accepted(own))
+        else:
+            as_is = neutral.write(message)
+            written.extend(_translated(message) if as_is is None else (as_is,))
+    return written
+
+
+def response(message: Draft | Message) -> dict[str, Any] | None:
+    """Rebuild the whole chat completion that a message came in."""
+    kept = kept_response(message)
+    if kept is None or not kept.get("choices"):
+        return kept
+    first, *others = kept["choices"]
+    return {**kept, "choices": [{**first, "message": _own(message)}, *others]}
+
+
+def _read_response(completion: dict[str, Any]) -> Draft:
+    choices = completion["choices"]
+    if not is_list(choices):
+        raise InvalidValue("The choices of this chat completion are not a list. Give the whole response, or a message.")
+    usage, model = completion.get("usage"), completion.get("model")
+    kept = dict(completion)
+    draft = Draft(role="assistant", format=NAME)
+    if choices:
+        draft = _first_choice(choices[0])
+        kept["choices"] = [rest(choices[0], "message") or {}, *choices[1:]]
+    output = count(usage, "completion_tokens")
+    return Draft(
+        role=draft.role,
+        parts=draft.parts,
+        format=NAME,
+        native={**(draft.native or {}), "response": kept},
+        model=model if type(model) is str else None,
+        tokens=output,
+        input_tokens=count(usage, "prompt_tokens"),
+        output_tokens=output,
+    )
+
+
+def _first_choice(choice: Any) -> Draft:
+    message = choice.get("message") if is_dict(choice) else None
+    if not is_dict(message) or "role" not in message:
+        raise InvalidValue("choices[0] has no message. Give a whole chat completion: a stream's chunks are not one.")
+    return read(message)[0]
+
+
+def _read_result(message: dict[str, Any], call_id: str, parts: tuple[Part, ...], shape: Shape) -> Draft:
+    content: tuple[Any, ...] | None = parts if shape == "blocks" else None
+    part = ToolResultPart(call_id=call_id, text=message["content"] if shape == "string" else None, content=content)
+    native = noted((), shape, "null" if shape == "missing" else shape, rest(message, "role", "content", "tool_call_id"))
+    return Draft(role="tool", parts=(part,), format=NAME, native=native)
+
+
+def _read_block(block: dict[str, Any]) -> Content:
+    text = block.get("text")
+    if block.get("type") == "text" and type(text) is str:
+        return TextPart(text=text, native=rest(block, "type", "text"))
+    return DataPart(native=block)
+
+
+def _read_calls(calls: Any) -> tuple[ToolCallPart, ...] | None:
+    """Read the tool calls; None where one of them is none, and all stay with the message's further fields."""
+    if not is_list(calls):
+        return None
+    parts = [_read_call(call) for call in calls]
+    return None if None in parts else tuple(part for part in parts if part is not None)
+
+
+def _read_call(call: Any) -> ToolCallPart | None:
+    if not is_dict(call):
+        return None
+    custom = call.get("type") == "custom"
+    function = call.get("custom" if custom else "function")
+    call_id = call.get("id")
+    if not is_dict(function) or type(call_id) is not str or type(function.get("name")) is not str:
+        return None
+    given = function.get("input" if custom else "arguments", UNSET)
+    in_words = not custom and type(given) is str
+    return ToolCallPart(
+        call_id=call_id,
+        tool=function["name"],
+        arguments=UNSET if in_words else given,
+        arguments_text=given if in_words else None,
+        native=_call_native(call, function, custom=custom),
+    )
+
+
+def _call_native(call: dict[str, Any], function: dict[str, Any], *, custom: bool) -> dict[str, Any] | None:
+    """Keep what the id, the name and the arguments do not say."""
+    key = "custom" if custom else "function"
+    native = rest(call, "id", key) or {}
+    if "type" not in native or WHOLE in native:
+        return {WHOLE: call}
+    if native["type"] == "function":
+        del native["type"]
+    more = rest(function, "name", "input" if custom else "arguments")
+    if more:
+        native[key] = more
+    return native or None
+
+
+def _own(message: Draft | Message) -> dict[str, Any]:
+    """Give a message that came in this format back as it came."""
+    native = message.native or {}
+    written: dict[str, Any] = {"role": native.get("role", message.role)}
+    parts = message.parts
+    if message.role == "tool" and parts and type(parts[0]) is ToolResultPart:
+        _place_result(written, parts[0], native)
+    else:
+        calls = [_call(part) for part in parts if type(part) is ToolCallPart]
+        said = [part for part in parts if type(part) is not ToolCallPart] if calls else parts
+        place_content(written, said, native.get("content"), "null", _block)
+        if calls:
+            written["tool_calls"] = calls
+    return overlay(written, native.get("fields"))
+
+
+def _place_result(written: dict[str, Any], part: ToolResultPart, native: dict[str, Any]) -> None:
+    written["tool_call_id"] = part.call_id
+    if part.text is not None:
+        written["content"] = part.text
+    elif part.content is not None:
+        written["content"] = write_blocks(part.content, _block)
+    elif native.get("content") != "missing":
+        written["content"] = None
+
+
+def _accepted(message: dict[str, Any]) -> dict[str, Any]:
+    """Leave of a response's message what the API takes as input."""
+    written = {"role": message["role"], "content": message.get("content")}
+    for name in ("tool_calls", "refusal", "function_call"):
+        if message.get(name):
+            written[name] = message[name]
+    audio = message.get("audio")
+    if is_dict(audio) and "id" in audio:
+        written["audio"] = {"id": audio["id"]}
+    return written
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    if type(part) is TextPart:
+        return overlay({"type": "text", "text": part.text}, part.native)
+    return dict(part.native) if is_dict(part.native) else None
+
+
+def _call(part: ToolCallPart) -> dict[str, Any]:
+    native = part.native if is_dict(part.native) else {}
+    if WHOLE in native:
+        return dict(native[WHOLE])
+    custom = native.get("type") == "custom"
+    key = "custom" if custom else "function"
+    function: dict[str, Any] = {"name": part.tool}
+    if part.arguments_text is not None:
+        function["arguments"] = part.arguments_text
+    elif part.arguments is not UNSET:
+        function["input" if custom else "arguments"] = part.arguments
+    call = {"id": part.call_id, "type": "function", **native}
+    call[key] = overlay(function, native.get(key))
+    return call
+
+
+def _translated(message: Message) -> list[dict[str, Any]]:
+    """Write a message of another format, its tool results as messages of their own."""
+    results = [_translated_result(part) for part in message.parts if type(part) is ToolResultPart]
+    said = neutral.said(message.parts)
+    if message.role == "assistant":
+        calls = [_translated_call(part) for part in message.parts if type(part) is ToolCallPart]
+        return [*_assistant(said, calls), *results]
+    if not said:
+        return results
+    role = "system" if message.role == "system" else "user"
+    return [*results, {"role": role, "content": neutral.content(said)}]
+
+
+def _assistant(said: list[dict[str, Any]], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not said and not calls:
+        return []
+    written: dict[str, Any] = {"role": "assistant", "content": neutral.content(said) if said else None}
+    if calls:
+        written["tool_calls"] = calls
+    return [written]
+
+
+def _translated_call(part: ToolCallPart) -> dict[str, Any]:
+    arguments = part.arguments_text
+    if arguments is None:
+        arguments = "{}" if part.arguments is UNSET else neutral.compact(part.arguments)
+    return {"id": part.call_id, "type": "function", "function": {"name": part.tool, "arguments": arguments}}
+
+
+def _translated_result(part: ToolResultPart) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": part.call_id, "content": neutral.answer(part)}

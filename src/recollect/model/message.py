@@ -1,0 +1,102 @@
+"""A message: who said what, at which place of which branch, and in which state it is.
+
+A Draft is a message that has no place yet. A Message reads like a struct (`message.role`) and like a mapping
+(`message["role"]`), so that code written for dicts goes on working.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.value import Value
+
+Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+State = Literal["pending", "streaming", "completed", "interrupted", "error"]
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A message before it is stored."""
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+    format: str | None = None
+    native: dict[str, Any] | None = None
+    model: str | None = None
+    tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    state: State = "completed"
+    error: Any = None
+    metadata: dict[str, Any] | None = None
+    created_at: int | None = None
+
+
+class Message(Value, frozen=True, kw_only=True, gc=False):
+    """A message in its place. (branch, position) is its permanent identity; the id writes it as "branch.position"."""
+
+    branch: int
+    position: int
+    role: Role
+    parts: tuple[Part, ...]
+    state: State = "completed"
+    turn: int | None = None
+    format: str | None = None
+    native: dict[str, Any] | None = None
+    model: str | None = None
+    tokens: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    error: Any = None
+    metadata: dict[str, Any] | None = None
+    created_at: int
+    completed_at: int | None = None
+    deleted_at: int | None = None
+
+    @property
+    def id(self) -> str:
+        """The message's name in this session and its forks, for links, cursors and fork(at=...)."""
+        return f"{self.branch}.{self.position}"
+
+    @property
+    def text(self) -> str:
+        """What was said, without reasoning, tool calls and results."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def reasoning(self) -> str:
+        """What the model thought."""
+        return "".join(part.text for part in self.parts if isinstance(part, ReasoningPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The tools that this message asks for."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+    @property
+    def tool_results(self) -> tuple[ToolResultPart, ...]:
+        """The tool results that this message carries."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResultPart))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data that JSON can carry, with the id, times as ISO 8601."""
+        return {"id": self.id, **super().to_dict()}
+
+    def keys(self) -> tuple[str, ...]:
+        """Name the fields, as a mapping does: dict(message) works."""
+        return ("id", *self.__struct_fields__)
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "id" or name in self.__struct_fields__:
+            return getattr(self, name)
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Give a field, or the default where there is no such field."""
+        try:
+            return self[name]
+        except KeyError:
+            return default

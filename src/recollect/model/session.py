@@ -1,0 +1,58 @@
+"""A session: one conversation, everything about it except what was said."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from recollect.model.value import Value
+
+Status = Literal["active", "completed", "failed"]
+STATUSES: tuple[Status, ...] = ("active", "completed", "failed")
+Relation = Literal["fork", "delegate"]
+
+DATA_SCHEMA_VERSION = 1
+
+
+class Session(Value, frozen=True, kw_only=True, gc=False):
+    """What is known about a conversation. Counts are those of its active path."""
+
+    id: str
+    channel: str | None = None
+    channel_id: str | None = None
+    external_id: str | None = None
+    parent: str | None = None
+    relation: Relation | None = None
+    title: str | None = None
+    task: str | None = None
+    status: Status = "active"
+    provider: str | None = None
+    provider_config: str | None = None
+    model: str | None = None
+    working_dir: str | None = None
+    system_prompt: str | None = None
+    color: str | None = None
+    metadata: dict[str, Any] | None = None
+    pinned_at: int | None = None
+    archived_at: int | None = None
+    deleted_at: int | None = None
+    branch: int = 1
+    revision: int = 0
+    message_count: int = 0
+    token_count: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    data_schema_version: int = DATA_SCHEMA_VERSION
+    created_at: int
+    updated_at: int
+    active_at: int
+    last_message_at: int | None = None
+
+
+# What update() and create() may set, and of which type. Pin and archive are given as true or false and kept as
+# the time they were set.
+TEXT_FIELDS = (
+    "external_id", "title", "task", "status", "provider", "provider_config", "model", "working_dir",
+    "system_prompt", "color", "channel", "channel_id",
+)  # fmt: skip
+FLAG_FIELDS = {"pinned": "pinned_at", "archived": "archived_at"}
+SETTABLE = (*TEXT_FIELDS, "metadata", *FLAG_FIELDS)

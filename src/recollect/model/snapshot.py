@@ -1,0 +1,21 @@
+"""A snapshot: a title, summary or memory made from a session up to one of its messages."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from recollect.model.value import Value
+
+SnapshotKind = Literal["title", "summary", "memory"]
+
+
+class Snapshot(Value, frozen=True, kw_only=True, gc=False):
+    """What was made, and the message it reaches."""
+
+    id: int
+    kind: SnapshotKind
+    content: Any
+    message: str
+    tokens: int
+    created_at: int
+    updated_at: int

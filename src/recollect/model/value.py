@@ -1,0 +1,56 @@
+"""What all values share: immutability, JSON in and out, times as milliseconds inside and ISO 8601 outside."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Self
+
+import msgspec
+
+_UTC = datetime.UTC
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=_UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+def iso(milliseconds: int) -> str:
+    """Write a time as ISO 8601: 1763287200123 is 2025-11-16T10:00:00.123Z."""
+    moment = _EPOCH + datetime.timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def milliseconds(text: str) -> int:
+    """Read a time written as ISO 8601; one without a zone is taken as UTC."""
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=_UTC)
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An immutable record. Fields whose name ends in `_at` are times."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data that JSON can carry, times as ISO 8601."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        for name, value in plain.items():
+            if name.endswith("_at") and isinstance(value, int):
+                plain[name] = iso(value)
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Read what to_dict() gave."""
+        fields = {
+            name: milliseconds(value) if name.endswith("_at") and isinstance(value, str) else value
+            for name, value in plain.items()
+        }
+        return msgspec.convert(fields, cls)
+
+    def to_json(self) -> bytes:
+        """Give to_dict() as JSON text."""
+        return msgspec.json.encode(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Self:
+        """Read what to_json() gave."""
+        return cls.from_dict(msgspec.json.decode(text))

@@ -1,0 +1,77 @@
+"""What an operation is: a generator that yields named statements and is sent rows.
+
+An operation is written once and knows no engine. An engine runs it in one transaction, and may run it again from
+the start (a batch that a full disk rolled back), so time, ids and everything else that varies are its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Params = Mapping[str, Any]
+
+
+class Statement(NamedTuple):
+    """A named query with its parameters: one set, or many sets for many rows."""
+
+    name: str
+    params: Params | Sequence[Params]
+    many: bool = False
+
+
+Steps = Generator[Statement, list[Row], T]
+
+
+class Op(Generic[T]):
+    """One operation, ready to run: what to do, on what, and whether it writes."""
+
+    __slots__ = ("args", "scrubs", "steps", "writes")
+
+    def __init__(self, steps: Callable[..., Steps[T]], *args: Any, writes: bool = True, scrubs: bool = False) -> None:
+        self.steps = steps
+        self.args = args
+        self.writes = writes
+        self.scrubs = scrubs  # what it deletes must not stay readable in the log either
+
+    def start(self) -> Steps[T]:
+        """Begin a fresh run."""
+        return self.steps(*self.args)
+
+
+class Scope(NamedTuple):
+    """Who asks, and when: the owner of the data, the process that holds what is opened, and the time."""
+
+    owner: str
+    holder: str
+    now: int
+    gone: Callable[[str], bool]
+    """Whether a holder was a process of this machine that is gone."""
+
+
+def rows(name: str, **params: Any) -> Steps[list[Row]]:
+    """Run a statement and give its rows."""
+    return (yield Statement(name, params))
+
+
+def one(name: str, **params: Any) -> Steps[Row | None]:
+    """Run a statement and give its first row, if it has one."""
+    found = yield Statement(name, params)
+    return found[0] if found else None
+
+
+def do(name: str, **params: Any) -> Steps[None]:
+    """Run a statement for its effect."""
+    yield Statement(name, params)
+
+
+def each(name: str, params: Sequence[Params]) -> Steps[None]:
+    """Run a statement once for each set of parameters."""
+    if params:
+        yield Statement(name, params, many=True)
+
+
+Plan = Generator[Op[Any], Any, T]
+"""Several operations in a row, for what is too large for one transaction: it yields operations and is sent results."""

@@ -1,0 +1,133 @@
+"""Branches: fork a session, go back to a message without losing what followed, list and switch.
+
+A fork copies nothing. It is a branch that leaves another one after a position, in the same tree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.errors import BranchNotFound, SessionExists
+from recollect.model import json, keys
+from recollect.model.branch import Branch
+from recollect.model.session import Session
+from recollect.op import Op, Scope, Steps, do, one, rows
+from recollect.ops import messages, sessions
+
+# What a fork takes over from its origin.
+_INHERITED = (
+    "title", "task", "provider", "provider_config", "model", "working_dir", "system_prompt", "color", "metadata",
+)  # fmt: skip
+
+
+def branches(scope: Scope, session: str) -> Op[list[Branch]]:
+    """List the branches of a session, oldest first. Empty ones that were left again are not shown."""
+    return Op(_branches, scope, session, writes=False)
+
+
+def _branches(scope: Scope, session: str) -> Steps[list[Branch]]:
+    here = yield from sessions.find(scope, session)
+    found: list[Branch] = []
+    for key, number, parent, fork_at, last, created in (yield from rows("branches_of_session", session=here.session)):
+        if last > fork_at or key == here.head:
+            found.append(
+                Branch(
+                    id=number, parent=parent, fork_at=fork_at, last=last, current=key == here.head, created_at=created
+                )
+            )
+    return found
+
+
+def rewind(scope: Scope, session: str, to: str | int) -> Op[Session]:
+    """Go back to a message: the active path ends with it, and what followed stays on its own branch.
+
+    0 goes back to before the first message.
+    """
+    return Op(_rewind, scope, session, to)
+
+
+def _rewind(scope: Scope, session: str, to: str | int) -> Steps[Session]:
+    here = yield from sessions.find(scope, session)
+    parent, fork_at = None, 0
+    if to != 0:
+        span = yield from messages.locate(session, here, to)
+        parent, fork_at = span.branch, span.high
+    path = yield from messages.path(here.head)
+    if _tip(path) == (parent, fork_at):
+        return here.value
+    branch = yield from _ending_at(here, parent, fork_at)
+    if branch is None:
+        branch = yield from sessions.new_branch(here.tree, here.session, parent, fork_at, scope.now)
+    return (yield from _stand(scope, here, branch))
+
+
+def _tip(spans: list[messages.Span]) -> tuple[int | None, int]:
+    """Say where a path ends: the branch and position of its last message."""
+    for span in spans:
+        if span.low < span.high:
+            return span.branch, span.high
+    return None, 0
+
+
+def _ending_at(here: sessions.Here, parent: int | None, fork_at: int) -> Steps[int | None]:
+    """Find a branch of the session whose path ends there already: at its last message, or empty and left again."""
+    for key, _, _, start, last, _ in (yield from rows("branches_of_session", session=here.session)):
+        if key == parent and last == fork_at:
+            return key
+        if last == start == fork_at:
+            row = yield from one("branch_get", branch=key)
+            if row is not None and row[3] == parent:
+                return key
+    return None
+
+
+def _stand(scope: Scope, here: sessions.Here, branch: int) -> Steps[Session]:
+    """Make a branch the active path, and count it."""
+    spans = yield from messages.path(branch)
+    totals = yield from messages.totals(spans)
+    row = yield from one("session_stand", session=here.session, branch=branch, now=scope.now, **totals._asdict())
+    assert row is not None
+    return sessions.here(row).value
+
+
+def switch(scope: Scope, session: str, number: int) -> Op[Session]:
+    """Make another branch of the session its active path."""
+    return Op(_switch, scope, session, number)
+
+
+def _switch(scope: Scope, session: str, number: int) -> Steps[Session]:
+    here = yield from sessions.find(scope, session)
+    row = yield from one("branch_by_number", tree=here.tree, number=number)
+    if row is None or row[2] != here.session:
+        raise BranchNotFound(session=session, branch=number)
+    if row[0] == here.head:
+        return here.value
+    return (yield from _stand(scope, here, row[0]))
+
+
+def fork(scope: Scope, session: str, at: str | int | None, new: str, fields: dict[str, Any]) -> Op[Session]:
+    """Make a new session that shares this one's past up to a message (all of it where none is named)."""
+    return Op(_fork, scope, session, at, keys.checked(new), sessions.checked_fields(fields, scope.now))
+
+
+def _fork(scope: Scope, session: str, at: str | int | None, new: str, columns: dict[str, Any]) -> Steps[Session]:
+    here = yield from sessions.find(scope, session)
+    if (yield from one("session_get", owner=scope.owner, id=new)) is not None:
+        raise SessionExists(session=new)
+    if at is None:
+        parent, fork_at = _tip((yield from messages.path(here.head)))
+    elif at == 0:
+        parent, fork_at = None, 0
+    else:
+        span = yield from messages.locate(session, here, at)
+        parent, fork_at = span.branch, span.high
+    inherited = {name: getattr(here.value, name) for name in _INHERITED}
+    if inherited["metadata"] is not None:
+        inherited["metadata"] = json.encode(inherited["metadata"])
+    origin = {"parent": here.session, "relation": "fork"}
+    key = yield from sessions.insert(scope, new, here.tree, {**inherited, **columns}, origin)
+    branch = yield from sessions.new_branch(here.tree, key, parent, fork_at, scope.now)
+    yield from do("session_head", session=key, branch=branch)
+    row = yield from one("session_by_key", session=key)
+    assert row is not None
+    return (yield from _stand(scope, sessions.here(row), branch))

@@ -1,0 +1,49 @@
+"""Who holds an open turn: finding turns whose holder is gone, and refusing a second turn beside a live one."""
+
+from __future__ import annotations
+
+from recollect.errors import SessionBusy
+from recollect.model.value import iso
+from recollect.op import Scope, Steps, do, one, rows
+
+
+def recover(scope: Scope, session: int) -> Steps[bool]:
+    """Mark the open turns of a session whose holder is gone as interrupted; a live turn is never touched."""
+    found = False
+    for branch, _, position in (yield from rows("branches_open", session=session)):
+        if (yield from _holder(scope, branch, position)) is None:
+            yield from interrupt(scope, branch, position)
+            found = True
+    if found:
+        yield from do(
+            "session_change", session=session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
+        )
+    return found
+
+
+def clear(scope: Scope, session: str, branch: int, position: int, *, take_over: bool) -> Steps[None]:
+    """Make way for a new turn on a branch: interrupt what is left of a dead one, refuse beside a live one."""
+    live = yield from _holder(scope, branch, position)
+    if live is not None and not take_over:
+        holder, until = live
+        raise SessionBusy(session=session, holder=holder, until=iso(until))
+    yield from interrupt(scope, branch, position)
+
+
+def interrupt(scope: Scope, branch: int, position: int) -> Steps[None]:
+    """End a turn that will not go on. What it stored stays; a message in the middle of streaming is marked."""
+    yield from do("messages_interrupt", branch=branch, position=position, now=scope.now)
+    yield from do(
+        "turn_end", branch=branch, position=position, status="interrupted", now=scope.now, latency_ms=None,
+        input_tokens=None, output_tokens=None, model=None, error=None,
+    )  # fmt: skip
+    yield from do("branch_release", branch=branch, position=position)
+
+
+def _holder(scope: Scope, branch: int, position: int) -> Steps[tuple[str, int] | None]:
+    """Say who holds an open turn, and until when; None where its lease has run out or its process is gone."""
+    row = yield from one("turn_get", branch=branch, position=position)
+    if row is None or row[1] != "open":
+        return None
+    holder, until = row[9], row[10]
+    return None if until <= scope.now or scope.gone(holder) else (holder, until)

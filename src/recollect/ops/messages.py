@@ -1,0 +1,384 @@
+"""Messages: append, read, delete one and bring it back. Counts are kept right by the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recollect.errors import InvalidValue, KeyReused, MessageNotFound
+from recollect.model.message import Draft, Message
+from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
+from recollect.ops import record, sessions, tools
+
+PAGE = 1_000
+
+
+class Span(NamedTuple):
+    """A stretch of a path: the positions of one branch after `low`, up to `high`."""
+
+    branch: int
+    number: int
+    low: int
+    high: int
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """What an append made: the branch, the first position and how many, and how the session stands after it."""
+
+    branch: int
+    first: int
+    count: int
+    revision: int
+    repeated: bool = False
+    """Whether the same append had been made before, under the same key."""
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the messages."""
+        return [f"{self.branch}.{self.first + offset}" for offset in range(self.count)]
+
+
+class Written(NamedTuple):
+    """Where messages were written, and how the session stands after it."""
+
+    session: int
+    key: int
+    branch: int
+    first: int
+    open_turn: int | None
+    counts: Row
+
+    @property
+    def revision(self) -> int:
+        """The session's revision after the write."""
+        return self.counts[0]
+
+
+def append(
+    scope: Scope, session: str, drafts: Sequence[Draft], *, key: str | None = None, expected: int | None = None
+) -> Op[tuple[Appended, Row]]:
+    """Add messages to the end of a session's active path, all or none."""
+    if not drafts:
+        raise InvalidValue("There is no message to append. Give one message or a list of them.")
+    if key is not None and (not isinstance(key, str) or not key):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"An idempotency key is a text that is not empty; got {key!r}.")
+    records = [record.record(draft, scope.now) for draft in drafts]
+    return Op(_append, scope, session, records, key, expected)
+
+
+def _append(
+    scope: Scope, session: str, records: list[record.Record], key: str | None, expected: int | None
+) -> Steps[tuple[Appended, Row]]:
+    if key is not None:
+        before = yield from appended_before(scope, session, key, records)
+        if before is not None:
+            return before[:2]
+    written = yield from advance(scope, session, records, expected=expected)
+    if key is not None:
+        yield from remember(scope, written, key, records)
+    return Appended(written.branch, written.first, len(records), written.revision), written.counts
+
+
+def remember(scope: Scope, written: Written, key: str, records: Sequence[record.Record]) -> Steps[None]:
+    """Keep what an append made under its key."""
+    yield from do(
+        "append_insert", session=written.session, key=key, digest=_digest(records), branch=written.key,
+        position=written.first, count=len(records), now=scope.now,
+    )  # fmt: skip
+
+
+def _digest(records: Sequence[record.Record]) -> bytes:
+    """Fingerprint what the caller sent, so that a key can not stand for two contents."""
+    import hashlib  # noqa: PLC0415  only where a key is given
+
+    told = ("role", "parts", "format", "native", "metadata", "error", "state", "model", "input_tokens", "output_tokens")
+    digest = hashlib.sha256()
+    for item in records:
+        digest.update("\0".join(str(item.columns[name]) for name in told).encode("utf-8", "surrogatepass"))
+        digest.update(b"\0\0")
+    return digest.digest()
+
+
+def appended_before(
+    scope: Scope, session: str, key: str, records: Sequence[record.Record]
+) -> Steps[tuple[Appended, Row, int] | None]:
+    """Find what an earlier append under this key made; the same key for other content is an error."""
+    here = yield from sessions.find(scope, session)
+    row = yield from one("append_get", session=here.session, key=key)
+    if row is None:
+        return None
+    if row[0] != _digest(records):
+        raise KeyReused(session=session, key=key)
+    branch = yield from one("branch_get", branch=row[1])
+    assert branch is not None
+    value = here.value
+    counts = (
+        value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
+        value.updated_at, value.active_at, value.last_message_at,
+    )  # fmt: skip
+    return Appended(branch[1], row[2], row[3], value.revision, repeated=True), counts, row[1]
+
+
+def advance(
+    scope: Scope,
+    session: str,
+    records: Sequence[record.Record],
+    *,
+    branch: int | None = None,
+    turn: int | None = None,
+    opens_turn: bool = False,
+    expected: int | None = None,
+) -> Steps[Written]:
+    """Write messages to the end of a branch (the head where none is given) and count them."""
+    row = yield from one("session_advance", **_sums(scope, session, records), branch=branch, expected=expected)
+    if row is None:
+        raise (yield from sessions.refused(scope, session, expected))
+    key = row[2] if branch is None else branch
+    place = yield from one("branch_advance", branch=key, count=len(records))
+    assert place is not None
+    first = place[0] + 1
+    if opens_turn:
+        turn = first
+    yield from each(
+        "message_insert",
+        [
+            {**item.columns, "branch": key, "position": position, "turn": turn}
+            for position, item in enumerate(records, first)
+        ],
+    )
+    for item in records:
+        for name, payload in item.payloads.items():
+            yield from keep_blob(scope, name, payload)
+    if any(item.calls or item.results for item in records):
+        yield from tools.track(key, first, records)
+    return Written(row[0], key, place[1], first, place[2], row[3:])
+
+
+def _sums(scope: Scope, session: str, records: Sequence[record.Record]) -> dict[str, Any]:
+    tokens = given = taken = 0
+    for item in records:
+        columns = item.columns
+        tokens += columns["tokens"]
+        given += columns["input_tokens"] or 0
+        taken += columns["output_tokens"] or 0
+    return {
+        "owner": scope.owner, "id": session, "now": scope.now, "messages": len(records), "tokens": tokens,
+        "input_tokens": given, "output_tokens": taken,
+    }  # fmt: skip
+
+
+def keep_blob(scope: Scope, name: str, payload: bytes) -> Steps[None]:
+    """Store a payload once, and count who refers to it."""
+    if (yield from one("blob_keep", owner=scope.owner, hash=name)) is None:
+        yield from do("blob_insert", owner=scope.owner, hash=name, size=len(payload), data=payload, now=scope.now)
+
+
+def path(branch: int) -> Steps[list[Span]]:
+    """Read the stretches that a path is made of, the newest first."""
+    return [Span(*row) for row in (yield from rows("branch_path", branch=branch))]
+
+
+class Page(NamedTuple):
+    """Some messages of a path, oldest first; where to go on, and the branch that the path ends with."""
+
+    messages: list[Message]
+    branch: int
+    until: int
+    more: int | None
+
+
+def forward(
+    scope: Scope,
+    session: str,
+    *,
+    after: int = 0,
+    branch: int | None = None,
+    until: int | None = None,
+    limit: int = PAGE,
+    deleted: bool = False,
+) -> Op[Page]:
+    """Read a page of the active path from the oldest on. `branch` and `until` hold on to the end it began with."""
+    return Op(_forward, scope, session, after, branch, until, limit, deleted, writes=False)
+
+
+def _forward(
+    scope: Scope, session: str, after: int, branch: int | None, until: int | None, limit: int, deleted: bool
+) -> Steps[Page]:
+    here = yield from sessions.find(scope, session)
+    branch = here.head if branch is None else branch
+    spans = yield from path(branch)
+    end = max(span.high for span in spans) if until is None else until
+    found: list[Message] = []
+    for span in reversed(spans):
+        room = limit - len(found)
+        low, high = max(span.low, after), min(span.high, end)
+        if room > 0 and low < high:
+            found += yield from _stretch(scope, "messages_forward", span, low, high, room, deleted)
+    more = found[-1].position if len(found) == limit and found[-1].position < end else None
+    return Page(found, branch, end, more)
+
+
+def everything(scope: Scope, session: str, *, deleted: bool = False) -> Plan[list[Message]]:
+    """Read the whole active path, page by page, up to the end that it had at the start."""
+    page: Page = yield forward(scope, session, deleted=deleted)
+    found = page.messages
+    while page.more is not None:
+        page = yield following(scope, session, page, deleted=deleted)
+        found += page.messages
+    return found
+
+
+def following(scope: Scope, session: str, page: Page, *, deleted: bool = False) -> Op[Page]:
+    """Read the page after a page, on the path and up to the end that the first one had."""
+    after = page.until if page.more is None else page.more
+    return forward(scope, session, after=after, branch=page.branch, until=page.until, deleted=deleted)
+
+
+def backward(
+    scope: Scope, session: str, *, before: str | int | None = None, limit: int = PAGE, deleted: bool = False
+) -> Op[Page]:
+    """Read the last messages of the active path, or the last ones before a message."""
+    return Op(_backward, scope, session, before, limit, deleted, writes=False)
+
+
+def _backward(scope: Scope, session: str, before: str | int | None, limit: int, deleted: bool) -> Steps[Page]:
+    here = yield from sessions.find(scope, session)
+    spans = yield from path(here.head)
+    end = max(span.high for span in spans) if before is None else _position(before) - 1
+    found: list[Message] = []
+    for span in spans:
+        room = limit - len(found)
+        high = min(span.high, end)
+        if room > 0 and span.low < high:
+            part = yield from _stretch(scope, "messages_backward", span, span.low, high, room, deleted)
+            found = part[::-1] + found
+    more = found[0].position if len(found) == limit else None
+    return Page(found, here.head, end, more)
+
+
+def _stretch(
+    scope: Scope, query: str, span: Span, low: int, high: int, limit: int, deleted: bool
+) -> Steps[list[Message]]:
+    found = yield from rows(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
+    if any(row[15] is not None for row in found):
+        return (yield from _with_payloads(scope, span.number, found))
+    return record.messages(found, span.number)
+
+
+def _with_payloads(scope: Scope, number: int, found: list[Row]) -> Steps[list[Message]]:
+    payloads: dict[str, bytes] = {}
+    made: list[Message] = []
+    for row in found:
+        for name in record.blobs_of(row):
+            if name not in payloads:
+                stored = yield from one("blob_get", owner=scope.owner, hash=name)
+                payloads[name] = b"" if stored is None else stored[0]
+        made.append(record.message(row, number, None if row[15] is None else record.attached(row, payloads)))
+    return made
+
+
+def at(scope: Scope, branch: int, number: int, position: int) -> Steps[Message | None]:
+    """Read the message at a place."""
+    row = yield from one("message_get", branch=branch, position=position)
+    return None if row is None else (yield from _with_payloads(scope, number, [row]))[0]
+
+
+def _position(name: str | int) -> int:
+    """Read the position from a message's id, or take it as it is."""
+    return name if isinstance(name, int) else parse(name)[1]
+
+
+def parse(name: str | int) -> tuple[int | None, int]:
+    """Read a message's id, "branch.position"; a number alone is a position on the active path."""
+    if isinstance(name, int) and not isinstance(name, bool) and name >= 0:
+        return None, name
+    branch, dot, position = str(name).partition(".")
+    if dot and branch.isdecimal() and position.isdecimal():
+        return int(branch), int(position)
+    raise InvalidValue(f"{name!r} is no message id. An id looks like '1.17': branch and position.")
+
+
+def name(message: Any) -> Any:
+    """Take a message by its id, by its position or as it is."""
+    return message.id if isinstance(message, Message) else message
+
+
+def locate(session: str, here: sessions.Here, name: str | int) -> Steps[Span]:
+    """Find the stretch that ends with a message: on the active path, or on another branch of the session."""
+    number, position = parse(name)
+    spans = yield from path(here.head)
+    if number is not None and all(span.number != number or position > span.high for span in spans):
+        row = yield from one("branch_by_number", tree=here.tree, number=number)
+        if row is None or row[2] != here.session:
+            raise MessageNotFound(session=session, message=name)
+        spans = yield from path(row[0])
+    for span in spans:
+        if span.low < position <= span.high and number in (None, span.number):
+            return Span(span.branch, span.number, span.low, position)
+    raise MessageNotFound(session=session, message=name)
+
+
+def get(scope: Scope, session: str, name: str | int) -> Op[Message]:
+    """Read one message, deleted or not."""
+    return Op(_get, scope, session, name, writes=False)
+
+
+def _get(scope: Scope, session: str, name: str | int) -> Steps[Message]:
+    here = yield from sessions.find(scope, session)
+    span = yield from locate(session, here, name)
+    message = yield from at(scope, span.branch, span.number, span.high)
+    if message is None:
+        raise MessageNotFound(session=session, message=name)
+    return message
+
+
+def mark(scope: Scope, session: str, name: str | int, *, deleted: bool) -> Op[Message]:
+    """Delete a message, or bring it back. It is the same message in every fork that shares it."""
+    return Op(_mark, scope, session, name, deleted)
+
+
+def _mark(scope: Scope, session: str, name: str | int, deleted: bool) -> Steps[Message]:
+    here = yield from sessions.find(scope, session)
+    span = yield from locate(session, here, name)
+    message = yield from at(scope, span.branch, span.number, span.high)
+    if message is None:
+        raise MessageNotFound(session=session, message=name)
+    if (message.deleted_at is not None) == deleted:
+        return message
+    stamp = scope.now if deleted else None
+    yield from do("message_mark", branch=span.branch, position=span.high, deleted_at=stamp)
+    sign = -1 if deleted else 1
+    for key, _, head, _ in (yield from rows("sessions_of_tree", tree=here.tree)):
+        spans = yield from path(head)
+        seen = any(other.branch == span.branch and span.high <= other.high for other in spans)
+        if seen:
+            yield from do(
+                "session_change", session=key, now=scope.now, messages=sign, tokens=sign * message.tokens,
+                input_tokens=sign * (message.input_tokens or 0), output_tokens=sign * (message.output_tokens or 0),
+            )  # fmt: skip
+    return msgspec.structs.replace(message, deleted_at=stamp)
+
+
+class Totals(NamedTuple):
+    """What a path adds up to."""
+
+    message_count: int
+    token_count: int
+    input_tokens: int
+    output_tokens: int
+    last_message_at: int | None
+
+
+def totals(spans: Sequence[Span]) -> Steps[Totals]:
+    """Count the messages of a path."""
+    count = tokens = given = taken = 0
+    newest: int | None = None
+    for span in spans:
+        if span.low < span.high:
+            row = yield from one("messages_count", branch=span.branch, low=span.low, high=span.high)
+            assert row is not None
+            count, tokens, given, taken = count + row[0], tokens + row[1], given + row[2], taken + row[3]
+            newest = row[4] if newest is None else newest
+    return Totals(count, tokens, given, taken, newest)

@@ -1,0 +1,103 @@
+"""Letting go: erasing a session for good, with care for the forks that share its past."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
+from recollect.model import json
+from recollect.op import Op, Row, Scope, Steps, do, each, one, rows
+from recollect.ops import sessions
+
+FORKS = ("refuse", "keep", "erase")
+
+
+class _Branch(NamedTuple):
+    key: int
+    number: int
+    session: int | None
+    parent: int | None
+    fork_at: int
+
+
+class Erased(NamedTuple):
+    """Which sessions were erased."""
+
+    sessions: list[str]
+
+
+def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Op[Erased]:
+    """Erase a session, living or in the trash, and every branch that no other session reaches."""
+    if forks not in FORKS:
+        raise InvalidValue(f"forks is one of {', '.join(FORKS)}; got {forks!r}.")
+    return Op(_erase, scope, session, forks, scrubs=True)
+
+
+def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
+    row = yield from one("session_get", owner=scope.owner, id=session)
+    if row is None:
+        row = yield from one("session_in_trash", owner=scope.owner, id=session)
+    if row is None:
+        raise SessionNotFound(session=session)
+    here = sessions.here(row)
+    branches = yield from _branches_of(here.tree)
+    names: dict[int, str] = {key: name for key, name, _, _ in (yield from rows("sessions_of_tree", tree=here.tree))}
+    dependent = _dependent(branches, here.session)
+    if dependent and forks == "refuse":
+        raise SessionHasForks(session=session, forks=", ".join(names[key] for key in sorted(dependent)))
+    gone = {here.session} | (dependent if forks == "erase" else set())
+    for key in sorted(gone):
+        yield from do("session_delete", session=key)
+    yield from _sweep(scope, here.tree, branches, gone)
+    return Erased([names[key] for key in sorted(gone)])
+
+
+def _branches_of(tree: int) -> Steps[list[_Branch]]:
+    return [_Branch(*row) for row in (yield from rows("branches_of_tree", tree=tree))]
+
+
+def _dependent(branches: list[_Branch], session: int) -> set[int]:
+    """Find the sessions whose past runs through branches of this one, directly or through one another."""
+    owner = {branch.key: branch.session for branch in branches}
+    reached = {session}
+    grown = True
+    while grown:
+        grown = False
+        for branch in branches:
+            through = owner.get(branch.parent) if branch.parent is not None else None
+            if through in reached and branch.session is not None and branch.session not in reached:
+                reached.add(branch.session)
+                grown = True
+    return reached - {session}
+
+
+def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> Steps[None]:
+    """Delete what no session reaches: whole branches, and the ends of branches beyond the last fork from them."""
+    needed: dict[int, int | None] = {}
+    # A child has a higher key than its parent, so that going backwards meets every child first.
+    for branch in sorted(branches, key=lambda item: item.key, reverse=True):
+        if branch.session is not None and branch.session not in gone:
+            needed[branch.key] = None
+        if branch.key in needed and branch.parent is not None:
+            held = needed.get(branch.parent, 0)
+            needed[branch.parent] = None if held is None else max(held, branch.fork_at)
+    for branch in sorted(branches, key=lambda item: item.key, reverse=True):
+        cut = needed.get(branch.key, 0)
+        if cut is not None:
+            yield from _cut(scope, branch, branches, cut)
+    yield from do("blobs_sweep", owner=scope.owner)
+    yield from do("tree_delete", tree=tree)
+
+
+def _cut(scope: Scope, branch: _Branch, branches: list[_Branch], cut: int) -> Steps[None]:
+    """Delete the messages of a branch beyond a position, and the branch itself where nothing of it is left."""
+    found: list[Row] = yield from rows("messages_blobs", branch=branch.key, low=cut, high=(1 << 32) - 1)
+    dropped = [{"owner": scope.owner, "hash": name} for row in found for name in json.decode(row[0])]
+    yield from each("blob_drop", dropped)
+    for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen"):
+        yield from do(query, branch=branch.key, low=cut)
+    yield from do("compactions_erase", branch=branch.key, low=cut)
+    if cut == 0:
+        for other in branches:
+            yield from do("tool_calls_erase_answers", branch=branch.key, parent=other.key)
+        yield from do("branch_delete", branch=branch.key)

@@ -1,0 +1,381 @@
+"""Sessions: create, open, list, change, put in the trash and take out again; settings.
+
+What is said in them is in messages.py, turns.py and branches.py; erasing is in retention.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from recollect.errors import AmbiguousName, InvalidValue, SessionExists, SessionInTrash, SessionNotFound, StaleRevision
+from recollect.model import json, keys
+from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
+from recollect.op import Op, Row, Scope, Steps, do, one, rows
+from recollect.ops import leases
+
+_FIELDS = Session.__struct_fields__
+_METADATA = 3 + _FIELDS.index("metadata")
+_LAST_SESSION = "last_session"
+_NEVER = 1 << 62
+_MATCHES = 6
+
+Order = Literal["activity", "created", "deleted"]
+_ORDERS: dict[str, tuple[str, str]] = {
+    "activity": ("sessions_by_activity", "active_at"),
+    "created": ("sessions_by_creation", "created_at"),
+    "deleted": ("sessions_by_deletion", "deleted_at"),
+}
+
+
+class Here(NamedTuple):
+    """Where a session is stored: what other operations need to work on it."""
+
+    session: int
+    tree: int
+    head: int
+    value: Session
+
+
+class Listed(NamedTuple):
+    """A page of sessions, and where the next one begins."""
+
+    sessions: list[Session]
+    next: str | None
+
+
+def here(row: Row) -> Here:
+    """Make a session of a row."""
+    fields = dict(zip(_FIELDS, row[3:], strict=True))
+    if row[_METADATA] is not None:
+        fields["metadata"] = json.decode(row[_METADATA])
+    return Here(row[0], row[1], row[2], Session(**fields))
+
+
+def find(scope: Scope, session: str) -> Steps[Here]:
+    """Find a session that is not in the trash."""
+    row = yield from one("session_get", owner=scope.owner, id=session)
+    if row is None:
+        raise (yield from _missing(scope, session))
+    return here(row)
+
+
+def _missing(scope: Scope, session: str) -> Steps[SessionNotFound]:
+    trashed = yield from one("session_in_trash", owner=scope.owner, id=session)
+    return SessionNotFound(session=session) if trashed is None else SessionInTrash(session=session)
+
+
+def refused(scope: Scope, session: str, expected: int | None) -> Steps[Exception]:
+    """Say why an update of a session met no row: it is missing, in the trash or at another revision."""
+    row = yield from one("session_get", owner=scope.owner, id=session)
+    if row is None:
+        return (yield from _missing(scope, session))
+    return StaleRevision(session=session, revision=here(row).value.revision, expected=expected)
+
+
+def checked_fields(fields: dict[str, Any], now: int) -> dict[str, Any]:
+    """Check what a caller wants to set, and give it as columns."""
+    columns: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name in FLAG_FIELDS:
+            columns[FLAG_FIELDS[name]] = now if _flag(name, value) else None
+        elif name == "metadata":
+            columns[name] = None if value is None else json.encode(_mapping(name, value))
+        elif name in TEXT_FIELDS:
+            columns[name] = _text(name, value)
+        else:
+            raise InvalidValue(f"A session has no field {name!r} to set. Those are: {', '.join(SETTABLE)}.")
+    return columns
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidValue(f"{name} is True or False; got {value!r}.")
+
+
+def _mapping(name: str, value: Any) -> Any:
+    plain = json.exact(value)
+    if isinstance(plain, dict):
+        return plain
+    raise InvalidValue(f"{name} is a dict; got {type(value).__name__}.")
+
+
+def _text(name: str, value: Any) -> str | None:
+    if name == "status":
+        if value in STATUSES:
+            return value
+        raise InvalidValue(f"A session's status is one of {', '.join(STATUSES)}; got {value!r}.")
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidValue(f"{name} is a text or None; got {type(value).__name__}.")
+    if "\0" in value or not _utf8(value):
+        raise InvalidValue(f"{name} has characters that can not be stored (NUL or half of a surrogate pair).")
+    return value
+
+
+def _utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork: dict[str, Any]) -> Steps[int]:
+    """Write the row of a new session; `fork` holds what a fork has from the start."""
+    channel, channel_id = keys.place(session)
+    blank: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
+    row = {
+        **blank,
+        "status": "active",
+        "channel": channel,
+        "channel_id": channel_id,
+        "parent": None,
+        "relation": None,
+        "last_message_at": None,
+        "message_count": 0,
+        "token_count": 0,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        **columns,
+        **fork,
+    }
+    made = yield from one("session_insert", owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
+    assert made is not None
+    return made[0]
+
+
+def create(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
+    """Make a new session; an id that is taken is an error."""
+    return Op(_create, scope, keys.checked(session), checked_fields(fields, scope.now))
+
+
+def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
+    if (yield from one("session_get", owner=scope.owner, id=session)) is not None:
+        raise SessionExists(session=session)
+    tree = (yield from one("tree_insert", owner=scope.owner)) or (0,)
+    parent = yield from _delegating(scope, session)
+    key = yield from insert(scope, session, tree[0], columns, parent)
+    branch = yield from new_branch(tree[0], key, None, 0, scope.now)
+    yield from do("session_head", session=key, branch=branch)
+    row = yield from one("session_by_key", session=key)
+    assert row is not None
+    return here(row).value
+
+
+def _delegating(scope: Scope, session: str) -> Steps[dict[str, Any]]:
+    """Find the parent of a sub-agent's session by its key, `{parent}:delegate:{agent}`."""
+    parent = keys.parent(session)
+    row = None if parent is None else (yield from one("session_get", owner=scope.owner, id=parent))
+    return {} if row is None else {"parent": row[0], "relation": "delegate"}
+
+
+def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[int]:
+    """Make a branch that leaves its parent after a position, with the next number of its tree."""
+    number = yield from one("tree_branch", tree=tree)
+    assert number is not None
+    made = yield from one(
+        "branch_insert", tree=tree, number=number[0], session=session, parent=parent, fork_at=fork_at, now=now
+    )
+    assert made is not None
+    return made[0]
+
+
+def ensure(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
+    """Open a session, or create it; either way it counts as active now."""
+    return Op(_ensure, scope, keys.checked(session), checked_fields(fields, scope.now))
+
+
+def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
+    row = yield from one("session_touch", owner=scope.owner, id=session, now=scope.now)
+    if row is None:
+        return (yield from _create(scope, session, columns))
+    found = here(row)
+    if (yield from leases.recover(scope, found.session)):
+        return (yield from find(scope, session)).value
+    return found.value
+
+
+def opened(scope: Scope, session: str) -> Op[Session]:
+    """Open a session that must be there; it counts as active now."""
+    return Op(_opened, scope, session)
+
+
+def _opened(scope: Scope, session: str) -> Steps[Session]:
+    row = yield from one("session_touch", owner=scope.owner, id=session, now=scope.now)
+    if row is None:
+        raise (yield from _missing(scope, session))
+    yield from leases.recover(scope, here(row).session)
+    return (yield from find(scope, session)).value
+
+
+def read(scope: Scope, session: str) -> Op[Session]:
+    """Read a session that must be there; its activity is not touched."""
+    return Op(_read, scope, session, writes=False)
+
+
+def _read(scope: Scope, session: str) -> Steps[Session]:
+    return (yield from find(scope, session)).value
+
+
+def get(scope: Scope, session: str) -> Op[Session | None]:
+    """Read a session, or None where there is none or it is in the trash."""
+    return Op(_get, scope, session, writes=False)
+
+
+def _get(scope: Scope, session: str) -> Steps[Session | None]:
+    row = yield from one("session_get", owner=scope.owner, id=session)
+    return None if row is None else here(row).value
+
+
+def list_(
+    scope: Scope, *, limit: int, after: str | None = None, order: str = "activity", filters: dict[str, Any]
+) -> Op[Listed]:
+    """Read a page of sessions by key, newest first."""
+    if order not in _ORDERS:
+        raise InvalidValue(f"Sessions are listed by one of {', '.join(_ORDERS)}; got {order!r}.")
+    if not isinstance(limit, int) or limit < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"limit is a number from 1 on; got {limit!r}.")
+    at, key = (_NEVER, _NEVER) if after is None else _cursor(after)
+    return Op(_list, scope, order, at, key, limit, filters, writes=False)
+
+
+def _cursor(text: str) -> tuple[int, int]:
+    at, _, key = text.partition(".")
+    if at.isdecimal() and key.isdecimal():
+        return int(at), int(key)
+    raise InvalidValue(f"{text!r} is no place in a list. Use the `next` of the page before.")
+
+
+def _list(scope: Scope, order: str, at: int, key: int, limit: int, filters: dict[str, Any]) -> Steps[Listed]:
+    query, time = _ORDERS[order]
+    found = yield from rows(query, owner=scope.owner, at=at, key=key, limit=limit + 1, **filters)
+    page = [here(row) for row in found[:limit]]
+    more = f"{getattr(page[-1].value, time)}.{page[-1].session}" if len(found) > limit else None
+    return Listed([item.value for item in page], more)
+
+
+def update(scope: Scope, session: str, fields: dict[str, Any], expected: int | None = None) -> Op[Session]:
+    """Change what is known about a session."""
+    return Op(_update, scope, session, checked_fields(fields, scope.now), expected)
+
+
+def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int | None) -> Steps[Session]:
+    if not columns and expected is None:
+        return (yield from find(scope, session)).value
+    blank: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
+    names = f",{','.join(columns)},"
+    params = {**blank, **columns, "names": names, "expected": expected}
+    row = yield from one("session_update", owner=scope.owner, id=session, now=scope.now, **params)
+    if row is None:
+        raise (yield from refused(scope, session, expected))
+    return here(row).value
+
+
+def trash(scope: Scope, session: str) -> Op[None]:
+    """Put a session in the trash."""
+    return Op(_trash, scope, session)
+
+
+def _trash(scope: Scope, session: str) -> Steps[None]:
+    if (yield from one("session_trash", owner=scope.owner, id=session, now=scope.now)) is None:
+        raise (yield from _missing(scope, session))
+
+
+def restore(scope: Scope, session: str) -> Op[Session]:
+    """Take a session out of the trash: the one that was put there last, where several had this id."""
+    return Op(_restore, scope, session)
+
+
+def _restore(scope: Scope, session: str) -> Steps[Session]:
+    living = yield from one("session_get", owner=scope.owner, id=session)
+    trashed = yield from one("session_in_trash", owner=scope.owner, id=session)
+    if trashed is None:
+        if living is None:
+            raise SessionNotFound(session=session)
+        return here(living).value
+    if living is not None:
+        raise SessionExists(
+            f"Session {session!r} can not come back from the trash while a newer session has its id. "
+            f"Delete the newer one first, or leave this one where it is.",
+            session=session,
+        )
+    row = yield from one("session_restore", session=trashed[0], now=scope.now)
+    assert row is not None
+    return here(row).value
+
+
+def resolve(scope: Scope, name: str) -> Op[Session]:
+    """Find a session by its id, the beginning of its id, or its title."""
+    return Op(_resolve, scope, name, writes=False)
+
+
+def _resolve(scope: Scope, name: str) -> Steps[Session]:
+    row = yield from one("session_get", owner=scope.owner, id=name)
+    if row is not None:
+        return here(row).value
+    matches = yield from rows("sessions_by_title", owner=scope.owner, title=name, limit=_MATCHES)
+    if not matches and name:
+        matches = yield from rows(
+            "sessions_by_prefix", owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCHES
+        )
+    if not matches:
+        raise (yield from _missing(scope, name))
+    if len(matches) > 1:
+        shown = ", ".join(f"{match[0]} ({match[1]})" if match[1] else match[0] for match in matches[: _MATCHES - 1])
+        count = f"more than {_MATCHES - 1}" if len(matches) == _MATCHES else len(matches)
+        raise AmbiguousName(name=name, count=count, matches=shown)
+    return (yield from find(scope, matches[0][0])).value
+
+
+def last(scope: Scope) -> Op[Session | None]:
+    """Read which session was last active: the one that was set, or else the one with the newest activity."""
+    return Op(_last, scope, writes=False)
+
+
+def _last(scope: Scope) -> Steps[Session | None]:
+    row = yield from one("setting_get", owner=scope.owner, key=_LAST_SESSION)
+    if row is not None:
+        found = yield from one("session_get", owner=scope.owner, id=json.decode(row[0]))
+        if found is not None:
+            return here(found).value
+    newest = yield from _list(scope, "activity", _NEVER, _NEVER, 1, NO_FILTERS)
+    return newest.sessions[0] if newest.sessions else None
+
+
+def set_last(scope: Scope, session: str) -> Op[None]:
+    """Remember which session is active now."""
+    return Op(_set_last, scope, session)
+
+
+def _set_last(scope: Scope, session: str) -> Steps[None]:
+    yield from find(scope, session)
+    yield from do("setting_set", owner=scope.owner, key=_LAST_SESSION, value=json.encode(session), now=scope.now)
+
+
+def setting(scope: Scope, key: str, default: Any = None) -> Op[Any]:
+    """Read a setting."""
+    return Op(_setting, scope, key, default, writes=False)
+
+
+def _setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
+    row = yield from one("setting_get", owner=scope.owner, key=key)
+    return default if row is None else json.decode(row[0])
+
+
+def set_setting(scope: Scope, key: str, value: Any) -> Op[None]:
+    """Write a setting; None removes it."""
+    return Op(_set_setting, scope, key, None if value is None else json.encode(json.exact(value)))
+
+
+def _set_setting(scope: Scope, key: str, text: str | None) -> Steps[None]:
+    if text is None:
+        yield from do("setting_delete", owner=scope.owner, key=key)
+    else:
+        yield from do("setting_set", owner=scope.owner, key=key, value=text, now=scope.now)
+
+
+NO_FILTERS: dict[str, Any] = {
+    "archived": None, "pinned": None, "channel": None, "model": None, "status": None, "delegates": False,
+}  # fmt: skip

@@ -1,0 +1,72 @@
+"""An answer as it streams: opened, given text now and then, closed. What is found open later was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recollect.errors import MessageNotFound
+from recollect.model.message import Draft
+from recollect.op import Op, Row, Scope, Steps, do, one
+from recollect.ops import messages, record, tools, turns
+
+
+class Flow(NamedTuple):
+    """A message that is streaming: its turn, and where it is."""
+
+    held: turns.Held
+    position: int
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return f"{self.held.number}.{self.position}"
+
+
+def begin(scope: Scope, session: str, held: turns.Held, draft: Draft, *, lease: int) -> Op[tuple[Flow, Row]]:
+    """Open a message that will be given text as it arrives."""
+    item = record.record(msgspec.structs.replace(draft, state="streaming", tokens=0), scope.now)
+    return Op(_begin, scope, session, held, item, lease)
+
+
+def _begin(scope: Scope, session: str, held: turns.Held, item: record.Record, lease: int) -> Steps[tuple[Flow, Row]]:
+    yield from turns.renew(scope, session, held, lease, turns.Usage())
+    written = yield from messages.advance(scope, session, [item], branch=held.branch, turn=held.position)
+    return Flow(held, written.first), written.counts
+
+
+def write(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -> Op[Row]:
+    """Store what has arrived so far."""
+    item = record.record(msgspec.structs.replace(draft, state="streaming", tokens=0), scope.now)
+    return Op(_write, scope, session, flow, item, lease)
+
+
+def _write(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
+    yield from turns.renew(scope, session, flow.held, lease, turns.Usage())
+    yield from _update(session, flow, item.columns)
+    return (yield from turns.stir(scope, session, flow.held))
+
+
+def _update(session: str, flow: Flow, columns: dict[str, Any]) -> Steps[None]:
+    if (yield from one("message_get", branch=flow.held.branch, position=flow.position)) is None:
+        raise MessageNotFound(session=session, message=flow.id)
+    yield from do("message_write", branch=flow.held.branch, position=flow.position, **columns)
+
+
+def close(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -> Op[Row]:
+    """Store the message as it is in the end: completed, interrupted or with its error."""
+    return Op(_close, scope, session, flow, record.record(draft, scope.now), lease)
+
+
+def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
+    usage = turns.used([item])
+    yield from turns.renew(scope, session, flow.held, lease, usage)
+    yield from _update(session, flow, {**item.columns, "completed_at": scope.now})
+    records: Sequence[record.Record] = [item]
+    for name, payload in item.payloads.items():
+        yield from messages.keep_blob(scope, name, payload)
+    if item.calls or item.results:
+        yield from tools.track(flow.held.branch, flow.position, records)
+    return (yield from turns.stir(scope, session, flow.held, usage, item.columns["tokens"]))

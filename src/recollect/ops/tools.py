@@ -1,0 +1,166 @@
+"""Tool calls: one row per invocation, kept in step with the messages that ask and answer.
+
+Call ids are unique only within a provider's response. A result joins the newest call of its id on the path that has
+no result there; a fork that answers a shared call gets a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from recollect.errors import ToolCallAnswered, ToolCallNotFound
+from recollect.model.part import ToolResultPart
+from recollect.model.tool_call import ToolCall
+from recollect.op import Op, Row, Scope, Steps, do, each, rows
+from recollect.ops import record, sessions
+
+Place = tuple[int, int, int]
+"""The branch, position and part of a call."""
+
+# Calls that share an id are looked through from the newest on. A provider that counts its ids from zero in each
+# response gives thousands of them, and only the newest few can still be open.
+_NEWEST = 32
+
+
+class Found(NamedTuple):
+    """A call on the path, with the row that is nearest to its end."""
+
+    place: Place
+    number: int
+    answered: bool
+    row: Row
+
+
+def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[None]:
+    """Write the calls of new messages, and join their results to calls, made here or before."""
+    made: dict[Place, dict[str, Any]] = {}
+    waiting: dict[str, list[Place]] = {}
+    for position, item in enumerate(records, first):
+        created = item.columns["created_at"]
+        for part, call in item.calls:
+            place = (branch, position, part)
+            made[place] = _pending(branch, place, call.call_id, call.tool, created)
+            waiting.setdefault(call.call_id, []).append(place)
+        for part, result in item.results:
+            stack = waiting.get(result.call_id)
+            if stack:
+                call = made[stack.pop()]
+            else:
+                found = yield from newest_open(branch, result.call_id, made)
+                if found is None:
+                    continue  # an orphan is kept as it came; the view that is sent mends it
+                call = made[found.place] = _row(branch, found)
+            _answer(call, result, position, part, created)
+    yield from each("tool_call_insert", list(made.values()))
+
+
+def _pending(branch: int, place: Place, call_id: str, tool: str, created: int) -> dict[str, Any]:
+    call_branch, position, part = place
+    return {
+        "call_branch": call_branch, "position": position, "part": part, "branch": branch, "call_id": call_id,
+        "tool": tool, "status": "pending", "result": None, "result_part": None, "created_at": created,
+        "started_at": None, "completed_at": None, "latency_ms": None, "error_code": None, "error_message": None,
+    }  # fmt: skip
+
+
+def _row(branch: int, found: Found) -> dict[str, Any]:
+    """Give a stored call as the row that this branch writes for it."""
+    call = _pending(branch, found.place, found.row[4], found.row[5], found.row[9])
+    call["started_at"] = found.row[10]
+    return call
+
+
+def _answer(call: dict[str, Any], result: ToolResultPart, position: int, part: int, now: int) -> None:
+    since = call["created_at"] if call["started_at"] is None else call["started_at"]
+    call["status"] = result.status
+    call["result"] = position
+    call["result_part"] = part
+    call["completed_at"] = now
+    call["latency_ms"] = _latency(result, now - since)
+    call["error_code"] = result.error_code
+    call["error_message"] = result.error_message
+
+
+def _latency(result: ToolResultPart, measured: int) -> int:
+    given = (result.metadata or {}).get("latency_ms")
+    return given if isinstance(given, int) and given >= 0 else max(measured, 0)
+
+
+def on_path(branch: int, call_id: str) -> Steps[list[Found]]:
+    """Find the calls with an id, the newest first."""
+    calls: dict[Place, Found] = {}
+    for row in (yield from rows("tool_calls_by_id", branch=branch, call_id=call_id, limit=_NEWEST)):
+        place = (row[0], row[2], row[3])
+        if place not in calls:  # rows of one call come nearest first
+            calls[place] = Found(place, row[1], row[7] is not None, row)
+    return list(calls.values())
+
+
+def newest_open(branch: int, call_id: str, made: Collection[Place] = ()) -> Steps[Found | None]:
+    """Find the newest call with an id that has no result on the path, other than those in `made`."""
+    for found in (yield from on_path(branch, call_id)):
+        if not found.answered and found.place not in made:
+            return found
+    return None
+
+
+def calls(scope: Scope, session: str) -> Op[list[ToolCall]]:
+    """Read the tool calls of a session's active path, oldest first."""
+    return Op(_calls, scope, session, writes=False)
+
+
+def _calls(scope: Scope, session: str) -> Steps[list[ToolCall]]:
+    here = yield from sessions.find(scope, session)
+    found: dict[Place, ToolCall] = {}
+    for row in (yield from rows("tool_calls_of_path", branch=here.head)):
+        found.setdefault((row[0], row[2], row[3]), _value(row))
+    return list(found.values())
+
+
+def _value(row: Row) -> ToolCall:
+    call: dict[str, Any] = {
+        "message": f"{row[1]}.{row[2]}",
+        "part": row[3],
+        "call_id": row[4],
+        "tool": row[5],
+        "created_at": row[9],
+    }
+    if row[7] is None and row[6] not in ("pending", "running"):
+        return ToolCall(**call, status="pending")  # answered on another path only
+    return ToolCall(
+        **call,
+        status=row[6],
+        result_message=None if row[7] is None else f"{row[15]}.{row[7]}",
+        result_part=row[8],
+        started_at=row[10],
+        completed_at=row[11],
+        latency_ms=row[12],
+        error_code=row[13],
+        error_message=row[14],
+    )
+
+
+def start(scope: Scope, session: str, call_id: str) -> Op[None]:
+    """Mark a call as running."""
+    return Op(_start, scope, session, call_id)
+
+
+def _start(scope: Scope, session: str, call_id: str) -> Steps[None]:
+    here = yield from sessions.find(scope, session)
+    found = yield from newest_open(here.head, call_id)
+    if found is None:
+        raise (yield from unknown(session, here.head, call_id))
+    call = _row(here.head, found)
+    call["status"] = "running"
+    call["started_at"] = call["started_at"] or scope.now
+    yield from each("tool_call_insert", [call])
+    yield from do(
+        "session_change", session=here.session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
+    )
+
+
+def unknown(session: str, branch: int, call_id: str) -> Steps[Exception]:
+    """Say why there is no open call with an id: it has a result, or it was never made."""
+    known = yield from on_path(branch, call_id)
+    return (ToolCallAnswered if known else ToolCallNotFound)(session=session, call_id=call_id)

@@ -1,0 +1,249 @@
+"""Turns: one run from the person's message to the end of the answer.
+
+A turn is opened with the person's message, which is durable at once, takes steps, and ends; or it is saved whole,
+in one transaction. Each write renews the lease of an open turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from recollect.errors import InvalidValue, TurnClosed, TurnNotFound
+from recollect.model import json
+from recollect.model.message import Draft
+from recollect.model.turn import Turn
+from recollect.op import Op, Row, Scope, Steps, do, one, rows
+from recollect.ops import leases, messages, record, sessions
+
+
+class Held(NamedTuple):
+    """An open turn, as its holder knows it: where it is stored, and its public place."""
+
+    branch: int
+    position: int
+    number: int
+
+
+class Step(NamedTuple):
+    """What a write of a turn made, and how the session stands after it."""
+
+    held: Held
+    appended: messages.Appended
+    counts: Row
+
+
+class Usage(NamedTuple):
+    """What a run used, where the caller knows."""
+
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_ms: int | None = None
+    error: Any = None
+
+
+def begin(
+    scope: Scope, session: str, drafts: Sequence[Draft], *, lease: int, take_over: bool, expected: int | None = None
+) -> Op[Step]:
+    """Open a turn with the person's message. A branch takes one turn at a time."""
+    if not drafts:
+        raise InvalidValue("A turn begins with a message. Give what the person said.")
+    records = [record.record(draft, scope.now) for draft in drafts]
+    return Op(_begin, scope, session, records, lease, take_over, expected)
+
+
+def _begin(
+    scope: Scope, session: str, records: list[record.Record], lease: int, take_over: bool, expected: int | None
+) -> Steps[Step]:
+    written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
+    if written.open_turn is not None:
+        yield from leases.clear(scope, session, written.key, written.open_turn, take_over=take_over)
+    yield from _insert(scope, written, status="open", until=scope.now + lease, usage=Usage())
+    yield from do("branch_claim", branch=written.key, position=written.first)
+    return _step(Held(written.key, written.first, written.branch), written, len(records))
+
+
+def _insert(scope: Scope, written: messages.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
+    ended = None if status == "open" else scope.now
+    yield from do(
+        "turn_insert", branch=written.key, position=written.first, status=status, started_at=scope.now,
+        ended_at=ended, latency_ms=usage.latency_ms, input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens, model=usage.model, error=_error(usage.error),
+        holder=None if until is None else scope.holder, lease_until=until,
+    )  # fmt: skip
+
+
+def _step(held: Held, written: messages.Written, count: int) -> Step:
+    appended = messages.Appended(written.branch, written.first, count, written.revision)
+    return Step(held, appended, written.counts)
+
+
+def _error(error: Any) -> str | None:
+    return None if error is None else json.encode(error)
+
+
+def add(scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, lease: int) -> Op[Step]:
+    """Add steps to an open turn: durable as they happen."""
+    if not drafts:
+        raise InvalidValue("There is no message to add. Give one message or a list of them.")
+    return Op(_add, scope, session, held, [record.record(draft, scope.now) for draft in drafts], lease)
+
+
+def _add(scope: Scope, session: str, held: Held, records: list[record.Record], lease: int) -> Steps[Step]:
+    yield from renew(scope, session, held, lease, used(records))
+    written = yield from messages.advance(scope, session, records, branch=held.branch, turn=held.position)
+    return _step(held, written, len(records))
+
+
+def used(records: Sequence[record.Record]) -> Usage:
+    """Add up what providers reported in these messages."""
+    model: str | None = None
+    given: list[int] = []
+    taken: list[int] = []
+    for item in records:
+        draft = item.draft
+        model = draft.model or model
+        if draft.input_tokens is not None:
+            given.append(draft.input_tokens)
+        if draft.output_tokens is not None:
+            taken.append(draft.output_tokens)
+    return Usage(model, sum(given) if given else None, sum(taken) if taken else None)
+
+
+def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> Steps[None]:
+    """Hold on to a turn for another lease.
+
+    A turn that was marked interrupted while its holder slept goes on, unless another has been opened since.
+    """
+    row = yield from one("turn_get", branch=held.branch, position=held.position)
+    branch = yield from one("branch_get", branch=held.branch)
+    if row is None or branch is None:
+        raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
+    status, open_turn = row[1], branch[6]
+    if status not in ("open", "interrupted") or open_turn not in (None, held.position):
+        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=status)
+    yield from do(
+        "turn_renew", branch=held.branch, position=held.position, holder=scope.holder,
+        lease_until=scope.now + lease, model=usage.model, input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+    )  # fmt: skip
+    if open_turn is None:
+        yield from do("branch_claim", branch=held.branch, position=held.position)
+
+
+def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008
+    """End a turn: completed, failed or cancelled."""
+    if status not in ("completed", "failed", "cancelled"):
+        raise InvalidValue(f"A turn ends as completed, failed or cancelled; got {status!r}.")
+    return Op(_end, scope, session, held, status, usage._replace(error=_error(usage.error)))
+
+
+def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> Steps[tuple[Turn, Row]]:
+    yield from do("messages_interrupt", branch=held.branch, position=held.position, now=scope.now)
+    ended = yield from one(
+        "turn_end", branch=held.branch, position=held.position, status=status, now=scope.now, **usage._asdict()
+    )
+    if ended is None:
+        row = yield from one("turn_get", branch=held.branch, position=held.position)
+        if row is None:
+            raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
+        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=row[1])
+    yield from do("branch_release", branch=held.branch, position=held.position)
+    counts = yield from stir(scope, session, held)
+    return turn(ended, held.number), counts
+
+
+def stir(scope: Scope, session: str, held: Held, usage: Usage = Usage(), tokens: int = 0) -> Steps[Row]:  # noqa: B008
+    """Raise a session's revision for a change that added no message."""
+    row = yield from one(
+        "session_advance", owner=scope.owner, id=session, now=scope.now, branch=held.branch, expected=None,
+        messages=0, tokens=tokens, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0,
+    )  # fmt: skip
+    if row is None:
+        raise (yield from sessions.refused(scope, session, None))
+    return row[3:]
+
+
+def save(
+    scope: Scope,
+    session: str,
+    question: Sequence[Draft],
+    answer: Sequence[Draft],
+    *,
+    status: str = "completed",
+    usage: Usage = Usage(),  # noqa: B008
+    key: str | None = None,
+    expected: int | None = None,
+) -> Op[Step]:
+    """Store a whole turn at once, all of it or nothing."""
+    if status not in ("completed", "failed", "cancelled"):
+        raise InvalidValue(f"A turn ends as completed, failed or cancelled; got {status!r}.")
+    if not question:
+        raise InvalidValue("A turn begins with a message. Give what the person said.")
+    records = [record.record(draft, scope.now) for draft in (*question, *answer)]
+    return Op(_save, scope, session, records, status, usage, key, expected)
+
+
+def _save(
+    scope: Scope,
+    session: str,
+    records: list[record.Record],
+    status: str,
+    usage: Usage,
+    key: str | None,
+    expected: int | None,
+) -> Steps[Step]:
+    if key is not None:
+        before = yield from messages.appended_before(scope, session, key, records)
+        if before is not None:
+            appended, counts, branch = before
+            return Step(Held(branch, appended.first, appended.branch), appended, counts)
+    written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
+    if written.open_turn is not None:
+        yield from leases.clear(scope, session, written.key, written.open_turn, take_over=False)
+    reported = used(records)
+    total = Usage(
+        usage.model or reported.model,
+        reported.input_tokens if usage.input_tokens is None else usage.input_tokens,
+        reported.output_tokens if usage.output_tokens is None else usage.output_tokens,
+        usage.latency_ms,
+        usage.error,
+    )
+    yield from _insert(scope, written, status=status, until=None, usage=total)
+    if key is not None:
+        yield from messages.remember(scope, written, key, records)
+    return _step(Held(written.key, written.first, written.branch), written, len(records))
+
+
+def turns(scope: Scope, session: str) -> Op[list[Turn]]:
+    """Read the turns of the active path, oldest first."""
+    return Op(_turns, scope, session, writes=False)
+
+
+def _turns(scope: Scope, session: str) -> Steps[list[Turn]]:
+    here = yield from sessions.find(scope, session)
+    found: list[Turn] = []
+    for span in reversed((yield from messages.path(here.head))):
+        if span.low < span.high:
+            for row in (yield from rows("turns_of_span", branch=span.branch, low=span.low, high=span.high)):
+                found.append(turn(row, span.number))  # noqa: PERF401  a generator can not yield in a comprehension
+    return found
+
+
+def turn(row: Row, number: int) -> Turn:
+    """Make a turn of a row; `number` is the public number of its branch."""
+    return Turn(
+        branch=number,
+        position=row[0],
+        status=row[1],
+        started_at=row[2],
+        ended_at=row[3],
+        latency_ms=row[4],
+        input_tokens=row[5],
+        output_tokens=row[6],
+        model=row[7],
+        error=None if row[8] is None else json.decode(row[8]),
+        holder=row[9],
+        lease_until_at=row[10],
+    )

@@ -1,0 +1,2 @@
+-- name: compactions_erase
+DELETE FROM compactions WHERE branch = :branch AND to_position > :low

@@ -1,0 +1,80 @@
+-- name: message_insert
+INSERT INTO messages (
+    key, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
+    metadata, native, blobs, parts
+) VALUES (
+    (:branch << 32) | :position, :role, :state, :turn, :tokens, :input_tokens, :output_tokens, :created_at,
+    :completed_at, :format, :model, :error, :metadata, :native, :blobs, :parts
+)
+
+-- name: message_get
+SELECT
+    key & 4294967295, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, deleted_at,
+    format, model, error, metadata, native, blobs, CAST(parts AS BLOB)
+FROM messages WHERE key = (:branch << 32) | :position
+
+-- name: messages_forward
+SELECT
+    key & 4294967295, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, deleted_at,
+    format, model, error, metadata, native, blobs, CAST(parts AS BLOB)
+FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
+ORDER BY key LIMIT :limit
+
+-- name: messages_backward
+SELECT
+    key & 4294967295, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, deleted_at,
+    format, model, error, metadata, native, blobs, CAST(parts AS BLOB)
+FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
+ORDER BY key DESC LIMIT :limit
+
+-- name: messages_count
+SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
+    max(created_at)
+FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL
+
+-- name: messages_blobs
+SELECT blobs FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND blobs IS NOT NULL
+
+-- name: message_mark
+UPDATE messages SET deleted_at = :deleted_at WHERE key = (:branch << 32) | :position
+
+-- name: message_write
+UPDATE messages
+SET parts = :parts, state = :state, tokens = :tokens, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    completed_at = :completed_at, format = :format, model = :model, error = :error, metadata = :metadata,
+    native = :native, blobs = :blobs
+WHERE key = (:branch << 32) | :position
+
+-- name: messages_interrupt
+UPDATE messages SET state = 'interrupted', completed_at = :now
+WHERE key >= (:branch << 32) | :position AND key <= (:branch << 32) | 4294967295
+    AND turn = :position AND state IN ('pending', 'streaming')
+
+-- name: messages_erase
+DELETE FROM messages WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | 4294967295
+
+-- name: append_get
+SELECT digest, branch, position, count FROM appends WHERE session = :session AND key = :key
+
+-- name: append_insert
+INSERT INTO appends (session, key, digest, branch, position, count, created_at)
+VALUES (:session, :key, :digest, :branch, :position, :count, :now)
+
+-- name: blob_keep
+UPDATE blobs SET refs = refs + 1 WHERE owner = :owner AND hash = :hash RETURNING refs
+
+-- name: blob_insert
+INSERT INTO blobs (owner, hash, size, refs, data, created_at) VALUES (:owner, :hash, :size, 1, :data, :now)
+
+-- name: blob_get
+SELECT data FROM blobs WHERE owner = :owner AND hash = :hash
+
+-- name: blob_drop
+UPDATE blobs SET refs = refs - 1 WHERE owner = :owner AND hash = :hash
+
+-- name: blobs_sweep
+DELETE FROM blobs WHERE owner = :owner AND refs <= 0

@@ -1,0 +1,213 @@
+-- name: session_get
+SELECT
+    s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
+    s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
+    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
+    s.last_message_at
+FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
+
+-- name: session_by_key
+SELECT
+    s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
+    s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
+    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
+    s.last_message_at
+FROM sessions AS s WHERE s.key = :session
+
+-- name: session_in_trash
+SELECT
+    s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
+    s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
+    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
+    s.last_message_at
+FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NOT NULL
+ORDER BY s.deleted_at DESC, s.key DESC LIMIT 1
+
+-- name: sessions_by_activity
+SELECT
+    s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
+    s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
+    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
+    s.last_message_at
+FROM sessions AS s
+WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.active_at, s.key) < (:at, :key)
+    AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
+    AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
+    AND (:channel IS NULL OR s.channel = :channel)
+    AND (:model IS NULL OR s.model = :model)
+    AND (:status IS NULL OR s.status = :status)
+    AND (:delegates OR s.relation IS NOT 'delegate')
+ORDER BY s.active_at DESC, s.key DESC LIMIT :limit
+
+-- name: sessions_by_creation
+SELECT
+    s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
+    s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
+    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
+    s.last_message_at
+FROM sessions AS s
+WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.created_at, s.key) < (:at, :key)
+    AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
+    AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
+    AND (:channel IS NULL OR s.channel = :channel)
+    AND (:model IS NULL OR s.model = :model)
+    AND (:status IS NULL OR s.status = :status)
+    AND (:delegates OR s.relation IS NOT 'delegate')
+ORDER BY s.created_at DESC, s.key DESC LIMIT :limit
+
+-- name: sessions_by_deletion
+SELECT
+    s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
+    s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
+    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
+    s.last_message_at
+FROM sessions AS s
+WHERE s.owner = :owner AND s.deleted_at IS NOT NULL AND (s.deleted_at, s.key) < (:at, :key)
+    AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
+    AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
+    AND (:channel IS NULL OR s.channel = :channel)
+    AND (:model IS NULL OR s.model = :model)
+    AND (:status IS NULL OR s.status = :status)
+    AND (:delegates OR s.relation IS NOT 'delegate')
+ORDER BY s.deleted_at DESC, s.key DESC LIMIT :limit
+
+-- name: sessions_by_prefix
+SELECT id, title FROM sessions
+WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
+ORDER BY id LIMIT :limit
+
+-- name: sessions_by_title
+SELECT id, title FROM sessions
+WHERE owner = :owner AND deleted_at IS NULL AND title = :title
+ORDER BY active_at DESC LIMIT :limit
+
+-- name: sessions_of_tree
+SELECT key, id, head, deleted_at FROM sessions WHERE tree = :tree ORDER BY key
+
+-- name: session_insert
+INSERT INTO sessions (
+    owner, id, tree, parent, relation, created_at, updated_at, active_at, last_message_at, pinned_at, archived_at,
+    status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
+    system_prompt, color, metadata, message_count, token_count, input_tokens, output_tokens
+) VALUES (
+    :owner, :id, :tree, :parent, :relation, :now, :now, :now, :last_message_at, :pinned_at, :archived_at,
+    :status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model, :working_dir,
+    :system_prompt, :color, :metadata, :message_count, :token_count, :input_tokens, :output_tokens
+)
+RETURNING key
+
+-- name: session_head
+UPDATE sessions SET head = :branch WHERE key = :session
+
+-- name: session_stand
+UPDATE sessions
+SET head = :branch, revision = revision + 1, message_count = :message_count, token_count = :token_count,
+    input_tokens = :input_tokens, output_tokens = :output_tokens, last_message_at = :last_message_at,
+    updated_at = max(updated_at, :now), active_at = max(active_at, :now)
+WHERE key = :session
+RETURNING
+    key, tree, head, id, channel, channel_id, external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
+    provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
+    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
+    token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
+    last_message_at
+
+-- name: session_touch
+UPDATE sessions SET active_at = max(active_at, :now)
+WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+RETURNING
+    key, tree, head, id, channel, channel_id, external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
+    provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
+    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
+    token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
+    last_message_at
+
+-- name: session_advance
+UPDATE sessions
+SET revision = revision + 1,
+    message_count = message_count + CASE WHEN :branch IS NULL OR head = :branch THEN :messages ELSE 0 END,
+    token_count = token_count + CASE WHEN :branch IS NULL OR head = :branch THEN :tokens ELSE 0 END,
+    input_tokens = input_tokens + CASE WHEN :branch IS NULL OR head = :branch THEN :input_tokens ELSE 0 END,
+    output_tokens = output_tokens + CASE WHEN :branch IS NULL OR head = :branch THEN :output_tokens ELSE 0 END,
+    updated_at = max(updated_at, :now), active_at = max(active_at, :now),
+    last_message_at = CASE WHEN :messages > 0 THEN max(coalesce(last_message_at, 0), :now) ELSE last_message_at END
+WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
+RETURNING key, tree, head, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
+    last_message_at
+
+-- name: session_change
+UPDATE sessions
+SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
+    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+    updated_at = max(updated_at, :now)
+WHERE key = :session
+
+-- name: session_update
+UPDATE sessions
+SET revision = revision + 1, updated_at = max(updated_at, :now),
+    external_id = CASE WHEN instr(:names, ',external_id,') THEN :external_id ELSE external_id END,
+    title = CASE WHEN instr(:names, ',title,') THEN :title ELSE title END,
+    task = CASE WHEN instr(:names, ',task,') THEN :task ELSE task END,
+    status = CASE WHEN instr(:names, ',status,') THEN :status ELSE status END,
+    provider = CASE WHEN instr(:names, ',provider,') THEN :provider ELSE provider END,
+    provider_config = CASE WHEN instr(:names, ',provider_config,') THEN :provider_config ELSE provider_config END,
+    model = CASE WHEN instr(:names, ',model,') THEN :model ELSE model END,
+    working_dir = CASE WHEN instr(:names, ',working_dir,') THEN :working_dir ELSE working_dir END,
+    system_prompt = CASE WHEN instr(:names, ',system_prompt,') THEN :system_prompt ELSE system_prompt END,
+    color = CASE WHEN instr(:names, ',color,') THEN :color ELSE color END,
+    channel = CASE WHEN instr(:names, ',channel,') THEN :channel ELSE channel END,
+    channel_id = CASE WHEN instr(:names, ',channel_id,') THEN :channel_id ELSE channel_id END,
+    metadata = CASE WHEN instr(:names, ',metadata,') THEN :metadata ELSE metadata END,
+    pinned_at = CASE WHEN instr(:names, ',pinned_at,') THEN :pinned_at ELSE pinned_at END,
+    archived_at = CASE WHEN instr(:names, ',archived_at,') THEN :archived_at ELSE archived_at END
+WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
+RETURNING
+    key, tree, head, id, channel, channel_id, external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
+    provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
+    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
+    token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
+    last_message_at
+
+-- name: session_trash
+UPDATE sessions SET deleted_at = :now, revision = revision + 1, updated_at = max(updated_at, :now)
+WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+RETURNING key
+
+-- name: session_restore
+UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max(updated_at, :now)
+WHERE key = :session
+RETURNING
+    key, tree, head, id, channel, channel_id, external_id,
+    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
+    provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
+    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
+    token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
+    last_message_at
+
+-- name: session_delete
+DELETE FROM sessions WHERE key = :session
+
+-- name: setting_get
+SELECT value FROM settings WHERE owner = :owner AND key = :key
+
+-- name: setting_set
+INSERT INTO settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
+ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+
+-- name: setting_delete
+DELETE FROM settings WHERE owner = :owner AND key = :key

@@ -1,0 +1,62 @@
+-- name: tool_call_insert
+INSERT INTO tool_calls (
+    message, part, branch, call_id, tool, status, result, result_part, created_at, started_at, completed_at,
+    latency_ms, error_code, error_message
+) VALUES (
+    (:call_branch << 32) | :position, :part, :branch, :call_id, :tool, :status,
+    CASE WHEN :result IS NOT NULL THEN (:branch << 32) | :result END, :result_part, :created_at, :started_at,
+    :completed_at, :latency_ms, :error_code, :error_message
+)
+ON CONFLICT (message, part, branch) DO UPDATE
+SET status = excluded.status, result = excluded.result, result_part = excluded.result_part,
+    started_at = excluded.started_at, completed_at = excluded.completed_at, latency_ms = excluded.latency_ms,
+    error_code = excluded.error_code, error_message = excluded.error_message
+
+-- name: tool_calls_by_id
+WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
+    SELECT key, number, parent, fork_at, last, 0 FROM branches WHERE key = :branch
+    UNION ALL
+    SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
+    FROM path AS p JOIN branches AS b ON b.key = p.parent
+)
+SELECT
+    t.message >> 32, m.number, t.message & 4294967295, t.part, t.call_id, t.tool, t.status,
+    CASE WHEN (t.result & 4294967295) <= a.high THEN t.result & 4294967295 END, t.result_part, t.created_at,
+    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number, a.key
+FROM path AS m
+JOIN tool_calls AS t ON t.message > (m.key << 32) | m.low AND t.message <= (m.key << 32) | m.high
+JOIN path AS a ON a.key = t.branch
+WHERE t.call_id = :call_id
+ORDER BY m.depth, t.message DESC, t.part DESC, a.depth
+LIMIT :limit
+
+-- name: tool_calls_of_path
+WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
+    SELECT key, number, parent, fork_at, last, 0 FROM branches WHERE key = :branch
+    UNION ALL
+    SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
+    FROM path AS p JOIN branches AS b ON b.key = p.parent
+)
+SELECT
+    t.message >> 32, m.number, t.message & 4294967295, t.part, t.call_id, t.tool, t.status,
+    CASE WHEN (t.result & 4294967295) <= a.high THEN t.result & 4294967295 END, t.result_part, t.created_at,
+    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number, a.key
+FROM path AS m
+JOIN tool_calls AS t ON t.message > (m.key << 32) | m.low AND t.message <= (m.key << 32) | m.high
+JOIN path AS a ON a.key = t.branch
+ORDER BY m.depth DESC, t.message, t.part, a.depth
+
+-- name: tool_calls_erase
+DELETE FROM tool_calls
+WHERE message > (:branch << 32) | :low AND message <= (:branch << 32) | 4294967295
+
+-- name: tool_calls_erase_answers
+DELETE FROM tool_calls
+WHERE branch = :branch AND message > (:parent << 32) AND message <= (:parent << 32) | 4294967295
+
+-- name: tool_calls_reopen
+UPDATE tool_calls
+SET status = 'pending', result = NULL, result_part = NULL, completed_at = NULL, latency_ms = NULL,
+    error_code = NULL, error_message = NULL
+WHERE message > (:branch << 32) AND message <= (:branch << 32) | :low AND branch = :branch
+    AND result > (:branch << 32) | :low

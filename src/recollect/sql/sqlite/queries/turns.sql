@@ -1,0 +1,43 @@
+-- name: turn_insert
+INSERT INTO turns (
+    key, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder, lease_until
+) VALUES (
+    (:branch << 32) | :position, :status, :started_at, :ended_at, :latency_ms, :input_tokens, :output_tokens, :model,
+    :error, :holder, :lease_until
+)
+
+-- name: turn_get
+SELECT
+    key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
+    lease_until
+FROM turns WHERE key = (:branch << 32) | :position
+
+-- name: turns_of_span
+SELECT
+    key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
+    lease_until
+FROM turns WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high
+ORDER BY key
+
+-- name: turn_renew
+UPDATE turns
+SET status = 'open', ended_at = NULL, latency_ms = NULL, holder = :holder, lease_until = :lease_until,
+    input_tokens = CASE WHEN :input_tokens IS NULL THEN input_tokens
+        ELSE coalesce(input_tokens, 0) + :input_tokens END,
+    output_tokens = CASE WHEN :output_tokens IS NULL THEN output_tokens
+        ELSE coalesce(output_tokens, 0) + :output_tokens END,
+    model = coalesce(:model, model)
+WHERE key = (:branch << 32) | :position
+
+-- name: turn_end
+UPDATE turns
+SET status = :status, ended_at = :now, latency_ms = coalesce(:latency_ms, max(:now - started_at, 0)),
+    input_tokens = coalesce(:input_tokens, input_tokens), output_tokens = coalesce(:output_tokens, output_tokens),
+    model = coalesce(:model, model), error = coalesce(:error, error), holder = NULL, lease_until = NULL
+WHERE key = (:branch << 32) | :position AND status IN ('open', 'interrupted')
+RETURNING
+    key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
+    lease_until
+
+-- name: turns_erase
+DELETE FROM turns WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | 4294967295

@@ -1,0 +1,2 @@
+-- The schema as it stands now: the sum of migrations/, kept in step by tests/migration. Nothing runs this file.
+-- docs/format.md explains every column.

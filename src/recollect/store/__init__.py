@@ -1,0 +1,156 @@
+"""The store for ordinary code: one line per operation, run by an engine. store_async has the same names, awaited."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Self, TypeVar
+
+from recollect import ops
+from recollect.engine.process import gone, holder
+from recollect.engine.sqlite.sync import SqliteEngine
+from recollect.engine.url import target
+from recollect.model import keys
+from recollect.model.page import Page
+from recollect.op import Op, Plan, Scope
+from recollect.store.session import Session
+from recollect.store.turn import Stream, Turn
+
+__all__ = ["Session", "Store", "Stream", "Turn", "open"]
+
+T = TypeVar("T")
+
+
+def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Store:
+    """Open a store: a path, a sqlite: URL or :memory:. Without one it is what RECOLLECT_DB says, or the default file.
+
+    `owner` is the scope whose sessions it sees, `timeout` how many seconds a locked file is waited for.
+    """
+    return Store(SqliteEngine(target(path_or_url).path, timeout=timeout), owner)
+
+
+class Store:
+    """Every conversation, in one place. Safe to use from many threads, and in many processes at once."""
+
+    def __init__(self, engine: SqliteEngine, owner: str = "") -> None:
+        self._engine = engine
+        self._owner = owner
+        self._holder = (0, "")
+
+    @property
+    def path(self) -> str:
+        """Where the data is."""
+        return self._engine.path
+
+    def scope(self) -> Scope:
+        """Say who asks, and when."""
+        if self._holder[0] != os.getpid():
+            self._holder = (os.getpid(), holder())
+        return Scope(self._owner, self._holder[1], time.time_ns() // 1_000_000, gone)
+
+    def run(self, op: Op[T]) -> T:
+        """Run an operation of recollect.ops."""
+        return self._engine.run(op)
+
+    def follow(self, plan: Plan[T]) -> T:
+        """Run several operations in a row."""
+        result: Any = None
+        try:
+            while True:
+                result = self.run(plan.send(result))
+        except StopIteration as done:
+            return done.value
+
+    def session(self, id: str | None = None, create: bool = True, **fields: Any) -> Session:
+        """Open a session, or create it (with `fields`) where there is none. Without an id it is a new one."""
+        scope = self.scope()
+        if id is None:
+            return Session(self, self.run(ops.sessions.create(scope, keys.new_id(scope.now), fields)))
+        op = ops.sessions.ensure(scope, id, fields) if create else ops.sessions.opened(scope, id)
+        return Session(self, self.run(op))
+
+    def create_session(self, id: str | None = None, **fields: Any) -> Session:
+        """Create a session; an id that is taken is an error."""
+        scope = self.scope()
+        return Session(self, self.run(ops.sessions.create(scope, id or keys.new_id(scope.now), fields)))
+
+    def get_session(self, id: str) -> Session | None:
+        """Give a session, or None where there is none. Its activity is not touched."""
+        found = self.run(ops.sessions.get(self.scope(), id))
+        return None if found is None else Session(self, found)
+
+    def find_session(self, name: str) -> Session:
+        """Find a session by its id, its title or the beginning of its id."""
+        return Session(self, self.run(ops.sessions.resolve(self.scope(), name)))
+
+    def list_sessions(
+        self,
+        limit: int = 50,
+        *,
+        after: str | None = None,
+        order: ops.sessions.Order = "activity",
+        deleted: bool = False,
+        archived: bool | None = False,
+        pinned: bool | None = None,
+        channel: str | None = None,
+        model: str | None = None,
+        status: str | None = None,
+        delegates: bool = False,
+    ) -> Page[Session]:
+        """List sessions, newest first, a page at a time: pass a page's `next` as `after`.
+
+        `deleted` lists the trash. `archived` and `pinned` take True, False or None for either. Sub-agents' sessions
+        are left out unless `delegates` is set.
+        """
+        filters = {
+            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status,
+            "delegates": delegates,
+        }  # fmt: skip
+        by = "deleted" if deleted else order
+        found = self.run(ops.sessions.list_(self.scope(), limit=limit, after=after, order=by, filters=filters))
+        return Page([Session(self, info) for info in found.sessions], found.next)
+
+    def delete_session(self, id: str) -> None:
+        """Put a session in the trash."""
+        self.run(ops.sessions.trash(self.scope(), id))
+
+    def restore_session(self, id: str) -> Session:
+        """Take a session out of the trash, whole."""
+        return Session(self, self.run(ops.sessions.restore(self.scope(), id)))
+
+    def erase_session(self, id: str, *, forks: str = "refuse") -> list[str]:
+        """Erase a session for good, and give the ids of what was erased.
+
+        Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
+        """
+        return self.run(ops.retention.erase(self.scope(), id, forks=forks)).sessions
+
+    def last_session(self) -> Session | None:
+        """Give the session that was last active: the one that was set, or the one with the newest activity."""
+        found = self.run(ops.sessions.last(self.scope()))
+        return None if found is None else Session(self, found)
+
+    def set_last_session(self, id: str) -> None:
+        """Remember which session is active now."""
+        self.run(ops.sessions.set_last(self.scope(), id))
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        """Read a setting."""
+        return self.run(ops.sessions.setting(self.scope(), key, default))
+
+    def set_setting(self, key: str, value: Any) -> None:
+        """Write a setting, any JSON value; None removes it."""
+        self.run(ops.sessions.set_setting(self.scope(), key, value))
+
+    def close(self) -> None:
+        """Close the store. Everything acknowledged is on disk."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.path!r}>"

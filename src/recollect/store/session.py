@@ -1,0 +1,211 @@
+"""A session as its user holds it: what is known about it, and everything that can be done with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from recollect import ops
+from recollect.context.drafts import drafts, question, tool_result
+from recollect.context.history import History, history
+from recollect.context.window import fit
+from recollect.errors import SessionBusy
+from recollect.model import keys
+from recollect.model.branch import Branch
+from recollect.model.fields import SessionFields
+from recollect.model.message import Message
+from recollect.model.part import ResultStatus
+from recollect.model.session import Session as Info
+from recollect.model.tool_call import ToolCall
+from recollect.model.turn import LEASE, POLL, EndStatus
+from recollect.model.turn import Turn as TurnInfo
+from recollect.op import Op
+from recollect.store.turn import Turn
+
+if TYPE_CHECKING:
+    from recollect.store import Store
+
+T = TypeVar("T")
+
+
+class Session(SessionFields):
+    """One conversation: what is known about it, and everything that can be done with it."""
+
+    def __init__(self, store: Store, info: Info) -> None:
+        super().__init__(info)
+        self.store = store
+
+    def _run(self, op: Op[T]) -> T:
+        return self.store.run(op)
+
+    def refresh(self) -> Self:
+        """Read again what is known about the session."""
+        self.info = self._run(ops.sessions.read(self.store.scope(), self.id))
+        return self
+
+    def append(
+        self, messages: Any, format: str | None = None, key: str | None = None, *, expected: int | None = None
+    ) -> ops.messages.Appended:
+        """Add one message or many to the end, all or none.
+
+        Messages are dicts or a provider's own objects; the format is guessed where it is clear. With a `key` the same
+        append is made once, however often it is repeated; with `expected` only at that revision.
+        """
+        given = drafts(messages, format)
+        op = ops.messages.append(self.store.scope(), self.id, given, key=key, expected=expected)
+        appended, counts = self._run(op)
+        self.saw(counts)
+        return appended
+
+    def messages(
+        self, last: int | None = None, *, before: str | int | None = None, deleted: bool = False
+    ) -> list[Message]:
+        """Read the active path: all of it, the last messages, or the last ones before a message."""
+        scope = self.store.scope()
+        if last is None and before is None:
+            return self.store.follow(ops.messages.everything(scope, self.id, deleted=deleted))
+        limit = ops.messages.PAGE if last is None else last
+        return self._run(ops.messages.backward(scope, self.id, before=before, limit=limit, deleted=deleted)).messages
+
+    def iter_messages(self, *, deleted: bool = False) -> Iterator[Message]:
+        """Go through the active path page by page, in constant memory, up to the end that it has now."""
+        page = self._run(ops.messages.forward(self.store.scope(), self.id, deleted=deleted))
+        yield from page.messages
+        while page.more is not None:
+            page = self._run(ops.messages.following(self.store.scope(), self.id, page, deleted=deleted))
+            yield from page.messages
+
+    def message(self, id: str | int) -> Message:
+        """Read one message by its id."""
+        return self._run(ops.messages.get(self.store.scope(), self.id, id))
+
+    def history(self, format: str = "recollect", budget: int | None = None) -> History:
+        """Give what the provider accepts next, as plain dicts, within a budget of tokens."""
+        return history(fit(self.messages(), budget), format)
+
+    def delete_message(self, id: str | int) -> Message:
+        """Take a message out of the conversation; restore_message() brings it back."""
+        return self._marked(id, deleted=True)
+
+    def restore_message(self, id: str | int) -> Message:
+        """Bring a deleted message back."""
+        return self._marked(id, deleted=False)
+
+    def _marked(self, id: str | int, *, deleted: bool) -> Message:
+        message = self._run(ops.messages.mark(self.store.scope(), self.id, id, deleted=deleted))
+        self.refresh()
+        return message
+
+    def update(self, *, expected: int | None = None, **fields: Any) -> Self:
+        """Change what is known about the session: title, status, model, color, metadata, pinned, archived, ..."""
+        self.info = self._run(ops.sessions.update(self.store.scope(), self.id, fields, expected))
+        return self
+
+    def turn(
+        self,
+        said: Any,
+        format: str | None = None,
+        *,
+        lease: float = LEASE,
+        wait: float = 0.0,
+        take_over: bool = False,
+        expected: int | None = None,
+    ) -> Turn:
+        """Open a turn with what the person said, which is on disk when this returns.
+
+        A branch takes one turn at a time: `wait` says for how many seconds to wait for another, `take_over` ends it.
+        The turn is held for `lease` seconds after each of its writes.
+        """
+        given = question(said, format)
+        until = time.monotonic() + wait
+        while True:
+            op = ops.turns.begin(
+                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, expected=expected
+            )
+            try:
+                step = self._run(op)
+            except SessionBusy:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(POLL)
+            else:
+                self.saw(step.counts)
+                return Turn(self, step.held, lease)
+
+    def save_turn(
+        self,
+        message: Any,
+        response: Any = None,
+        format: str | None = None,
+        *,
+        status: EndStatus = "completed",
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        latency_ms: int | None = None,
+        error: Any = None,
+        key: str | None = None,
+        expected: int | None = None,
+    ) -> ops.messages.Appended:
+        """Store a whole turn at once: what was said, and the provider's response or the messages that followed."""
+        usage = ops.turns.Usage(model, input_tokens, output_tokens, latency_ms, error)
+        said = question(message, format)
+        answer = [] if response is None else drafts(response, format)
+        op = ops.turns.save(
+            self.store.scope(), self.id, said, answer, status=status, usage=usage, key=key, expected=expected
+        )
+        step = self._run(op)
+        self.saw(step.counts)
+        return step.appended
+
+    def turns(self) -> list[TurnInfo]:
+        """Read the turns of the active path, oldest first."""
+        return self._run(ops.turns.turns(self.store.scope(), self.id))
+
+    def tool_calls(self) -> list[ToolCall]:
+        """Read the tool calls of the active path, oldest first."""
+        return self._run(ops.tools.calls(self.store.scope(), self.id))
+
+    def start_tool_call(self, call_id: str) -> None:
+        """Mark a tool call as running."""
+        self._run(ops.tools.start(self.store.scope(), self.id, call_id))
+
+    def record_tool_result(
+        self,
+        call_id: str,
+        output: Any = None,
+        *,
+        status: ResultStatus = "success",
+        error_code: str | None = None,
+        error_message: str | None = None,
+        latency_ms: int | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> Message:
+        """Store the result of a tool call, text or any JSON value. The same result twice is stored once."""
+        draft = tool_result(
+            call_id, output, status=status, error_code=error_code, error_message=error_message,
+            latency_ms=latency_ms, metadata=metadata,
+        )  # fmt: skip
+        return self._run(ops.results.store(self.store.scope(), self.id, draft)).message
+
+    def branches(self) -> list[Branch]:
+        """List the branches of this session."""
+        return self._run(ops.branches.branches(self.store.scope(), self.id))
+
+    def rewind(self, to: str | int) -> Self:
+        """Go back to a message without losing what followed, which stays on its own branch. 0: before the first."""
+        self.info = self._run(ops.branches.rewind(self.store.scope(), self.id, ops.messages.name(to)))
+        return self
+
+    def switch(self, branch: int | Branch) -> Self:
+        """Make another branch the active path."""
+        number = branch.id if isinstance(branch, Branch) else branch
+        self.info = self._run(ops.branches.switch(self.store.scope(), self.id, number))
+        return self
+
+    def fork(self, at: str | int | None = None, *, id: str | None = None, **fields: Any) -> Session:
+        """Make a new session that shares the past of this one up to a message; nothing is copied."""
+        scope = self.store.scope()
+        new = id or keys.new_id(scope.now)
+        return Session(self.store, self._run(ops.branches.fork(scope, self.id, ops.messages.name(at), new, fields)))

@@ -1,0 +1,138 @@
+"""An open turn, and an answer that streams in it, as their user holds them."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from recollect import ops
+from recollect.context.drafts import drafts
+from recollect.errors import StoreError
+from recollect.model.message import Draft
+from recollect.model.stream import Gathering, Kind
+from recollect.model.turn import EndStatus, failure
+from recollect.model.turn import Turn as TurnInfo
+
+if TYPE_CHECKING:
+    from recollect.store.session import Session
+
+
+class Turn:
+    """An open turn. As a context manager it completes at the end, and is kept as failed or cancelled on an error."""
+
+    def __init__(self, session: Session, held: ops.turns.Held, lease: float) -> None:
+        self.session = session
+        self.held = held
+        self.info: TurnInfo | None = None
+        self.lease = int(lease * 1000)
+
+    @property
+    def id(self) -> str:
+        """The id of the message that opened the turn."""
+        return f"{self.held.number}.{self.held.position}"
+
+    def add(self, message: Any, format: str | None = None) -> ops.messages.Appended:
+        """Add a step: a message, many, or a provider's response. It is on disk when this returns."""
+        store = self.session.store
+        op = ops.turns.add(store.scope(), self.session.id, self.held, drafts(message, format), lease=self.lease)
+        step = store.run(op)
+        self.session.saw(step.counts)
+        return step.appended
+
+    def stream(self) -> Stream:
+        """Open an answer that is given text as it arrives."""
+        store, gathering = self.session.store, Gathering(time.monotonic())
+        draft = gathering.draft("streaming")
+        flow, counts = store.run(ops.streams.begin(store.scope(), self.session.id, self.held, draft, lease=self.lease))
+        self.session.saw(counts)
+        return Stream(self, flow, gathering)
+
+    def complete(
+        self,
+        *,
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        latency_ms: int | None = None,
+    ) -> TurnInfo:
+        """End the turn well, with what the run used where that is known."""
+        return self._end("completed", ops.turns.Usage(model, input_tokens, output_tokens, latency_ms))
+
+    def fail(self, error: Any = None) -> TurnInfo:
+        """End the turn as failed, with the error."""
+        told = failure(error) if isinstance(error, BaseException) else error
+        return self._end("failed", ops.turns.Usage(error=told))
+
+    def cancel(self) -> TurnInfo:
+        """End the turn as cancelled."""
+        return self._end("cancelled", ops.turns.Usage())
+
+    def _end(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
+        store = self.session.store
+        self.info, counts = store.run(ops.turns.end(store.scope(), self.session.id, self.held, status, usage))
+        self.session.saw(counts)
+        return self.info
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self.info is not None:
+            return
+        if error is None:
+            self.complete()
+            return
+        try:
+            self.fail(error) if isinstance(error, Exception) else self.cancel()
+        except StoreError as trouble:
+            error.add_note(f"The turn could not be marked as ended: {trouble}")
+
+
+class Stream:
+    """An answer in progress. Its text is stored about once a second, and when it is closed."""
+
+    def __init__(self, turn: Turn, flow: ops.streams.Flow, gathering: Gathering) -> None:
+        self.turn = turn
+        self.id = flow.id
+        self._flow = flow
+        self._gathering = gathering
+        self._open = True
+
+    def write(self, text: str, kind: Kind = "text") -> None:
+        """Take a chunk of text, or of reasoning."""
+        if self._gathering.add(text, kind, time.monotonic()):
+            self.flush()
+
+    def flush(self) -> None:
+        """Store what has arrived so far, now."""
+        session = self.turn.session
+        draft = self._gathering.draft("streaming")
+        op = ops.streams.write(session.store.scope(), session.id, self._flow, draft, lease=self.turn.lease)
+        session.saw(session.store.run(op))
+        self._gathering.stored(time.monotonic())
+
+    def close(self, message: Any = None, format: str | None = None) -> None:
+        """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
+        given = drafts(message, format)[0] if message is not None else drafts(self._gathering.draft("completed"))[0]
+        self._end(given)
+
+    def _end(self, draft: Draft) -> None:
+        session = self.turn.session
+        op = ops.streams.close(session.store.scope(), session.id, self._flow, draft, lease=self.turn.lease)
+        session.saw(session.store.run(op))
+        self._open = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if not self._open:
+            return
+        if error is None:
+            self.close()
+            return
+        try:
+            self._end(drafts(self._gathering.cut_off(error))[0])
+        except StoreError as trouble:
+            error.add_note(f"The answer could not be marked as cut off: {trouble}")

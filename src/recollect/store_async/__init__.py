@@ -1,0 +1,180 @@
+"""The store for asyncio: the names of recollect.store, awaited. What waits together is committed together."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import time
+from collections.abc import Generator
+from typing import Any, Self, TypeVar
+
+from recollect import ops
+from recollect.engine.process import gone, holder
+from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
+from recollect.engine.url import target
+from recollect.model import keys
+from recollect.model.page import Page
+from recollect.op import Op, Plan, Scope
+from recollect.store_async.session import AsyncSession
+from recollect.store_async.turn import AsyncStream, AsyncTurn
+
+__all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
+
+T = TypeVar("T")
+
+
+def open_async(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Opening:
+    """Open a store as recollect.open() does; the result is awaited, or entered with `async with`."""
+    return Opening(target(path_or_url).path, owner, timeout)
+
+
+class Opening:
+    """A store that is about to be opened: awaited, or entered."""
+
+    def __init__(self, path: str, owner: str, timeout: float) -> None:
+        self._make = functools.partial(AsyncSqliteEngine, path, timeout=timeout)
+        self._owner = owner
+        self._store: AsyncStore | None = None
+
+    async def _open(self) -> AsyncStore:
+        loop = asyncio.get_running_loop()
+        return AsyncStore(await loop.run_in_executor(None, self._make), self._owner)
+
+    def __await__(self) -> Generator[Any, Any, AsyncStore]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+class AsyncStore:
+    """Every conversation, in one place. Safe to use from many tasks, and in many processes at once."""
+
+    def __init__(self, engine: AsyncSqliteEngine, owner: str = "") -> None:
+        self._engine = engine
+        self._owner = owner
+        self._holder = (0, "")
+
+    @property
+    def path(self) -> str:
+        """Where the data is."""
+        return self._engine.path
+
+    def scope(self) -> Scope:
+        """Say who asks, and when."""
+        if self._holder[0] != os.getpid():
+            self._holder = (os.getpid(), holder())
+        return Scope(self._owner, self._holder[1], time.time_ns() // 1_000_000, gone)
+
+    async def run(self, op: Op[T]) -> T:
+        """Run an operation of recollect.ops."""
+        return await self._engine.run(op)
+
+    async def follow(self, plan: Plan[T]) -> T:
+        """Run several operations in a row."""
+        result: Any = None
+        try:
+            while True:
+                result = await self.run(plan.send(result))
+        except StopIteration as done:
+            return done.value
+
+    async def session(self, id: str | None = None, create: bool = True, **fields: Any) -> AsyncSession:
+        """Open a session, or create it (with `fields`) where there is none. Without an id it is a new one."""
+        scope = self.scope()
+        if id is None:
+            return AsyncSession(self, await self.run(ops.sessions.create(scope, keys.new_id(scope.now), fields)))
+        op = ops.sessions.ensure(scope, id, fields) if create else ops.sessions.opened(scope, id)
+        return AsyncSession(self, await self.run(op))
+
+    async def create_session(self, id: str | None = None, **fields: Any) -> AsyncSession:
+        """Create a session; an id that is taken is an error."""
+        scope = self.scope()
+        return AsyncSession(self, await self.run(ops.sessions.create(scope, id or keys.new_id(scope.now), fields)))
+
+    async def get_session(self, id: str) -> AsyncSession | None:
+        """Give a session, or None where there is none. Its activity is not touched."""
+        found = await self.run(ops.sessions.get(self.scope(), id))
+        return None if found is None else AsyncSession(self, found)
+
+    async def find_session(self, name: str) -> AsyncSession:
+        """Find a session by its id, its title or the beginning of its id."""
+        return AsyncSession(self, await self.run(ops.sessions.resolve(self.scope(), name)))
+
+    async def list_sessions(
+        self,
+        limit: int = 50,
+        *,
+        after: str | None = None,
+        order: ops.sessions.Order = "activity",
+        deleted: bool = False,
+        archived: bool | None = False,
+        pinned: bool | None = None,
+        channel: str | None = None,
+        model: str | None = None,
+        status: str | None = None,
+        delegates: bool = False,
+    ) -> Page[AsyncSession]:
+        """List sessions, newest first, a page at a time: pass a page's `next` as `after`.
+
+        `deleted` lists the trash. `archived` and `pinned` take True, False or None for either. Sub-agents' sessions
+        are left out unless `delegates` is set.
+        """
+        filters = {
+            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status,
+            "delegates": delegates,
+        }  # fmt: skip
+        by = "deleted" if deleted else order
+        found = await self.run(ops.sessions.list_(self.scope(), limit=limit, after=after, order=by, filters=filters))
+        return Page([AsyncSession(self, info) for info in found.sessions], found.next)
+
+    async def delete_session(self, id: str) -> None:
+        """Put a session in the trash."""
+        await self.run(ops.sessions.trash(self.scope(), id))
+
+    async def restore_session(self, id: str) -> AsyncSession:
+        """Take a session out of the trash, whole."""
+        return AsyncSession(self, await self.run(ops.sessions.restore(self.scope(), id)))
+
+    async def erase_session(self, id: str, *, forks: str = "refuse") -> list[str]:
+        """Erase a session for good, and give the ids of what was erased.
+
+        Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
+        """
+        return (await self.run(ops.retention.erase(self.scope(), id, forks=forks))).sessions
+
+    async def last_session(self) -> AsyncSession | None:
+        """Give the session that was last active: the one that was set, or the one with the newest activity."""
+        found = await self.run(ops.sessions.last(self.scope()))
+        return None if found is None else AsyncSession(self, found)
+
+    async def set_last_session(self, id: str) -> None:
+        """Remember which session is active now."""
+        await self.run(ops.sessions.set_last(self.scope(), id))
+
+    async def setting(self, key: str, default: Any = None) -> Any:
+        """Read a setting."""
+        return await self.run(ops.sessions.setting(self.scope(), key, default))
+
+    async def set_setting(self, key: str, value: Any) -> None:
+        """Write a setting, any JSON value; None removes it."""
+        await self.run(ops.sessions.set_setting(self.scope(), key, value))
+
+    async def close(self) -> None:
+        """Close the store. Everything acknowledged is on disk."""
+        await self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncStore {self.path!r}>"

@@ -1,0 +1,1 @@
+"""The conformance suite, shipped, so that anyone can test an engine."""

@@ -1,0 +1,219 @@
+"""Recollect's own format, the guess of a format, and what all formats share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recollect import formats
+from recollect.errors import FormatUnclear, InvalidValue, UnknownFormat
+from recollect.formats.guess import guess
+from recollect.model.message import Draft, Message
+from recollect.model.part import AttachmentPart, DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+
+PARTS: tuple[Part, ...] = (
+    TextPart(text="hi", native={"cache_control": {}}, metadata={"a": 1}),
+    ReasoningPart(text=""),
+    ToolCallPart(call_id="c", tool="f", arguments=None),
+    ToolCallPart(call_id="d", tool="f", arguments_text="{"),
+    ToolResultPart(call_id="c", status="error", content=(TextPart(text="x"), DataPart(data=2**70)), error_code="E"),
+    AttachmentPart(mime_type="image/png", size=1, data="AA=="),
+    DataPart(native={"type": "odd"}),
+)
+
+
+def placed(draft: Draft, position: int = 1) -> Message:
+    fields = {name: getattr(draft, name) for name in draft.__struct_fields__}
+    return Message(**{**fields, "branch": 1, "position": position, "tokens": draft.tokens or 0, "created_at": 0})
+
+
+def test_written_messages_are_read_again() -> None:
+    message = Message(
+        branch=2,
+        position=7,
+        role="assistant",
+        parts=PARTS,
+        state="interrupted",
+        turn=3,
+        format="anthropic",
+        native={"fields": {"x": 1}},
+        model="m",
+        tokens=5,
+        output_tokens=5,
+        error={"code": "E"},
+        metadata={"k": [1]},
+        created_at=1763287200123,
+        completed_at=1763287200124,
+    )
+    (written,) = formats.write([message], "recollect")
+    assert (written["id"], written["created_at"]) == ("2.7", "2025-11-16T10:00:00.123Z")
+    assert None not in written.values()
+    (draft,) = formats.read(written, "recollect")
+    assert draft == formats.read(message)[0]
+    assert formats.read(written) == [draft]
+
+
+def test_plain_messages_as_one_writes_them() -> None:
+    (said,) = formats.read({"role": "user", "content": "hi", "metadata": {"a": 1}, "tokens": 3})
+    assert said == Draft(role="user", parts=(TextPart(text="hi"),), metadata={"a": 1}, tokens=3)
+    (empty,) = formats.read({"role": "user", "parts": []}, "recollect")
+    assert empty == Draft(role="user")
+    (timed,) = formats.read(
+        {"role": "tool", "parts": [{"kind": "tool_result", "call_id": "c", "text": "x"}], "created_at": "1970-01-01"}
+    )
+    assert (timed.parts, timed.created_at) == ((ToolResultPart(call_id="c", text="x"),), 0)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": "user", "parts": [{"kind": "text"}]}, r"`text` - at `parts\[0\]`"),
+        ({"role": "user", "parts": [{"kind": "text", "text": 5}]}, r"at `parts\[0\].text`"),
+        ({"role": "user", "parts": [{"kind": "poem", "text": "x"}]}, r"at `parts\[0\].kind`"),
+        ({"role": "user", "parts": [{"kind": "text", "text": "x", "txet": 1}]}, r"parts\[0\] has no field txet"),
+        (
+            {
+                "role": "tool",
+                "parts": [
+                    {"kind": "tool_result", "call_id": "c", "content": [{"kind": "text", "text": "x", "more": 1}]}
+                ],
+            },
+            r"parts\[0\].content\[0\] has no field more",
+        ),
+        ({"role": "robot", "content": "x"}, "at `role`"),
+        ({"parts": []}, "`role`"),
+        ({"role": "user"}, "either"),
+        ({"role": "user", "content": "x", "parts": []}, "either"),
+        ({"role": "user", "content": "x", "metdata": {}}, "unknown field `metdata`"),
+        ({"role": "user", "content": "x", "created_at": "yesterday"}, "ISO 8601"),
+        ({"role": "user", "content": "x", "tokens": "5"}, "at `tokens`"),
+    ],
+)
+def test_other_shapes_are_refused_with_a_sentence(message: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        formats.read(message, "recollect")
+
+
+def text(**more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": "hi", **more}
+
+
+def user(*blocks: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks)}
+
+
+@pytest.mark.parametrize(
+    ("message", "format"),
+    [
+        ({"role": "user", "content": "hi"}, None),
+        (user(), None),
+        (user(text(), text()), None),
+        ({}, None),
+        ({"role": ["user"], "content": "hi"}, None),
+        ({"role": "user", "content": 5}, None),
+        ({"role": "developer", "content": "hi"}, "openai"),
+        ({"role": "tool", "content": "hi", "tool_call_id": "c"}, "openai"),
+        ({"role": "function", "content": "hi", "name": "f"}, "openai"),
+        ({"role": "assistant", "content": None}, "openai"),
+        ({"role": "assistant", "tool_calls": []}, "openai"),
+        ({"role": "assistant", "content": "hi", "refusal": None}, "openai"),
+        (user(text(), {"type": "image_url", "image_url": {}}), "openai"),
+        (user({"type": "input_audio", "input_audio": {}}), "openai"),
+        (user({"type": "file", "file": {}}), "openai"),
+        ({"object": "chat.completion", "choices": []}, "openai"),
+        ({"choices": [{}]}, "openai"),
+        (user({"type": "tool_result", "tool_use_id": "c"}), "anthropic"),
+        (user({"type": "image", "source": {}}), "anthropic"),
+        (user({"type": "document", "source": {}}), "anthropic"),
+        (user(text(cache_control={})), "anthropic"),
+        (user({"type": "web_search_tool_result"}, {"type": "of_next_year"}), "anthropic"),
+        ({**user({"type": "tool_use"}), "unknown": 1}, "anthropic"),
+        ({"type": "message", "role": "assistant", "content": [], "usage": {}}, "anthropic"),
+        ({"role": "user", "parts": [{"kind": "text"}]}, "recollect"),
+        ({"role": "user", "parts": [], "branch": 1, "position": 2}, "recollect"),
+        ({"role": "user", "content": "hi", "metadata": {}}, "recollect"),
+        ({"role": "assistant", "content": "hi", "reasoning_content": "hm"}, "openai"),
+    ],
+)
+def test_the_format_is_guessed_where_it_is_clear(message: dict[str, Any], format: str | None) -> None:
+    assert guess(message) == format
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        user({"type": "of_next_year"}),
+        user({"type": 5}),
+        user({"type": "image", "image": "AA=="}),
+        user(text(unknown=1)),
+        user({"type": "image_url", "image_url": {}}, {"type": "thinking"}),
+        {"role": "assistant", "content": [{"type": "tool_use"}], "tool_calls": []},
+        {"role": "user", "content": "hi", "unknown": 1},
+        {"role": "user", "parts": []},
+        {"role": "user", "parts": [{"type": "text", "text": "hi"}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+    ],
+)
+def test_the_caller_is_asked_where_it_is_not(message: dict[str, Any]) -> None:
+    with pytest.raises(FormatUnclear, match="format=..., one of: anthropic, openai, recollect"):
+        guess(message)
+    with pytest.raises(FormatUnclear, match=r"messages\[1\]: ") as raised:
+        formats.read([{"role": "user", "content": "hi"}, message])
+    assert raised.value.fields == {"known": "anthropic, openai, recollect"}
+
+
+def test_one_or_many_in_any_container() -> None:
+    hi = {"role": "user", "content": "hi"}
+    for many in ([hi, hi], (hi, hi), (message for message in [hi, hi]), iter([hi, hi])):
+        assert [draft.parts for draft in formats.read(many)] == [(TextPart(text="hi"),)] * 2
+    assert len(formats.read(hi)) == 1
+    assert formats.read([]) == []
+
+
+def test_our_own_values_pass_as_they_are() -> None:
+    draft = Draft(role="user", parts=PARTS, format="openai", native={"x": 1}, tokens=2, created_at=0)
+    assert formats.read(draft, "anthropic") == [draft]
+    assert formats.read([placed(draft), draft]) == [draft, draft]
+
+
+def test_a_text_alone_is_refused() -> None:
+    with pytest.raises(InvalidValue, match='{"role": "user", "content": ...}'):
+        formats.read("hi")
+
+
+@pytest.mark.parametrize("message", [None, 5, 1.5, b"hi", object()])
+def test_what_is_no_message_is_refused(message: Any) -> None:
+    with pytest.raises(InvalidValue):
+        formats.read(message)
+    with pytest.raises(InvalidValue, match=r"messages\[0\]"):
+        formats.read([message])
+
+
+def test_what_json_can_not_carry_is_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"messages\[1\]: JSON has no nan"):
+        formats.read([{"role": "user", "content": "hi"}, user(text(score=float("nan")))], "anthropic")
+
+
+def test_unknown_formats_are_named() -> None:
+    with pytest.raises(UnknownFormat, match="no message format 'gemini'. The formats are: anthropic, openai, rec"):
+        formats.read({"role": "user", "content": "hi"}, "gemini")
+    with pytest.raises(UnknownFormat):
+        formats.write([], "gemini")
+
+
+def test_a_message_without_a_role_says_which_one() -> None:
+    with pytest.raises(InvalidValue, match=r"messages\[1\]: There is no role"):
+        formats.read([{"role": "user", "content": "hi"}, {"content": "hi"}])
+
+
+def test_every_name_has_its_file() -> None:
+    assert formats.FORMATS == ("anthropic", "openai", "recollect")
+    for name in formats.FORMATS:
+        assert formats.write([], name) == []
+
+
+def test_foreign_natives_are_not_mistaken_for_ours() -> None:
+    message = placed(Draft(role="user", parts=(TextPart(text="hi", native=5),), format="anthropic"))
+    assert formats.write([message], "anthropic") == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    assert formats.write([message], "openai") == [{"role": "user", "content": "hi"}]
