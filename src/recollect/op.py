@@ -14,13 +14,8 @@ Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
 
-class Statement(NamedTuple):
-    """A named query with its parameters: one set, or many sets for many rows."""
-
-    name: str
-    params: Params | Sequence[Params]
-    many: bool = False
-
+Statement = tuple[str, Params | Sequence[Row], bool]
+"""A named query with its parameters by name; or, for many rows (True), a tuple for each in the query's own order."""
 
 Steps = Generator[Statement, list[Row], T]
 
@@ -53,24 +48,24 @@ class Scope(NamedTuple):
 
 def rows(name: str, **params: Any) -> Steps[list[Row]]:
     """Run a statement and give its rows."""
-    return (yield Statement(name, params))
+    return (yield name, params, False)
 
 
 def one(name: str, **params: Any) -> Steps[Row | None]:
     """Run a statement and give its first row, if it has one."""
-    found = yield Statement(name, params)
+    found = yield name, params, False
     return found[0] if found else None
 
 
 def do(name: str, **params: Any) -> Steps[None]:
     """Run a statement for its effect."""
-    yield Statement(name, params)
+    yield name, params, False
 
 
-def each(name: str, params: Sequence[Params]) -> Steps[None]:
-    """Run a statement once for each set of parameters."""
-    if params:
-        yield Statement(name, params, many=True)
+def each(name: str, rows: Sequence[Row]) -> Steps[None]:
+    """Run a statement for many rows, each a tuple in the order of the query's parameters."""
+    if rows:
+        yield name, rows, True
 
 
 Plan = Generator[Op[Any], Any, T]

@@ -38,7 +38,7 @@ objects = st.dictionaries(names, values, max_size=3)
 def block(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Build blocks of a type in which each field is as it should be, odd or missing, and further fields may stand."""
     usual = st.fixed_dictionaries({"type": st.just(kind), **fields})
-    spoiled = st.fixed_dictionaries({}, optional={"type": st.just(kind), **{name: values for name in fields}})
+    spoiled = st.fixed_dictionaries({}, optional={"type": st.just(kind), **dict.fromkeys(fields, values)})
     return st.one_of(usual, usual, st.builds(lambda more, known: {**more, **known}, objects, usual | spoiled))
 
 

@@ -294,6 +294,26 @@ def test_results_recorded_by_recollect_are_put_together() -> None:
     assert last["content"][0]["content"] == '{"text":"\\ud800","big":1180591620717411303424}'
 
 
+def test_results_stand_before_the_text_of_their_message() -> None:
+    drafts = [
+        Draft(role="tool", parts=(TextPart(text="a note"), ToolResultPart(call_id="a", text="1"))),
+        Draft(role="tool", parts=(ToolResultPart(call_id="b", text="2", status="canceled"),)),
+    ]
+    assert formats.write(stored(drafts), "anthropic") == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+                {"type": "text", "text": "a note"},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "b", "content": "2", "is_error": True}],
+        },
+    ]
+
+
 def test_mixed_messages_and_what_has_no_words() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     drafts = [

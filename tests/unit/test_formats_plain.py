@@ -156,7 +156,7 @@ def test_the_format_is_guessed_where_it_is_clear(message: dict[str, Any], format
     ],
 )
 def test_the_caller_is_asked_where_it_is_not(message: dict[str, Any]) -> None:
-    with pytest.raises(FormatUnclear, match="format=..., one of: anthropic, openai, recollect"):
+    with pytest.raises(FormatUnclear, match=r"format=\.\.\., one of: anthropic, openai, recollect"):
         guess(message)
     with pytest.raises(FormatUnclear, match=r"messages\[1\]: ") as raised:
         formats.read([{"role": "user", "content": "hi"}, message])
@@ -178,7 +178,7 @@ def test_our_own_values_pass_as_they_are() -> None:
 
 
 def test_a_text_alone_is_refused() -> None:
-    with pytest.raises(InvalidValue, match='{"role": "user", "content": ...}'):
+    with pytest.raises(InvalidValue, match=r'Write {"role": "user", "content": \.\.\.}'):
         formats.read("hi")
 
 
@@ -196,7 +196,7 @@ def test_what_json_can_not_carry_is_refused() -> None:
 
 
 def test_unknown_formats_are_named() -> None:
-    with pytest.raises(UnknownFormat, match="no message format 'gemini'. The formats are: anthropic, openai, rec"):
+    with pytest.raises(UnknownFormat, match=r"no message format 'gemini'\. The formats are: anthropic, openai, rec"):
         formats.read({"role": "user", "content": "hi"}, "gemini")
     with pytest.raises(UnknownFormat):
         formats.write([], "gemini")

@@ -1,11 +1,10 @@
-"""What a caller hands over, as drafts: read from its format, measured in tokens."""
+"""What a caller hands over, as drafts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from recollect import formats
-from recollect.context.tokens import measured
 from recollect.errors import InvalidValue
 from recollect.model import json
 from recollect.model.message import Draft
@@ -14,13 +13,13 @@ from recollect.model.part import ResultStatus, TextPart, ToolResultPart
 
 def drafts(messages: Any, format: str | None = None) -> list[Draft]:
     """Read one message or many."""
-    return measured(formats.read(messages, format))
+    return formats.read(messages, format)
 
 
 def question(said: Any, format: str | None = None) -> list[Draft]:
     """Read what opens a turn: a text is what the person said."""
     if isinstance(said, str):
-        return measured([Draft(role="user", parts=(TextPart(text=said),))])
+        return [Draft(role="user", parts=(TextPart(text=said),))]
     return drafts(said, format)
 
 
@@ -49,4 +48,4 @@ def tool_result(
         error_message=error_message,
         metadata=told or None,
     )
-    return measured([Draft(role="tool", parts=(part,))])[0]
+    return Draft(role="tool", parts=(part,))

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from recollect.model.part import Part, ReasoningPart, TextPart, ToolResultPart
+from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 BASE64_FROM = 2_048
 TEXT_FROM = 65_536
@@ -33,7 +33,7 @@ def detach(parts: Sequence[Part]) -> tuple[Sequence[Any], dict[str, bytes] | Non
     stored: list[Any] = []
     changed = False
     for part in parts:
-        if _small(part):
+        if is_plain(part):
             stored.append(part)
             continue
         plain = msgspec.to_builtins(part)
@@ -57,13 +57,16 @@ def attach(plain: Any, payloads: Mapping[str, bytes]) -> Any:
     return plain
 
 
-def _small(part: Part) -> bool:
-    """Whether a part has nothing but text, so that looking into it can be spared."""
+def is_plain(part: Part) -> bool:
+    """Whether a part has nothing that could be moved, so that looking into it can be spared."""
     if part.native is not None or part.metadata is not None:
         return False
-    if isinstance(part, TextPart | ReasoningPart):
+    kind = type(part)
+    if kind is TextPart or kind is ReasoningPart:
         return True
-    return isinstance(part, ToolResultPart) and part.content is None and part.data is msgspec.UNSET
+    if kind is ToolCallPart:
+        return part.arguments is msgspec.UNSET and len(part.arguments_text or "") < BASE64_FROM
+    return kind is ToolResultPart and part.content is None and part.data is msgspec.UNSET
 
 
 def _thin(value: Any, found: dict[str, bytes]) -> Any:

@@ -34,9 +34,26 @@ class SessionFields:
     """What a handle knows about its session. `info` holds all of it as one value; refresh() reads it again."""
 
     def __init__(self, info: Session) -> None:
-        self.info = info
+        self._info = info
+        self._counts: tuple[Any, ...] | None = None
 
-    id = Field[str]()
+    @property
+    def info(self) -> Session:
+        """All that is known about the session, as it stood after the last thing done through this handle."""
+        if self._counts is not None:
+            self._info = msgspec.structs.replace(self._info, **dict(zip(_COUNTED, self._counts, strict=True)))
+            self._counts = None
+        return self._info
+
+    @info.setter
+    def info(self, info: Session) -> None:
+        self._info, self._counts = info, None
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._info.id
+
     channel = Field[str | None]()
     channel_id = Field[str | None]()
     external_id = Field[str | None]()
@@ -69,7 +86,7 @@ class SessionFields:
 
     def saw(self, counts: tuple[Any, ...]) -> None:
         """Take over how the session stands after a write."""
-        self.info = msgspec.structs.replace(self.info, **dict(zip(_COUNTED, counts, strict=True)))
+        self._counts = counts
 
     def to_dict(self) -> dict[str, Any]:
         """Give what is known about the session as plain data, times as ISO 8601."""

@@ -93,7 +93,7 @@ def _exact_float(value: float) -> float:
 def _exact_object(value: Any, depth: int) -> Any:
     """Unwrap a provider's object, a subclass of a plain type or a mapping; refuse the rest."""
     if hasattr(value, "model_dump"):  # pydantic: both official SDKs; only what was set, under the wire's names
-        return exact(value.model_dump(mode="json", by_alias=True, exclude_unset=True), depth)
+        return exact(value.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False), depth)
     if isinstance(value, msgspec.Struct):
         return exact(msgspec.to_builtins(value), depth)
     if isinstance(value, str):

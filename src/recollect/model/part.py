@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from recollect.model.json import UNSET, decode
+from recollect.model.json import UNSET, decode, encode
 
 CallStatus = Literal["pending", "running", "success", "error", "canceled"]
 ResultStatus = Literal["success", "error", "canceled"]
@@ -54,7 +54,7 @@ class ToolCallPart(Envelope, frozen=True, kw_only=True, tag="tool_call", gc=Fals
             return None if self.arguments is UNSET else self.arguments
         try:
             return decode(self.arguments_text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self.arguments_text
 
 
@@ -97,7 +97,7 @@ class ToolResultPart(Envelope, frozen=True, kw_only=True, tag="tool_result", gc=
         if self.content is not None:
             return "\n".join(piece.text for piece in self.content if isinstance(piece, TextPart))
         if self.data is not UNSET:
-            return msgspec.json.encode(self.data).decode()
+            return encode(self.data).lstrip()
         return self.error_message or ""
 
 

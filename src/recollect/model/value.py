@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import msgspec
 
+from recollect.model import json
+
 _UTC = datetime.UTC
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=_UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -48,9 +50,9 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def to_json(self) -> bytes:
         """Give to_dict() as JSON text."""
-        return msgspec.json.encode(self.to_dict())
+        return json.encode(self.to_dict()).encode()
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
         """Read what to_json() gave."""
-        return cls.from_dict(msgspec.json.decode(text))
+        return cls.from_dict(json.decode(text))

@@ -57,7 +57,7 @@ def _rewind(scope: Scope, session: str, to: str | int) -> Steps[Session]:
         return here.value
     branch = yield from _ending_at(here, parent, fork_at)
     if branch is None:
-        branch = yield from sessions.new_branch(here.tree, here.session, parent, fork_at, scope.now)
+        branch, _ = yield from sessions.new_branch(here.tree, here.session, parent, fork_at, scope.now)
     return (yield from _stand(scope, here, branch))
 
 
@@ -85,7 +85,10 @@ def _stand(scope: Scope, here: sessions.Here, branch: int) -> Steps[Session]:
     """Make a branch the active path, and count it."""
     spans = yield from messages.path(branch)
     totals = yield from messages.totals(spans)
-    row = yield from one("session_stand", session=here.session, branch=branch, now=scope.now, **totals._asdict())
+    yield from do("branch_park", session=here.session)
+    yield from do("session_stand", session=here.session, head=branch, now=scope.now, **totals._asdict())
+    yield from sessions.activate(scope, here.session)
+    row = yield from one("session_by_key", session=here.session)
     assert row is not None
     return sessions.here(row).value
 
@@ -126,8 +129,8 @@ def _fork(scope: Scope, session: str, at: str | int | None, new: str, columns: d
         inherited["metadata"] = json.encode(inherited["metadata"])
     origin = {"parent": here.session, "relation": "fork"}
     key = yield from sessions.insert(scope, new, here.tree, {**inherited, **columns}, origin)
-    branch = yield from sessions.new_branch(here.tree, key, parent, fork_at, scope.now)
-    yield from do("session_head", session=key, branch=branch)
+    branch, number = yield from sessions.new_branch(here.tree, key, parent, fork_at, scope.now)
+    yield from do("session_head", session=key, head=branch, branch=number, last=fork_at)
     row = yield from one("session_by_key", session=key)
     assert row is not None
     return (yield from _stand(scope, sessions.here(row), branch))

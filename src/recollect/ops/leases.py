@@ -21,8 +21,12 @@ def recover(scope: Scope, session: int) -> Steps[bool]:
     return found
 
 
-def clear(scope: Scope, session: str, branch: int, position: int, *, take_over: bool) -> Steps[None]:
+def clear(scope: Scope, session: str, branch: int, *, take_over: bool) -> Steps[None]:
     """Make way for a new turn on a branch: interrupt what is left of a dead one, refuse beside a live one."""
+    row = yield from one("branch_open", branch=branch)
+    if row is None:
+        return
+    position = row[0]
     live = yield from _holder(scope, branch, position)
     if live is not None and not take_over:
         holder, until = live

@@ -9,10 +9,11 @@ import msgspec
 
 from recollect.errors import InvalidValue, KeyReused, MessageNotFound
 from recollect.model.message import Draft, Message
-from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
+from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import record, sessions, tools
 
 PAGE = 1_000
+_VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
 class Span(NamedTuple):
@@ -40,14 +41,13 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
         return [f"{self.branch}.{self.first + offset}" for offset in range(self.count)]
 
 
-class Written(NamedTuple):
+class Written(msgspec.Struct, frozen=True, gc=False):
     """Where messages were written, and how the session stands after it."""
 
     session: int
     key: int
     branch: int
     first: int
-    open_turn: int | None
     counts: Row
 
     @property
@@ -93,11 +93,10 @@ def _digest(records: Sequence[record.Record]) -> bytes:
     """Fingerprint what the caller sent, so that a key can not stand for two contents."""
     import hashlib  # noqa: PLC0415  only where a key is given
 
-    told = ("role", "parts", "format", "native", "metadata", "error", "state", "model", "input_tokens", "output_tokens")
     digest = hashlib.sha256()
     for item in records:
-        digest.update("\0".join(str(item.columns[name]) for name in told).encode("utf-8", "surrogatepass"))
-        digest.update(b"\0\0")
+        told = [value for name, value in zip(record.COLUMNS, item.columns, strict=True) if name not in _VARYING]
+        digest.update(repr(told).encode("utf-8", "surrogatepass"))
     return digest.digest()
 
 
@@ -126,43 +125,56 @@ def advance(
     session: str,
     records: Sequence[record.Record],
     *,
-    branch: int | None = None,
-    turn: int | None = None,
     opens_turn: bool = False,
     expected: int | None = None,
 ) -> Steps[Written]:
-    """Write messages to the end of a branch (the head where none is given) and count them."""
-    row = yield from one("session_advance", **_sums(scope, session, records), branch=branch, expected=expected)
-    if row is None:
+    """Write messages to the end of the active path and count them."""
+    sums = _sums(scope, session, records)
+    sums["expected"] = expected
+    found = yield "session_advance", sums, False
+    if not found:
         raise (yield from sessions.refused(scope, session, expected))
-    key = row[2] if branch is None else branch
-    place = yield from one("branch_advance", branch=key, count=len(records))
+    key, branch, before, number, behind, *counts = found[0]
+    if behind:
+        counts[6] = yield from sessions.activate(scope, key)
+    yield from _insert(scope, branch, before + 1, records, before + 1 if opens_turn else None)
+    return Written(key, branch, number, before + 1, tuple(counts))
+
+
+def extend(
+    scope: Scope, session: str, branch: int, turn: int | None, records: Sequence[record.Record]
+) -> Steps[Written]:
+    """Write messages to the end of a branch, which the session may have left meanwhile, and count them if not."""
+    row = yield from one("session_stir", **_sums(scope, session, records), branch=branch)
+    if row is None:
+        raise (yield from sessions.refused(scope, session, None))
+    place = yield from one("branch_get", branch=branch)
     assert place is not None
-    first = place[0] + 1
-    if opens_turn:
-        turn = first
-    yield from each(
-        "message_insert",
-        [
-            {**item.columns, "branch": key, "position": position, "turn": turn}
-            for position, item in enumerate(records, first)
-        ],
-    )
+    before = row[2]
+    if row[1] != branch:
+        yield from do("branch_advance", branch=branch, count=len(records))
+        before = place[5]
+    yield from _insert(scope, branch, before + 1, records, turn)
+    active = yield from sessions.activate(scope, row[0])
+    return Written(row[0], branch, place[1], before + 1, (*row[3:9], active, row[10]))
+
+
+def _insert(scope: Scope, branch: int, first: int, records: Sequence[record.Record], turn: int | None) -> Steps[None]:
+    rows = [(branch, position, turn, *item.columns) for position, item in enumerate(records, first)]
+    yield "message_insert", rows, True
     for item in records:
         for name, payload in item.payloads.items():
             yield from keep_blob(scope, name, payload)
     if any(item.calls or item.results for item in records):
-        yield from tools.track(key, first, records)
-    return Written(row[0], key, place[1], first, place[2], row[3:])
+        yield from tools.track(branch, first, records)
 
 
 def _sums(scope: Scope, session: str, records: Sequence[record.Record]) -> dict[str, Any]:
     tokens = given = taken = 0
     for item in records:
-        columns = item.columns
-        tokens += columns["tokens"]
-        given += columns["input_tokens"] or 0
-        taken += columns["output_tokens"] or 0
+        tokens += item.tokens
+        given += item.draft.input_tokens or 0
+        taken += item.draft.output_tokens or 0
     return {
         "owner": scope.owner, "id": session, "now": scope.now, "messages": len(records), "tokens": tokens,
         "input_tokens": given, "output_tokens": taken,

@@ -2,61 +2,82 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from recollect.errors import InvalidValue
 from recollect.model import blob, json
 from recollect.model.message import ROLES, Draft, Message
-from recollect.model.part import Part, ToolCallPart, ToolResultPart
+from recollect.model.part import Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.tokens import estimate
 from recollect.op import Row
 
 Parts = tuple[Part, ...]
+_NOTHING: Mapping[str, bytes] = types.MappingProxyType({})
 _Many = list[Parts]
 _SPACE = ord(" ")
 
 
-class Record(NamedTuple):
+COLUMNS = (
+    "role", "state", "tokens", "input_tokens", "output_tokens", "created_at", "completed_at", "format", "model",
+    "error", "metadata", "native", "blobs", "parts",
+)  # fmt: skip
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
     """A draft ready to be stored: its columns, the tool calls and results in it, the payloads beside it."""
 
-    columns: dict[str, Any]
-    calls: Sequence[tuple[int, ToolCallPart]]
-    results: Sequence[tuple[int, ToolResultPart]]
-    payloads: Mapping[str, bytes]
+    columns: tuple[Any, ...]
+    tokens: int
+    created_at: int
     draft: Draft
+    calls: Sequence[tuple[int, ToolCallPart]] = ()
+    results: Sequence[tuple[int, ToolResultPart]] = ()
+    payloads: Mapping[str, bytes] = _NOTHING
 
 
 def record(draft: Draft, now: int) -> Record:
     """Encode a draft."""
     if draft.role not in ROLES:
         raise InvalidValue(f"A message's role is one of {', '.join(ROLES)}; got {draft.role!r}.")
-    parts, payloads = blob.detach(draft.parts)
-    calls: list[tuple[int, ToolCallPart]] = []
-    results: list[tuple[int, ToolResultPart]] = []
-    for index, part in enumerate(draft.parts):
-        if isinstance(part, ToolCallPart):
-            calls.append((index, part))
-        elif isinstance(part, ToolResultPart):
-            results.append((index, part))
-    columns = {
-        "role": draft.role,
-        "state": None if draft.state == "completed" else draft.state,
-        "tokens": draft.tokens or 0,
-        "input_tokens": draft.input_tokens,
-        "output_tokens": draft.output_tokens,
-        "created_at": now if draft.created_at is None else draft.created_at,
-        "completed_at": None,
-        "format": draft.format,
-        "model": draft.model,
-        "error": None if draft.error is None else json.encode(draft.error),
-        "metadata": None if draft.metadata is None else json.encode(draft.metadata),
-        "native": None if draft.native is None else json.encode(draft.native),
-        "blobs": None if payloads is None else json.encode(sorted(payloads)),
-        "parts": json.encode(parts),
-    }
-    return Record(columns, calls, results, payloads or {}, draft)
+    calls, results, plain = _looked_through(draft.parts)
+    parts: Sequence[Any] = draft.parts
+    payloads, blobs = _NOTHING, None
+    if not plain:
+        parts, found = blob.detach(draft.parts)
+        if found is not None:
+            payloads, blobs = found, json.encode(sorted(found))
+    tokens = estimate(draft.parts) if draft.tokens is None else draft.tokens
+    created = now if draft.created_at is None else draft.created_at
+    columns = (
+        draft.role,
+        None if draft.state == "completed" else draft.state,
+        tokens,
+        draft.input_tokens,
+        draft.output_tokens,
+        created,
+        None,
+        draft.format,
+        draft.model,
+        None if draft.error is None else json.encode(draft.error),
+        None if draft.metadata is None else json.encode(draft.metadata),
+        None if draft.native is None else json.encode(draft.native),
+        blobs,
+        json.encode(parts),
+    )
+    return Record(columns, tokens, created, draft, calls, results, payloads)
+
+
+def _looked_through(parts: Parts) -> tuple[Sequence[Any], Sequence[Any], bool]:
+    """Find the calls and the results, and whether there is nothing in it that could be stored apart."""
+    if len(parts) == 1 and type(parts[0]) is TextPart:  # most messages
+        return (), (), blob.is_plain(parts[0])
+    calls = [(index, part) for index, part in enumerate(parts) if type(part) is ToolCallPart]
+    results = [(index, part) for index, part in enumerate(parts) if type(part) is ToolResultPart]
+    return calls, results, all(blob.is_plain(part) for part in parts)
 
 
 def message(row: Row, branch: int, parts: Parts | None = None) -> Message:

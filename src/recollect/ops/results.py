@@ -35,7 +35,7 @@ def _store(scope: Scope, session: str, item: record.Record, answer: ToolResultPa
         return Recorded(stored, repeated=True)
     branch = yield from one("branch_get", branch=here.head)
     assert branch is not None
-    written = yield from messages.advance(scope, session, [item], branch=here.head, turn=branch[6])
+    written = yield from messages.extend(scope, session, here.head, branch[6], [item])
     message = yield from messages.at(scope, here.head, written.branch, written.first)
     assert message is not None
     return Recorded(message, repeated=False)

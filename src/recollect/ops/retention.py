@@ -92,7 +92,7 @@ def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> 
 def _cut(scope: Scope, branch: _Branch, branches: list[_Branch], cut: int) -> Steps[None]:
     """Delete the messages of a branch beyond a position, and the branch itself where nothing of it is left."""
     found: list[Row] = yield from rows("messages_blobs", branch=branch.key, low=cut, high=(1 << 32) - 1)
-    dropped = [{"owner": scope.owner, "hash": name} for row in found for name in json.decode(row[0])]
+    dropped = [(scope.owner, name) for row in found for name in json.decode(row[0])]
     yield from each("blob_drop", dropped)
     for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen"):
         yield from do(query, branch=branch.key, low=cut)

@@ -157,8 +157,9 @@ def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Sessio
     tree = (yield from one("tree_insert", owner=scope.owner)) or (0,)
     parent = yield from _delegating(scope, session)
     key = yield from insert(scope, session, tree[0], columns, parent)
-    branch = yield from new_branch(tree[0], key, None, 0, scope.now)
-    yield from do("session_head", session=key, branch=branch)
+    branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
+    yield from do("session_head", session=key, head=branch, branch=number, last=0)
+    yield from activate(scope, key)
     row = yield from one("session_by_key", session=key)
     assert row is not None
     return here(row).value
@@ -171,15 +172,15 @@ def _delegating(scope: Scope, session: str) -> Steps[dict[str, Any]]:
     return {} if row is None else {"parent": row[0], "relation": "delegate"}
 
 
-def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[int]:
-    """Make a branch that leaves its parent after a position, with the next number of its tree."""
+def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[tuple[int, int]]:
+    """Make a branch that leaves its parent after a position, with the next number of its tree: its key and number."""
     number = yield from one("tree_branch", tree=tree)
     assert number is not None
     made = yield from one(
         "branch_insert", tree=tree, number=number[0], session=session, parent=parent, fork_at=fork_at, now=now
     )
     assert made is not None
-    return made[0]
+    return made[0], number[0]
 
 
 def ensure(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
@@ -188,13 +189,26 @@ def ensure(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
 
 
 def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    row = yield from one("session_touch", owner=scope.owner, id=session, now=scope.now)
+    row = yield from one("session_get", owner=scope.owner, id=session)
     if row is None:
         return (yield from _create(scope, session, columns))
-    found = here(row)
-    if (yield from leases.recover(scope, found.session)):
-        return (yield from find(scope, session)).value
-    return found.value
+    return (yield from _open(scope, here(row)))
+
+
+def _open(scope: Scope, found: Here) -> Steps[Session]:
+    """Count a session as active now, and mark what a process that is gone left open in it."""
+    yield from leases.recover(scope, found.session)
+    yield from activate(scope, found.session)
+    row = yield from one("session_by_key", session=found.session)
+    assert row is not None
+    return here(row).value
+
+
+def activate(scope: Scope, session: int) -> Steps[int]:
+    """Make a session the one with the newest activity, also within one millisecond."""
+    row = yield from one("session_activate", owner=scope.owner, session=session, now=scope.now)
+    assert row is not None
+    return row[0]
 
 
 def opened(scope: Scope, session: str) -> Op[Session]:
@@ -203,11 +217,7 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
-    row = yield from one("session_touch", owner=scope.owner, id=session, now=scope.now)
-    if row is None:
-        raise (yield from _missing(scope, session))
-    yield from leases.recover(scope, here(row).session)
-    return (yield from find(scope, session)).value
+    return (yield from _open(scope, (yield from find(scope, session))))
 
 
 def read(scope: Scope, session: str) -> Op[Session]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,7 +33,7 @@ def begin(scope: Scope, session: str, held: turns.Held, draft: Draft, *, lease: 
 
 def _begin(scope: Scope, session: str, held: turns.Held, item: record.Record, lease: int) -> Steps[tuple[Flow, Row]]:
     yield from turns.renew(scope, session, held, lease, turns.Usage())
-    written = yield from messages.advance(scope, session, [item], branch=held.branch, turn=held.position)
+    written = yield from messages.extend(scope, session, held.branch, held.position, [item])
     return Flow(held, written.first), written.counts
 
 
@@ -45,13 +45,15 @@ def write(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 
 def _write(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
     yield from turns.renew(scope, session, flow.held, lease, turns.Usage())
-    yield from _update(session, flow, item.columns)
+    yield from _update(session, flow, item)
     return (yield from turns.stir(scope, session, flow.held))
 
 
-def _update(session: str, flow: Flow, columns: dict[str, Any]) -> Steps[None]:
+def _update(session: str, flow: Flow, item: record.Record, completed_at: int | None = None) -> Steps[None]:
     if (yield from one("message_get", branch=flow.held.branch, position=flow.position)) is None:
         raise MessageNotFound(session=session, message=flow.id)
+    columns = dict(zip(record.COLUMNS, item.columns, strict=True))
+    columns["completed_at"] = completed_at
     yield from do("message_write", branch=flow.held.branch, position=flow.position, **columns)
 
 
@@ -63,10 +65,10 @@ def close(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
     usage = turns.used([item])
     yield from turns.renew(scope, session, flow.held, lease, usage)
-    yield from _update(session, flow, {**item.columns, "completed_at": scope.now})
+    yield from _update(session, flow, item, scope.now)
     records: Sequence[record.Record] = [item]
     for name, payload in item.payloads.items():
         yield from messages.keep_blob(scope, name, payload)
     if item.calls or item.results:
         yield from tools.track(flow.held.branch, flow.position, records)
-    return (yield from turns.stir(scope, session, flow.held, usage, item.columns["tokens"]))
+    return (yield from turns.stir(scope, session, flow.held, usage, item.tokens))

@@ -37,7 +37,7 @@ def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[No
     made: dict[Place, dict[str, Any]] = {}
     waiting: dict[str, list[Place]] = {}
     for position, item in enumerate(records, first):
-        created = item.columns["created_at"]
+        created = item.created_at
         for part, call in item.calls:
             place = (branch, position, part)
             made[place] = _pending(branch, place, call.call_id, call.tool, created)
@@ -52,7 +52,15 @@ def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[No
                     continue  # an orphan is kept as it came; the view that is sent mends it
                 call = made[found.place] = _row(branch, found)
             _answer(call, result, position, part, created)
-    yield from each("tool_call_insert", list(made.values()))
+    yield from each("tool_call_insert", [_columns(call) for call in made.values()])
+
+
+def _columns(call: dict[str, Any]) -> Row:
+    return (
+        call["call_branch"], call["position"], call["part"], call["branch"], call["call_id"], call["tool"],
+        call["status"], call["branch"], call["result"], call["result_part"], call["created_at"], call["started_at"],
+        call["completed_at"], call["latency_ms"], call["error_code"], call["error_message"],
+    )  # fmt: skip
 
 
 def _pending(branch: int, place: Place, call_id: str, tool: str, created: int) -> dict[str, Any]:
@@ -154,7 +162,7 @@ def _start(scope: Scope, session: str, call_id: str) -> Steps[None]:
     call = _row(here.head, found)
     call["status"] = "running"
     call["started_at"] = call["started_at"] or scope.now
-    yield from each("tool_call_insert", [call])
+    yield from each("tool_call_insert", [_columns(call)])
     yield from do(
         "session_change", session=here.session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
     )

@@ -57,8 +57,7 @@ def _begin(
     scope: Scope, session: str, records: list[record.Record], lease: int, take_over: bool, expected: int | None
 ) -> Steps[Step]:
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
-    if written.open_turn is not None:
-        yield from leases.clear(scope, session, written.key, written.open_turn, take_over=take_over)
+    yield from leases.clear(scope, session, written.key, take_over=take_over)
     yield from _insert(scope, written, status="open", until=scope.now + lease, usage=Usage())
     yield from do("branch_claim", branch=written.key, position=written.first)
     return _step(Held(written.key, written.first, written.branch), written, len(records))
@@ -92,7 +91,7 @@ def add(scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, leas
 
 def _add(scope: Scope, session: str, held: Held, records: list[record.Record], lease: int) -> Steps[Step]:
     yield from renew(scope, session, held, lease, used(records))
-    written = yield from messages.advance(scope, session, records, branch=held.branch, turn=held.position)
+    written = yield from messages.extend(scope, session, held.branch, held.position, records)
     return _step(held, written, len(records))
 
 
@@ -157,8 +156,8 @@ def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> S
 def stir(scope: Scope, session: str, held: Held, usage: Usage = Usage(), tokens: int = 0) -> Steps[Row]:  # noqa: B008
     """Raise a session's revision for a change that added no message."""
     row = yield from one(
-        "session_advance", owner=scope.owner, id=session, now=scope.now, branch=held.branch, expected=None,
-        messages=0, tokens=tokens, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0,
+        "session_stir", owner=scope.owner, id=session, now=scope.now, branch=held.branch, messages=0, tokens=tokens,
+        input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0,
     )  # fmt: skip
     if row is None:
         raise (yield from sessions.refused(scope, session, None))
@@ -200,8 +199,7 @@ def _save(
             appended, counts, branch = before
             return Step(Held(branch, appended.first, appended.branch), appended, counts)
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
-    if written.open_turn is not None:
-        yield from leases.clear(scope, session, written.key, written.open_turn, take_over=False)
+    yield from leases.clear(scope, session, written.key, take_over=False)
     reported = used(records)
     total = Usage(
         usage.model or reported.model,

@@ -114,7 +114,7 @@ class Stream:
 
     def close(self, message: Any = None, format: str | None = None) -> None:
         """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
-        given = drafts(message, format)[0] if message is not None else drafts(self._gathering.draft("completed"))[0]
+        given = self._gathering.draft("completed") if message is None else drafts(message, format)[0]
         self._end(given)
 
     def _end(self, draft: Draft) -> None:
@@ -133,6 +133,6 @@ class Stream:
             self.close()
             return
         try:
-            self._end(drafts(self._gathering.cut_off(error))[0])
+            self._end(self._gathering.cut_off(error))
         except StoreError as trouble:
             error.add_note(f"The answer could not be marked as cut off: {trouble}")

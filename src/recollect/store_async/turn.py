@@ -190,7 +190,7 @@ class AsyncStream:
 
     async def close(self, message: Any = None, format: str | None = None) -> None:
         """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
-        given = drafts(message, format)[0] if message is not None else drafts(self._gathering.draft("completed"))[0]
+        given = self._gathering.draft("completed") if message is None else drafts(message, format)[0]
         await self._end(given)
 
     async def _end(self, draft: Draft) -> None:
@@ -213,6 +213,6 @@ class AsyncStream:
             await self.close()
             return
         try:
-            await self._end(drafts(self._gathering.cut_off(error))[0])
+            await self._end(self._gathering.cut_off(error))
         except StoreError as trouble:
             error.add_note(f"The answer could not be marked as cut off: {trouble}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 _IDLE = 8
 _SCRUB_WAIT = 250
+_WIDTH = 8
 
 
 class File:
@@ -30,6 +32,7 @@ class File:
         self.timeout = timeout
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
+        self._wide: dict[str, list[str]] = {}
         self._unscrubbed = False
         self._idle: list[apsw.Connection] = []
         self._pid = os.getpid()
@@ -123,12 +126,24 @@ class File:
             while True:
                 name, params, many = steps.send(found)  # type: ignore[arg-type]
                 if many:
-                    connection.executemany(queries[name], params)
+                    self._insert_many(connection, name, params)
                     found = []
                 else:
                     found = connection.execute(queries[name], params).fetchall()
         except StopIteration as done:
             return done.value
+
+    def _insert_many(self, connection: apsw.Connection, name: str, rows: Any) -> None:
+        """Run a statement for many rows: an INSERT takes a few of them at a time, at half the cost of one each."""
+        if name not in self._wide:
+            self._wide[name] = _widened(self.queries[name])
+        wide = self._wide[name]
+        if not wide or len(rows) == 1:
+            connection.executemany(self.queries[name], rows)
+            return
+        for start in range(0, len(rows), _WIDTH):
+            some = rows[start : start + _WIDTH]
+            connection.execute(wide[len(some) - 1], tuple(itertools.chain.from_iterable(some)))
 
     def scrub(self, *, needed: bool) -> None:
         """Empty the log after an erasure, so that what was erased can not be read there.
@@ -162,6 +177,15 @@ class File:
                 writer.close()
             except apsw.Error as error:
                 raise self.meaning(error) from error
+
+
+def _widened(query: str) -> list[str]:
+    """Write an INSERT for one row, for two rows and so on; nothing where the statement is not one."""
+    head, values, rest = query.partition(" VALUES ")
+    if not values:
+        return []
+    row, *tail = rest.split("\n", 1)
+    return ["\n".join([f"{head} VALUES {', '.join([row] * count)}", *tail]) for count in range(1, _WIDTH + 1)]
 
 
 def undo(connection: apsw.Connection) -> None:

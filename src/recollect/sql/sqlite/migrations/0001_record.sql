@@ -14,6 +14,8 @@ CREATE TABLE sessions (
     id TEXT NOT NULL,
     tree INTEGER NOT NULL REFERENCES trees (key),
     head INTEGER,
+    branch INTEGER NOT NULL DEFAULT 1,
+    last INTEGER NOT NULL DEFAULT 0 CHECK (last < 4294967296),
     parent INTEGER REFERENCES sessions (key) ON DELETE SET NULL,
     relation TEXT CHECK (relation IN ('fork', 'delegate')),
     revision INTEGER NOT NULL DEFAULT 0,

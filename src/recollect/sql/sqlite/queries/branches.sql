@@ -18,6 +18,10 @@ RETURNING key
 -- name: branch_advance
 UPDATE branches SET last = last + :count WHERE key = :branch RETURNING last - :count, number, open_turn
 
+-- name: branch_park
+UPDATE branches SET last = (SELECT s.last FROM sessions AS s WHERE s.key = :session)
+WHERE key = (SELECT s.head FROM sessions AS s WHERE s.key = :session)
+
 -- name: branch_claim
 UPDATE branches SET open_turn = :position WHERE key = :branch
 
@@ -25,27 +29,39 @@ UPDATE branches SET open_turn = :position WHERE key = :branch
 UPDATE branches SET open_turn = NULL WHERE key = :branch AND open_turn = :position
 
 -- name: branch_get
-SELECT key, number, session, parent, fork_at, last, open_turn, created_at FROM branches WHERE key = :branch
+SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END,
+    b.open_turn, b.created_at
+FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
+WHERE b.key = :branch
 
 -- name: branch_by_number
-SELECT key, number, session, parent, fork_at, last, open_turn, created_at
-FROM branches WHERE tree = :tree AND number = :number
+SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END,
+    b.open_turn, b.created_at
+FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
+WHERE b.tree = :tree AND b.number = :number
 
 -- name: branches_of_session
-SELECT b.key, b.number, p.number, b.fork_at, b.last, b.created_at
-FROM branches AS b LEFT JOIN branches AS p ON p.key = b.parent
+SELECT b.key, b.number, p.number, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, b.created_at
+FROM branches AS b
+JOIN sessions AS s ON s.key = b.session
+LEFT JOIN branches AS p ON p.key = b.parent
 WHERE b.session = :session
 ORDER BY b.number
 
 -- name: branches_of_tree
 SELECT key, number, session, parent, fork_at FROM branches WHERE tree = :tree ORDER BY key
 
+-- name: branch_open
+SELECT open_turn FROM branches WHERE key = :branch AND open_turn IS NOT NULL
+
 -- name: branches_open
 SELECT key, number, open_turn FROM branches WHERE session = :session AND open_turn IS NOT NULL
 
 -- name: branch_path
 WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
-    SELECT key, number, parent, fork_at, last, 0 FROM branches WHERE key = :branch
+    SELECT b.key, b.number, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, 0
+    FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
+    WHERE b.key = :branch
     UNION ALL
     SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
     FROM path AS p JOIN branches AS b ON b.key = p.parent

@@ -1,11 +1,8 @@
 -- name: message_insert
 INSERT INTO messages (
-    key, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
+    key, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
     metadata, native, blobs, parts
-) VALUES (
-    (:branch << 32) | :position, :role, :state, :turn, :tokens, :input_tokens, :output_tokens, :created_at,
-    :completed_at, :format, :model, :error, :metadata, :native, :blobs, :parts
-)
+) VALUES ((? << 32) | ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: message_get
 SELECT
@@ -74,7 +71,7 @@ INSERT INTO blobs (owner, hash, size, refs, data, created_at) VALUES (:owner, :h
 SELECT data FROM blobs WHERE owner = :owner AND hash = :hash
 
 -- name: blob_drop
-UPDATE blobs SET refs = refs - 1 WHERE owner = :owner AND hash = :hash
+UPDATE blobs SET refs = refs - 1 WHERE owner = ? AND hash = ?
 
 -- name: blobs_sweep
 DELETE FROM blobs WHERE owner = :owner AND refs <= 0

@@ -3,7 +3,7 @@ SELECT
     s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
     s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
-    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.deleted_at, s.branch, s.revision, s.message_count,
     s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
     s.last_message_at
 FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
@@ -13,7 +13,7 @@ SELECT
     s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
     s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
-    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.deleted_at, s.branch, s.revision, s.message_count,
     s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
     s.last_message_at
 FROM sessions AS s WHERE s.key = :session
@@ -23,7 +23,7 @@ SELECT
     s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
     s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
-    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.deleted_at, s.branch, s.revision, s.message_count,
     s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
     s.last_message_at
 FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NOT NULL
@@ -34,10 +34,10 @@ SELECT
     s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
     s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
-    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.deleted_at, s.branch, s.revision, s.message_count,
     s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
     s.last_message_at
-FROM sessions AS s
+FROM sessions AS s INDEXED BY sessions_active
 WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.active_at, s.key) < (:at, :key)
     AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
     AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
@@ -52,10 +52,10 @@ SELECT
     s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
     s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
-    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.deleted_at, s.branch, s.revision, s.message_count,
     s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
     s.last_message_at
-FROM sessions AS s
+FROM sessions AS s INDEXED BY sessions_created
 WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.created_at, s.key) < (:at, :key)
     AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
     AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
@@ -70,7 +70,7 @@ SELECT
     s.key, s.tree, s.head, s.id, s.channel, s.channel_id, s.external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.title, s.task, s.status, s.provider,
     s.provider_config, s.model, s.working_dir, s.system_prompt, s.color, s.metadata, s.pinned_at, s.archived_at,
-    s.deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = s.head), s.revision, s.message_count,
+    s.deleted_at, s.branch, s.revision, s.message_count,
     s.token_count, s.input_tokens, s.output_tokens, s.data_schema_version, s.created_at, s.updated_at, s.active_at,
     s.last_message_at
 FROM sessions AS s
@@ -109,45 +109,52 @@ INSERT INTO sessions (
 RETURNING key
 
 -- name: session_head
-UPDATE sessions SET head = :branch WHERE key = :session
+UPDATE sessions SET head = :head, branch = :branch, last = :last WHERE key = :session
 
 -- name: session_stand
 UPDATE sessions
-SET head = :branch, revision = revision + 1, message_count = :message_count, token_count = :token_count,
+SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :head),
+    last = (SELECT b.last FROM branches AS b WHERE b.key = :head), revision = revision + 1, message_count = :message_count, token_count = :token_count,
     input_tokens = :input_tokens, output_tokens = :output_tokens, last_message_at = :last_message_at,
-    updated_at = max(updated_at, :now), active_at = max(active_at, :now)
+    updated_at = max(updated_at, :now)
 WHERE key = :session
-RETURNING
-    key, tree, head, id, channel, channel_id, external_id,
-    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
-    provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
-    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
-    token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
-    last_message_at
-
--- name: session_touch
-UPDATE sessions SET active_at = max(active_at, :now)
-WHERE owner = :owner AND id = :id AND deleted_at IS NULL
-RETURNING
-    key, tree, head, id, channel, channel_id, external_id,
-    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
-    provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
-    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
-    token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
-    last_message_at
 
 -- name: session_advance
 UPDATE sessions
-SET revision = revision + 1,
-    message_count = message_count + CASE WHEN :branch IS NULL OR head = :branch THEN :messages ELSE 0 END,
-    token_count = token_count + CASE WHEN :branch IS NULL OR head = :branch THEN :tokens ELSE 0 END,
-    input_tokens = input_tokens + CASE WHEN :branch IS NULL OR head = :branch THEN :input_tokens ELSE 0 END,
-    output_tokens = output_tokens + CASE WHEN :branch IS NULL OR head = :branch THEN :output_tokens ELSE 0 END,
-    updated_at = max(updated_at, :now), active_at = max(active_at, :now),
-    last_message_at = CASE WHEN :messages > 0 THEN max(coalesce(last_message_at, 0), :now) ELSE last_message_at END
+SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
+    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+    last = last + :messages, updated_at = max(updated_at, :now), last_message_at = max(coalesce(last_message_at, 0), :now)
 WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
-RETURNING key, tree, head, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
-    last_message_at
+RETURNING key, head, last - :messages, branch,
+    active_at < :now - 60000 OR EXISTS (
+        SELECT 1 FROM sessions AS o INDEXED BY sessions_active
+        WHERE o.owner = :owner AND o.deleted_at IS NULL AND o.active_at >= sessions.active_at AND o.key <> sessions.key
+    ),
+    revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
+
+-- name: session_activate
+UPDATE sessions
+SET active_at = max(active_at, :now, 1 + (
+    SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
+    WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
+))
+WHERE key = :session
+RETURNING active_at
+
+-- name: session_stir
+UPDATE sessions
+SET revision = revision + 1,
+    message_count = message_count + CASE WHEN head = :branch THEN :messages ELSE 0 END,
+    token_count = token_count + CASE WHEN head = :branch THEN :tokens ELSE 0 END,
+    input_tokens = input_tokens + CASE WHEN head = :branch THEN :input_tokens ELSE 0 END,
+    output_tokens = output_tokens + CASE WHEN head = :branch THEN :output_tokens ELSE 0 END,
+    last = last + CASE WHEN head = :branch THEN :messages ELSE 0 END,
+    updated_at = max(updated_at, :now),
+    last_message_at = CASE WHEN :messages > 0 AND head = :branch
+        THEN max(coalesce(last_message_at, 0), :now) ELSE last_message_at END
+WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+RETURNING key, head, last - :messages, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
+    active_at, last_message_at
 
 -- name: session_change
 UPDATE sessions
@@ -179,7 +186,7 @@ RETURNING
     key, tree, head, id, channel, channel_id, external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
     provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
-    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
+    deleted_at, branch, revision, message_count,
     token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
     last_message_at
 
@@ -195,7 +202,7 @@ RETURNING
     key, tree, head, id, channel, channel_id, external_id,
     (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, title, task, status, provider,
     provider_config, model, working_dir, system_prompt, color, metadata, pinned_at, archived_at,
-    deleted_at, (SELECT b.number FROM branches AS b WHERE b.key = sessions.head), revision, message_count,
+    deleted_at, branch, revision, message_count,
     token_count, input_tokens, output_tokens, data_schema_version, created_at, updated_at, active_at,
     last_message_at
 

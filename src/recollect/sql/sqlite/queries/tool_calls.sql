@@ -2,11 +2,7 @@
 INSERT INTO tool_calls (
     message, part, branch, call_id, tool, status, result, result_part, created_at, started_at, completed_at,
     latency_ms, error_code, error_message
-) VALUES (
-    (:call_branch << 32) | :position, :part, :branch, :call_id, :tool, :status,
-    CASE WHEN :result IS NOT NULL THEN (:branch << 32) | :result END, :result_part, :created_at, :started_at,
-    :completed_at, :latency_ms, :error_code, :error_message
-)
+) VALUES ((? << 32) | ?, ?, ?, ?, ?, ?, (? << 32) | ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message, part, branch) DO UPDATE
 SET status = excluded.status, result = excluded.result, result_part = excluded.result_part,
     started_at = excluded.started_at, completed_at = excluded.completed_at, latency_ms = excluded.latency_ms,
@@ -14,7 +10,9 @@ SET status = excluded.status, result = excluded.result, result_part = excluded.r
 
 -- name: tool_calls_by_id
 WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
-    SELECT key, number, parent, fork_at, last, 0 FROM branches WHERE key = :branch
+    SELECT b.key, b.number, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, 0
+    FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
+    WHERE b.key = :branch
     UNION ALL
     SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
     FROM path AS p JOIN branches AS b ON b.key = p.parent
@@ -32,7 +30,9 @@ LIMIT :limit
 
 -- name: tool_calls_of_path
 WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
-    SELECT key, number, parent, fork_at, last, 0 FROM branches WHERE key = :branch
+    SELECT b.key, b.number, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, 0
+    FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
+    WHERE b.key = :branch
     UNION ALL
     SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
     FROM path AS p JOIN branches AS b ON b.key = p.parent
