@@ -61,12 +61,11 @@ def is_plain(part: Part) -> bool:
     """Whether a part has nothing that could be moved, so that looking into it can be spared."""
     if part.native is not None or part.metadata is not None:
         return False
-    kind = type(part)
-    if kind is TextPart or kind is ReasoningPart:
+    if isinstance(part, TextPart | ReasoningPart):
         return True
-    if kind is ToolCallPart:
+    if isinstance(part, ToolCallPart):
         return part.arguments is msgspec.UNSET and len(part.arguments_text or "") < BASE64_FROM
-    return kind is ToolResultPart and part.content is None and part.data is msgspec.UNSET
+    return isinstance(part, ToolResultPart) and part.content is None and part.data is msgspec.UNSET
 
 
 def _thin(value: Any, found: dict[str, bytes]) -> Any:

@@ -35,26 +35,26 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_at: int | None = None
 
 
-class Message(Value, frozen=True, kw_only=True, gc=False):
+class Message(Value, frozen=True, gc=False):
     """A message in its place. (branch, position) is its permanent identity; the id writes it as "branch.position"."""
 
     branch: int
     position: int
     role: Role
     parts: tuple[Part, ...]
-    state: State = "completed"
-    turn: int | None = None
-    format: str | None = None
-    native: dict[str, Any] | None = None
-    model: str | None = None
-    tokens: int = 0
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    error: Any = None
-    metadata: dict[str, Any] | None = None
     created_at: int
     completed_at: int | None = None
     deleted_at: int | None = None
+    state: State = "completed"
+    turn: int | None = None
+    tokens: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    format: str | None = None
+    model: str | None = None
+    error: Any = None
+    metadata: dict[str, Any] | None = None
+    native: dict[str, Any] | None = None
 
     @property
     def id(self) -> str:

@@ -13,10 +13,14 @@ Relation = Literal["fork", "delegate"]
 DATA_SCHEMA_VERSION = 1
 
 
-class Session(Value, frozen=True, kw_only=True, gc=False):
+class Session(Value, frozen=True, gc=False):
     """What is known about a conversation. Counts are those of its active path."""
 
     id: str
+    created_at: int
+    updated_at: int
+    active_at: int
+    last_message_at: int | None = None
     channel: str | None = None
     channel_id: str | None = None
     external_id: str | None = None
@@ -31,7 +35,6 @@ class Session(Value, frozen=True, kw_only=True, gc=False):
     working_dir: str | None = None
     system_prompt: str | None = None
     color: str | None = None
-    metadata: dict[str, Any] | None = None
     pinned_at: int | None = None
     archived_at: int | None = None
     deleted_at: int | None = None
@@ -42,10 +45,7 @@ class Session(Value, frozen=True, kw_only=True, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     data_schema_version: int = DATA_SCHEMA_VERSION
-    created_at: int
-    updated_at: int
-    active_at: int
-    last_message_at: int | None = None
+    metadata: dict[str, Any] | None = None
 
 
 # What update() and create() may set, and of which type. Pin and archive are given as true or false and kept as

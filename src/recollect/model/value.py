@@ -28,7 +28,7 @@ def milliseconds(text: str) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Value(msgspec.Struct, frozen=True, gc=False):
     """An immutable record. Fields whose name ends in `_at` are times."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ def recover(scope: Scope, session: int) -> Steps[bool]:
     found = False
     for branch, _, position in (yield from rows("branches_open", session=session)):
         if (yield from _holder(scope, branch, position)) is None:
-            yield from interrupt(scope, branch, position)
+            yield from interrupt(scope, session, branch, position)
             found = True
     if found:
         yield from do(
@@ -21,7 +21,7 @@ def recover(scope: Scope, session: int) -> Steps[bool]:
     return found
 
 
-def clear(scope: Scope, session: str, branch: int, *, take_over: bool) -> Steps[None]:
+def clear(scope: Scope, session: str, key: int, branch: int, *, take_over: bool) -> Steps[None]:
     """Make way for a new turn on a branch: interrupt what is left of a dead one, refuse beside a live one."""
     row = yield from one("branch_open", branch=branch)
     if row is None:
@@ -31,17 +31,29 @@ def clear(scope: Scope, session: str, branch: int, *, take_over: bool) -> Steps[
     if live is not None and not take_over:
         holder, until = live
         raise SessionBusy(session=session, holder=holder, until=iso(until))
-    yield from interrupt(scope, branch, position)
+    yield from interrupt(scope, key, branch, position)
 
 
-def interrupt(scope: Scope, branch: int, position: int) -> Steps[None]:
+def interrupt(scope: Scope, session: int, branch: int, position: int) -> Steps[None]:
     """End a turn that will not go on. What it stored stays; a message in the middle of streaming is marked."""
     yield from do("messages_interrupt", branch=branch, position=position, now=scope.now)
     yield from do(
         "turn_end", branch=branch, position=position, status="interrupted", now=scope.now, latency_ms=None,
         input_tokens=None, output_tokens=None, model=None, error=None,
     )  # fmt: skip
-    yield from do("branch_release", branch=branch, position=position)
+    yield from release(session, branch, position)
+
+
+def claim(session: int, branch: int, position: int) -> Steps[None]:
+    """Give a branch to a turn."""
+    yield from do("branch_claim", branch=branch, position=position)
+    yield from do("session_opens_turn", session=session, change=1)
+
+
+def release(session: int, branch: int, position: int) -> Steps[None]:
+    """Take a branch back from a turn, if it still has it."""
+    if (yield from one("branch_release", branch=branch, position=position)) is not None:
+        yield from do("session_opens_turn", session=session, change=-1)
 
 
 def _holder(scope: Scope, branch: int, position: int) -> Steps[tuple[str, int] | None]:

@@ -48,6 +48,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     key: int
     branch: int
     first: int
+    open_turns: int
     counts: Row
 
     @property
@@ -134,11 +135,11 @@ def advance(
     found = yield "session_advance", sums, False
     if not found:
         raise (yield from sessions.refused(scope, session, expected))
-    key, branch, before, number, behind, *counts = found[0]
+    key, branch, before, number, behind, open_turns, *counts = found[0]
     if behind:
         counts[6] = yield from sessions.activate(scope, key)
     yield from _insert(scope, branch, before + 1, records, before + 1 if opens_turn else None)
-    return Written(key, branch, number, before + 1, tuple(counts))
+    return Written(key, branch, number, before + 1, open_turns, tuple(counts))
 
 
 def extend(
@@ -156,7 +157,7 @@ def extend(
         before = place[5]
     yield from _insert(scope, branch, before + 1, records, turn)
     active = yield from sessions.activate(scope, row[0])
-    return Written(row[0], branch, place[1], before + 1, (*row[3:9], active, row[10]))
+    return Written(row[0], branch, place[1], before + 1, 0, (*row[3:9], active, row[10]))
 
 
 def _insert(scope: Scope, branch: int, first: int, records: Sequence[record.Record], turn: int | None) -> Steps[None]:
@@ -274,7 +275,7 @@ def _stretch(
     scope: Scope, query: str, span: Span, low: int, high: int, limit: int, deleted: bool
 ) -> Steps[list[Message]]:
     found = yield from rows(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
-    if any(row[15] is not None for row in found):
+    if any(row[1] is not None for row in found):
         return (yield from _with_payloads(scope, span.number, found))
     return record.messages(found, span.number)
 
@@ -287,7 +288,7 @@ def _with_payloads(scope: Scope, number: int, found: list[Row]) -> Steps[list[Me
             if name not in payloads:
                 stored = yield from one("blob_get", owner=scope.owner, hash=name)
                 payloads[name] = b"" if stored is None else stored[0]
-        made.append(record.message(row, number, None if row[15] is None else record.attached(row, payloads)))
+        made.append(record.message(row, number, None if row[1] is None else record.attached(row, payloads)))
     return made
 
 

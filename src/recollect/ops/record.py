@@ -20,6 +20,9 @@ _NOTHING: Mapping[str, bytes] = types.MappingProxyType({})
 _Many = list[Parts]
 _SPACE = ord(" ")
 
+# Where a row that is read has its parts and payloads, and whether it has no error, metadata and native.
+_PARTS, _BLOBS, _BARE = 0, 1, 2
+
 
 COLUMNS = (
     "role", "state", "tokens", "input_tokens", "output_tokens", "created_at", "completed_at", "format", "model",
@@ -82,43 +85,31 @@ def _looked_through(parts: Parts) -> tuple[Sequence[Any], Sequence[Any], bool]:
 
 def message(row: Row, branch: int, parts: Parts | None = None) -> Message:
     """Make a message of a row; `branch` is the public number of the branch that it is on."""
-    state = row[2] or "completed"
-    created = row[7]
-    return Message(
-        branch=branch,
-        position=row[0],
-        role=row[1],
-        state=state,
-        turn=row[3],
-        tokens=row[4],
-        input_tokens=row[5],
-        output_tokens=row[6],
-        created_at=created,
-        completed_at=row[8] or (created if row[2] is None else None),
-        deleted_at=row[9],
-        format=row[10],
-        model=row[11],
-        error=None if row[12] is None else json.decode(row[12]),
-        metadata=None if row[13] is None else json.decode(row[13]),
-        native=None if row[14] is None else json.decode(row[14]),
-        parts=json.decode_as(Parts, row[16]) if parts is None else parts,
-    )
+    made: Parts = json.decode_as(Parts, row[_PARTS]) if parts is None else parts
+    rest: Row = row[5:]
+    if not row[_BARE]:
+        told: list[Any] = [None if text is None else json.decode(text) for text in row[15:]]
+        rest = row[5:15] + tuple(told)
+    return Message(branch, row[3], row[4], made, *rest)
 
 
 def messages(found: list[Row], branch: int) -> list[Message]:
     """Make messages of rows, decoding the parts of all of them at once where that is possible."""
-    texts = [row[16] for row in found]
+    texts = [row[_PARTS] for row in found]
     if any(text[0] == _SPACE for text in texts):  # written by the standard json module, and read by it
         return [message(row, branch) for row in found]
-    parts = json.decode_as(_Many, b"[" + b",".join(texts) + b"]")
-    return [message(row, branch, parts[index]) for index, row in enumerate(found)]
+    decoded = json.decode_as(_Many, b"[" + b",".join(texts) + b"]")
+    return [
+        Message(branch, row[3], row[4], parts, *row[5:]) if row[_BARE] else message(row, branch, parts)
+        for row, parts in zip(found, decoded, strict=True)
+    ]
 
 
 def blobs_of(row: Row) -> list[str]:
     """Name the payloads that a message row refers to."""
-    return [] if row[15] is None else json.decode(row[15])
+    return [] if row[_BLOBS] is None else json.decode(row[_BLOBS])
 
 
 def attached(row: Row, payloads: Mapping[str, bytes]) -> Parts:
     """Read the parts of a row whose payloads are stored apart."""
-    return msgspec.convert(blob.attach(json.decode(row[16]), payloads), Parts)
+    return msgspec.convert(blob.attach(json.decode(row[_PARTS]), payloads), Parts)

@@ -13,8 +13,6 @@ from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
-_FIELDS = Session.__struct_fields__
-_METADATA = 3 + _FIELDS.index("metadata")
 _LAST_SESSION = "last_session"
 _NEVER = 1 << 62
 _MATCHES = 6
@@ -33,6 +31,7 @@ class Here(NamedTuple):
     session: int
     tree: int
     head: int
+    open_turns: int
     value: Session
 
 
@@ -45,10 +44,8 @@ class Listed(NamedTuple):
 
 def here(row: Row) -> Here:
     """Make a session of a row."""
-    fields = dict(zip(_FIELDS, row[3:], strict=True))
-    if row[_METADATA] is not None:
-        fields["metadata"] = json.decode(row[_METADATA])
-    return Here(row[0], row[1], row[2], Session(**fields))
+    fields = row[4:] if row[-1] is None else (*row[4:-1], json.decode(row[-1]))
+    return Here(row[0], row[1], row[2], row[3], Session(*fields))
 
 
 def find(scope: Scope, session: str) -> Steps[Here]:
@@ -197,7 +194,8 @@ def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Sessio
 
 def _open(scope: Scope, found: Here) -> Steps[Session]:
     """Count a session as active now, and mark what a process that is gone left open in it."""
-    yield from leases.recover(scope, found.session)
+    if found.open_turns:
+        yield from leases.recover(scope, found.session)
     yield from activate(scope, found.session)
     row = yield from one("session_by_key", session=found.session)
     assert row is not None

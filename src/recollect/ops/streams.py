@@ -46,7 +46,7 @@ def write(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 def _write(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
     yield from turns.renew(scope, session, flow.held, lease, turns.Usage())
     yield from _update(session, flow, item)
-    return (yield from turns.stir(scope, session, flow.held))
+    return (yield from turns.stir(scope, session, flow.held))[3:]
 
 
 def _update(session: str, flow: Flow, item: record.Record, completed_at: int | None = None) -> Steps[None]:
@@ -71,4 +71,4 @@ def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: i
         yield from messages.keep_blob(scope, name, payload)
     if item.calls or item.results:
         yield from tools.track(flow.held.branch, flow.position, records)
-    return (yield from turns.stir(scope, session, flow.held, usage, item.tokens))
+    return (yield from turns.stir(scope, session, flow.held, usage, item.tokens))[3:]

@@ -57,9 +57,10 @@ def _begin(
     scope: Scope, session: str, records: list[record.Record], lease: int, take_over: bool, expected: int | None
 ) -> Steps[Step]:
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
-    yield from leases.clear(scope, session, written.key, take_over=take_over)
+    if written.open_turns:
+        yield from leases.clear(scope, session, written.session, written.key, take_over=take_over)
     yield from _insert(scope, written, status="open", until=scope.now + lease, usage=Usage())
-    yield from do("branch_claim", branch=written.key, position=written.first)
+    yield from leases.claim(written.session, written.key, written.first)
     return _step(Held(written.key, written.first, written.branch), written, len(records))
 
 
@@ -128,7 +129,7 @@ def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> S
         output_tokens=usage.output_tokens,
     )  # fmt: skip
     if open_turn is None:
-        yield from do("branch_claim", branch=held.branch, position=held.position)
+        yield from leases.claim(branch[2], held.branch, held.position)
 
 
 def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008
@@ -148,20 +149,20 @@ def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> S
         if row is None:
             raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
         raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=row[1])
-    yield from do("branch_release", branch=held.branch, position=held.position)
-    counts = yield from stir(scope, session, held)
-    return turn(ended, held.number), counts
+    row = yield from stir(scope, session, held)
+    yield from leases.release(row[0], held.branch, held.position)
+    return turn(ended, held.number), row[3:]
 
 
 def stir(scope: Scope, session: str, held: Held, usage: Usage = Usage(), tokens: int = 0) -> Steps[Row]:  # noqa: B008
-    """Raise a session's revision for a change that added no message."""
+    """Raise a session's revision for a change that added no message; the session's key comes first in the row."""
     row = yield from one(
         "session_stir", owner=scope.owner, id=session, now=scope.now, branch=held.branch, messages=0, tokens=tokens,
         input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0,
     )  # fmt: skip
     if row is None:
         raise (yield from sessions.refused(scope, session, None))
-    return row[3:]
+    return row
 
 
 def save(
@@ -199,7 +200,8 @@ def _save(
             appended, counts, branch = before
             return Step(Held(branch, appended.first, appended.branch), appended, counts)
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
-    yield from leases.clear(scope, session, written.key, take_over=False)
+    if written.open_turns:
+        yield from leases.clear(scope, session, written.session, written.key, take_over=False)
     reported = used(records)
     total = Usage(
         usage.model or reported.model,

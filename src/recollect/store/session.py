@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from recollect import ops
+from recollect import formats, ops
 from recollect.context.drafts import drafts, question, tool_result
 from recollect.context.history import History, history
 from recollect.context.window import fit
@@ -79,6 +79,10 @@ class Session(SessionFields):
     def message(self, id: str | int) -> Message:
         """Read one message by its id."""
         return self._run(ops.messages.get(self.store.scope(), self.id, id))
+
+    def response(self, id: str | int) -> dict[str, Any] | None:
+        """Give the whole response that a message came with, as the provider sent it; None where there was none."""
+        return formats.response(self.message(id))
 
     def history(self, format: str = "recollect", budget: int | None = None) -> History:
         """Give what the provider accepts next, as plain dicts, within a budget of tokens."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from recollect import ops
+from recollect import formats, ops
 from recollect.context.drafts import drafts, question, tool_result
 from recollect.context.history import History, history
 from recollect.context.window import fit
@@ -81,6 +81,10 @@ class AsyncSession(SessionFields):
     async def message(self, id: str | int) -> Message:
         """Read one message by its id."""
         return await self._run(ops.messages.get(self.store.scope(), self.id, id))
+
+    async def response(self, id: str | int) -> dict[str, Any] | None:
+        """Give the whole response that a message came with, as the provider sent it; None where there was none."""
+        return formats.response(await self.message(id))
 
     async def history(self, format: str = "recollect", budget: int | None = None) -> History:
         """Give what the provider accepts next, as plain dicts, within a budget of tokens."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import apsw
 
 from recollect import sql
-from recollect.engine.sqlite.connection import checksum_vfs, checksummed, configure, connect
+from recollect.engine.sqlite.connection import checksum_vfs, checksummed, configure, connect, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
@@ -20,7 +20,7 @@ from recollect.op import Op
 T = TypeVar("T")
 
 _IDLE = 8
-_SCRUB_WAIT = 250
+_SCRUB_WAIT = 0.25
 _WIDTH = 8
 
 
@@ -154,13 +154,13 @@ class File:
             return
         if self.memory or self.writer is None:
             return
-        self.writer.set_busy_timeout(_SCRUB_WAIT)
+        wait_at_most(self.writer, _SCRUB_WAIT)
         try:
             busy = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
         except apsw.Error:
             busy = True
         finally:
-            self.writer.set_busy_timeout(int(self.timeout * 1000))
+            wait_at_most(self.writer, self.timeout)
         self._unscrubbed = bool(busy)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ CREATE TABLE sessions (
     parent INTEGER REFERENCES sessions (key) ON DELETE SET NULL,
     relation TEXT CHECK (relation IN ('fork', 'delegate')),
     revision INTEGER NOT NULL DEFAULT 0,
+    open_turns INTEGER NOT NULL DEFAULT 0,
     message_count INTEGER NOT NULL DEFAULT 0,
     token_count INTEGER NOT NULL DEFAULT 0,
     input_tokens INTEGER NOT NULL DEFAULT 0,

@@ -26,7 +26,7 @@ WHERE key = (SELECT s.head FROM sessions AS s WHERE s.key = :session)
 UPDATE branches SET open_turn = :position WHERE key = :branch
 
 -- name: branch_release
-UPDATE branches SET open_turn = NULL WHERE key = :branch AND open_turn = :position
+UPDATE branches SET open_turn = NULL WHERE key = :branch AND open_turn = :position RETURNING key
 
 -- name: branch_get
 SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END,

@@ -6,22 +6,25 @@ INSERT INTO messages (
 
 -- name: message_get
 SELECT
-    key & 4294967295, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, deleted_at,
-    format, model, error, metadata, native, blobs, CAST(parts AS BLOB)
+    CAST(parts AS BLOB), blobs, coalesce(error, metadata, native) IS NULL, key & 4294967295, role, created_at,
+    coalesce(completed_at, CASE WHEN state IS NULL THEN created_at END), deleted_at, coalesce(state, 'completed'), turn,
+    tokens, input_tokens, output_tokens, format, model, error, metadata, native
 FROM messages WHERE key = (:branch << 32) | :position
 
 -- name: messages_forward
 SELECT
-    key & 4294967295, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, deleted_at,
-    format, model, error, metadata, native, blobs, CAST(parts AS BLOB)
+    CAST(parts AS BLOB), blobs, coalesce(error, metadata, native) IS NULL, key & 4294967295, role, created_at,
+    coalesce(completed_at, CASE WHEN state IS NULL THEN created_at END), deleted_at, coalesce(state, 'completed'), turn,
+    tokens, input_tokens, output_tokens, format, model, error, metadata, native
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key LIMIT :limit
 
 -- name: messages_backward
 SELECT
-    key & 4294967295, role, state, turn, tokens, input_tokens, output_tokens, created_at, completed_at, deleted_at,
-    format, model, error, metadata, native, blobs, CAST(parts AS BLOB)
+    CAST(parts AS BLOB), blobs, coalesce(error, metadata, native) IS NULL, key & 4294967295, role, created_at,
+    coalesce(completed_at, CASE WHEN state IS NULL THEN created_at END), deleted_at, coalesce(state, 'completed'), turn,
+    tokens, input_tokens, output_tokens, format, model, error, metadata, native
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
