@@ -43,18 +43,18 @@ class Message(Value, frozen=True, gc=False):
     role: Role
     parts: tuple[Part, ...]
     created_at: int
-    completed_at: int | None = None
-    deleted_at: int | None = None
-    state: State = "completed"
     turn: int | None = None
     tokens: int = 0
-    input_tokens: int | None = None
-    output_tokens: int | None = None
     format: str | None = None
     model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    native: dict[str, Any] | None = None
+    state: State = "completed"
+    completed_at: int | None = None
+    deleted_at: int | None = None
     error: Any = None
     metadata: dict[str, Any] | None = None
-    native: dict[str, Any] | None = None
 
     @property
     def id(self) -> str:

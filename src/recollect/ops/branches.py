@@ -38,7 +38,7 @@ def _branches(scope: Scope, session: str) -> Steps[list[Branch]]:
     return found
 
 
-def rewind(scope: Scope, session: str, to: str | int) -> Op[Session]:
+def rewind(scope: Scope, session: str, to: messages.MessageId) -> Op[Session]:
     """Go back to a message: the active path ends with it, and what followed stays on its own branch.
 
     0 goes back to before the first message.
@@ -46,7 +46,7 @@ def rewind(scope: Scope, session: str, to: str | int) -> Op[Session]:
     return Op(_rewind, scope, session, to)
 
 
-def _rewind(scope: Scope, session: str, to: str | int) -> Steps[Session]:
+def _rewind(scope: Scope, session: str, to: messages.MessageId) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
     parent, fork_at = None, 0
     if to != 0:
@@ -108,12 +108,14 @@ def _switch(scope: Scope, session: str, number: int) -> Steps[Session]:
     return (yield from _stand(scope, here, row[0]))
 
 
-def fork(scope: Scope, session: str, at: str | int | None, new: str, fields: dict[str, Any]) -> Op[Session]:
+def fork(scope: Scope, session: str, at: messages.MessageId | None, new: str, fields: dict[str, Any]) -> Op[Session]:
     """Make a new session that shares this one's past up to a message (all of it where none is named)."""
     return Op(_fork, scope, session, at, keys.checked(new), sessions.checked_fields(fields, scope.now))
 
 
-def _fork(scope: Scope, session: str, at: str | int | None, new: str, columns: dict[str, Any]) -> Steps[Session]:
+def _fork(
+    scope: Scope, session: str, at: messages.MessageId | None, new: str, columns: dict[str, Any]
+) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
     if (yield from one("session_get", owner=scope.owner, id=new)) is not None:
         raise SessionExists(session=new)

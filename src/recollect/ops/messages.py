@@ -12,7 +12,11 @@ from recollect.model.message import Draft, Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import record, sessions, tools
 
-PAGE = 1_000
+MessageId = str | int | Message
+"""A message, its id ("1.17"), or its position on the active path."""
+
+PAGE = 500
+_REST = 11
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
@@ -250,16 +254,18 @@ def following(scope: Scope, session: str, page: Page, *, deleted: bool = False) 
 
 
 def backward(
-    scope: Scope, session: str, *, before: str | int | None = None, limit: int = PAGE, deleted: bool = False
+    scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE, deleted: bool = False
 ) -> Op[Page]:
     """Read the last messages of the active path, or the last ones before a message."""
+    if not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"How many messages is a number from 0 on; got {limit!r}.")
     return Op(_backward, scope, session, before, limit, deleted, writes=False)
 
 
-def _backward(scope: Scope, session: str, before: str | int | None, limit: int, deleted: bool) -> Steps[Page]:
+def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool) -> Steps[Page]:
     here = yield from sessions.find(scope, session)
     spans = yield from path(here.head)
-    end = max(span.high for span in spans) if before is None else _position(before) - 1
+    end = max(span.high for span in spans) if before is None else parse(before)[1] - 1
     found: list[Message] = []
     for span in spans:
         room = limit - len(found)
@@ -267,7 +273,7 @@ def _backward(scope: Scope, session: str, before: str | int | None, limit: int, 
         if room > 0 and span.low < high:
             part = yield from _stretch(scope, "messages_backward", span, span.low, high, room, deleted)
             found = part[::-1] + found
-    more = found[0].position if len(found) == limit else None
+    more = found[0].position if found and len(found) == limit else None
     return Page(found, here.head, end, more)
 
 
@@ -275,7 +281,7 @@ def _stretch(
     scope: Scope, query: str, span: Span, low: int, high: int, limit: int, deleted: bool
 ) -> Steps[list[Message]]:
     found = yield from rows(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
-    if any(row[1] is not None for row in found):
+    if any(row[_REST] is not None and record.blobs_of(row) is not None for row in found):
         return (yield from _with_payloads(scope, span.number, found))
     return record.messages(found, span.number)
 
@@ -284,11 +290,12 @@ def _with_payloads(scope: Scope, number: int, found: list[Row]) -> Steps[list[Me
     payloads: dict[str, bytes] = {}
     made: list[Message] = []
     for row in found:
-        for name in record.blobs_of(row):
+        names = record.blobs_of(row)
+        for name in names or ():
             if name not in payloads:
                 stored = yield from one("blob_get", owner=scope.owner, hash=name)
                 payloads[name] = b"" if stored is None else stored[0]
-        made.append(record.message(row, number, None if row[1] is None else record.attached(row, payloads)))
+        made.append(record.whole(row, number, None if names is None else payloads))
     return made
 
 
@@ -298,13 +305,10 @@ def at(scope: Scope, branch: int, number: int, position: int) -> Steps[Message |
     return None if row is None else (yield from _with_payloads(scope, number, [row]))[0]
 
 
-def _position(name: str | int) -> int:
-    """Read the position from a message's id, or take it as it is."""
-    return name if isinstance(name, int) else parse(name)[1]
-
-
-def parse(name: str | int) -> tuple[int | None, int]:
-    """Read a message's id, "branch.position"; a number alone is a position on the active path."""
+def parse(name: Any) -> tuple[int | None, int]:
+    """Read a message's id, "branch.position", or a message; a number alone is a position on the active path."""
+    if isinstance(name, Message):
+        return name.branch, name.position
     if isinstance(name, int) and not isinstance(name, bool) and name >= 0:
         return None, name
     branch, dot, position = str(name).partition(".")
@@ -313,51 +317,50 @@ def parse(name: str | int) -> tuple[int | None, int]:
     raise InvalidValue(f"{name!r} is no message id. An id looks like '1.17': branch and position.")
 
 
-def name(message: Any) -> Any:
-    """Take a message by its id, by its position or as it is."""
-    return message.id if isinstance(message, Message) else message
+def _shown(name: MessageId) -> str | int:
+    return name.id if isinstance(name, Message) else name
 
 
-def locate(session: str, here: sessions.Here, name: str | int) -> Steps[Span]:
+def locate(session: str, here: sessions.Here, name: MessageId) -> Steps[Span]:
     """Find the stretch that ends with a message: on the active path, or on another branch of the session."""
     number, position = parse(name)
     spans = yield from path(here.head)
     if number is not None and all(span.number != number or position > span.high for span in spans):
         row = yield from one("branch_by_number", tree=here.tree, number=number)
         if row is None or row[2] != here.session:
-            raise MessageNotFound(session=session, message=name)
+            raise MessageNotFound(session=session, message=_shown(name))
         spans = yield from path(row[0])
     for span in spans:
         if span.low < position <= span.high and number in (None, span.number):
             return Span(span.branch, span.number, span.low, position)
-    raise MessageNotFound(session=session, message=name)
+    raise MessageNotFound(session=session, message=_shown(name))
 
 
-def get(scope: Scope, session: str, name: str | int) -> Op[Message]:
+def get(scope: Scope, session: str, name: MessageId) -> Op[Message]:
     """Read one message, deleted or not."""
     return Op(_get, scope, session, name, writes=False)
 
 
-def _get(scope: Scope, session: str, name: str | int) -> Steps[Message]:
+def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
     span = yield from locate(session, here, name)
     message = yield from at(scope, span.branch, span.number, span.high)
     if message is None:
-        raise MessageNotFound(session=session, message=name)
+        raise MessageNotFound(session=session, message=_shown(name))
     return message
 
 
-def mark(scope: Scope, session: str, name: str | int, *, deleted: bool) -> Op[Message]:
+def mark(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Op[Message]:
     """Delete a message, or bring it back. It is the same message in every fork that shares it."""
     return Op(_mark, scope, session, name, deleted)
 
 
-def _mark(scope: Scope, session: str, name: str | int, deleted: bool) -> Steps[Message]:
+def _mark(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
     span = yield from locate(session, here, name)
     message = yield from at(scope, span.branch, span.number, span.high)
     if message is None:
-        raise MessageNotFound(session=session, message=name)
+        raise MessageNotFound(session=session, message=_shown(name))
     if (message.deleted_at is not None) == deleted:
         return message
     stamp = scope.now if deleted else None

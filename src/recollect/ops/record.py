@@ -20,8 +20,8 @@ _NOTHING: Mapping[str, bytes] = types.MappingProxyType({})
 _Many = list[Parts]
 _SPACE = ord(" ")
 
-# Where a row that is read has its parts and payloads, and whether it has no error, metadata and native.
-_PARTS, _BLOBS, _BARE = 0, 1, 2
+# Where a row that is read has its parts, and what is rare in it.
+_PARTS, _REST = 0, 11
 
 
 COLUMNS = (
@@ -83,33 +83,44 @@ def _looked_through(parts: Parts) -> tuple[Sequence[Any], Sequence[Any], bool]:
     return calls, results, all(blob.is_plain(part) for part in parts)
 
 
-def message(row: Row, branch: int, parts: Parts | None = None) -> Message:
+def message(row: Row, branch: int, parts: Parts) -> Message:
     """Make a message of a row; `branch` is the public number of the branch that it is on."""
-    made: Parts = json.decode_as(Parts, row[_PARTS]) if parts is None else parts
-    rest: Row = row[5:]
-    if not row[_BARE]:
-        told: list[Any] = [None if text is None else json.decode(text) for text in row[15:]]
-        rest = row[5:15] + tuple(told)
-    return Message(branch, row[3], row[4], made, *rest)
+    _, position, role, created, turn, tokens, format, model, given, taken, native, rest = row
+    if native is not None:
+        native = json.decode(native)
+    if rest is None:  # what is rare comes together, as one column
+        return Message(
+            branch, position, role, parts, created, turn, tokens, format, model, given, taken, native, "completed",
+            created,
+        )  # fmt: skip
+    state, completed, deleted, error, metadata, _ = json.decode(rest)
+    return Message(
+        branch, position, role, parts, created, turn, tokens, format, model, given, taken, native,
+        state or "completed",
+        created if completed is None and state is None else completed,
+        deleted,
+        None if error is None else json.decode(error),
+        None if metadata is None else json.decode(metadata),
+    )  # fmt: skip
 
 
 def messages(found: list[Row], branch: int) -> list[Message]:
     """Make messages of rows, decoding the parts of all of them at once where that is possible."""
     texts = [row[_PARTS] for row in found]
     if any(text[0] == _SPACE for text in texts):  # written by the standard json module, and read by it
-        return [message(row, branch) for row in found]
+        return [message(row, branch, json.decode_as(Parts, row[_PARTS])) for row in found]
     decoded = json.decode_as(_Many, b"[" + b",".join(texts) + b"]")
-    return [
-        Message(branch, row[3], row[4], parts, *row[5:]) if row[_BARE] else message(row, branch, parts)
-        for row, parts in zip(found, decoded, strict=True)
-    ]
+    return [message(row, branch, parts) for row, parts in zip(found, decoded, strict=True)]
 
 
-def blobs_of(row: Row) -> list[str]:
-    """Name the payloads that a message row refers to."""
-    return [] if row[_BLOBS] is None else json.decode(row[_BLOBS])
+def blobs_of(row: Row) -> list[str] | None:
+    """Name the payloads that a message row refers to; None where nothing was taken out of its parts or marked."""
+    blobs = None if row[_REST] is None else json.decode(row[_REST])[-1]
+    return None if blobs is None else json.decode(blobs)
 
 
-def attached(row: Row, payloads: Mapping[str, bytes]) -> Parts:
-    """Read the parts of a row whose payloads are stored apart."""
-    return msgspec.convert(blob.attach(json.decode(row[_PARTS]), payloads), Parts)
+def whole(row: Row, branch: int, payloads: Mapping[str, bytes] | None) -> Message:
+    """Make a message of a row whose payloads are stored apart, or of one that has none."""
+    if payloads is None:
+        return message(row, branch, json.decode_as(Parts, row[_PARTS]))
+    return message(row, branch, msgspec.convert(blob.attach(json.decode(row[_PARTS]), payloads), Parts))

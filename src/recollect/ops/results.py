@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 from recollect.errors import InvalidValue
 from recollect.model.message import Draft, Message
 from recollect.model.part import ToolResultPart
+from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, one
 from recollect.ops import messages, record, sessions, tools
 
 
 class Recorded(NamedTuple):
-    """The message that holds a result, and whether it was there already."""
+    """The message that holds a result, and how the session stands with it."""
 
     message: Message
-    repeated: bool
+    session: Session
 
 
 def store(scope: Scope, session: str, draft: Draft) -> Op[Recorded]:
@@ -32,13 +33,13 @@ def _store(scope: Scope, session: str, item: record.Record, answer: ToolResultPa
         stored = yield from _same_result(scope, here, answer)
         if stored is None:
             raise (yield from tools.unknown(session, here.head, answer.call_id))
-        return Recorded(stored, repeated=True)
+        return Recorded(stored, here.value)
     branch = yield from one("branch_get", branch=here.head)
     assert branch is not None
     written = yield from messages.extend(scope, session, here.head, branch[6], [item])
     message = yield from messages.at(scope, here.head, written.branch, written.first)
     assert message is not None
-    return Recorded(message, repeated=False)
+    return Recorded(message, (yield from sessions.find(scope, session)).value)
 
 
 def _same_result(scope: Scope, here: sessions.Here, answer: ToolResultPart) -> Steps[Message | None]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from recollect.errors import ToolCallAnswered, ToolCallNotFound
 from recollect.model.part import ToolResultPart
+from recollect.model.session import Session
 from recollect.model.tool_call import ToolCall
 from recollect.op import Op, Row, Scope, Steps, do, each, rows
 from recollect.ops import record, sessions
@@ -149,12 +150,12 @@ def _value(row: Row) -> ToolCall:
     )
 
 
-def start(scope: Scope, session: str, call_id: str) -> Op[None]:
+def start(scope: Scope, session: str, call_id: str) -> Op[Session]:
     """Mark a call as running."""
     return Op(_start, scope, session, call_id)
 
 
-def _start(scope: Scope, session: str, call_id: str) -> Steps[None]:
+def _start(scope: Scope, session: str, call_id: str) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
     found = yield from newest_open(here.head, call_id)
     if found is None:
@@ -166,6 +167,7 @@ def _start(scope: Scope, session: str, call_id: str) -> Steps[None]:
     yield from do(
         "session_change", session=here.session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
     )
+    return (yield from sessions.find(scope, session)).value
 
 
 def unknown(session: str, branch: int, call_id: str) -> Steps[Exception]:

@@ -140,6 +140,9 @@ def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usag
 
 
 def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> Steps[tuple[Turn, Row]]:
+    branch = yield from one("branch_get", branch=held.branch)
+    if branch is not None and branch[6] not in (None, held.position):
+        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status="interrupted")
     yield from do("messages_interrupt", branch=held.branch, position=held.position, now=scope.now)
     ended = yield from one(
         "turn_end", branch=held.branch, position=held.position, status=status, now=scope.now, **usage._asdict()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 T = TypeVar("T")
+MessageId = ops.messages.MessageId
 
 
 class Session(SessionFields):
@@ -59,7 +60,7 @@ class Session(SessionFields):
         return appended
 
     def messages(
-        self, last: int | None = None, *, before: str | int | None = None, deleted: bool = False
+        self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False
     ) -> list[Message]:
         """Read the active path: all of it, the last messages, or the last ones before a message."""
         scope = self.store.scope()
@@ -76,11 +77,11 @@ class Session(SessionFields):
             page = self._run(ops.messages.following(self.store.scope(), self.id, page, deleted=deleted))
             yield from page.messages
 
-    def message(self, id: str | int) -> Message:
+    def message(self, id: MessageId) -> Message:
         """Read one message by its id."""
         return self._run(ops.messages.get(self.store.scope(), self.id, id))
 
-    def response(self, id: str | int) -> dict[str, Any] | None:
+    def response(self, id: MessageId) -> dict[str, Any] | None:
         """Give the whole response that a message came with, as the provider sent it; None where there was none."""
         return formats.response(self.message(id))
 
@@ -88,15 +89,15 @@ class Session(SessionFields):
         """Give what the provider accepts next, as plain dicts, within a budget of tokens."""
         return history(fit(self.messages(), budget), format)
 
-    def delete_message(self, id: str | int) -> Message:
+    def delete_message(self, id: MessageId) -> Message:
         """Take a message out of the conversation; restore_message() brings it back."""
         return self._marked(id, deleted=True)
 
-    def restore_message(self, id: str | int) -> Message:
+    def restore_message(self, id: MessageId) -> Message:
         """Bring a deleted message back."""
         return self._marked(id, deleted=False)
 
-    def _marked(self, id: str | int, *, deleted: bool) -> Message:
+    def _marked(self, id: MessageId, *, deleted: bool) -> Message:
         message = self._run(ops.messages.mark(self.store.scope(), self.id, id, deleted=deleted))
         self.refresh()
         return message
@@ -173,7 +174,7 @@ class Session(SessionFields):
 
     def start_tool_call(self, call_id: str) -> None:
         """Mark a tool call as running."""
-        self._run(ops.tools.start(self.store.scope(), self.id, call_id))
+        self.info = self._run(ops.tools.start(self.store.scope(), self.id, call_id))
 
     def record_tool_result(
         self,
@@ -191,15 +192,17 @@ class Session(SessionFields):
             call_id, output, status=status, error_code=error_code, error_message=error_message,
             latency_ms=latency_ms, metadata=metadata,
         )  # fmt: skip
-        return self._run(ops.results.store(self.store.scope(), self.id, draft)).message
+        recorded = self._run(ops.results.store(self.store.scope(), self.id, draft))
+        self.info = recorded.session
+        return recorded.message
 
     def branches(self) -> list[Branch]:
         """List the branches of this session."""
         return self._run(ops.branches.branches(self.store.scope(), self.id))
 
-    def rewind(self, to: str | int) -> Self:
+    def rewind(self, to: MessageId) -> Self:
         """Go back to a message without losing what followed, which stays on its own branch. 0: before the first."""
-        self.info = self._run(ops.branches.rewind(self.store.scope(), self.id, ops.messages.name(to)))
+        self.info = self._run(ops.branches.rewind(self.store.scope(), self.id, to))
         return self
 
     def switch(self, branch: int | Branch) -> Self:
@@ -208,8 +211,8 @@ class Session(SessionFields):
         self.info = self._run(ops.branches.switch(self.store.scope(), self.id, number))
         return self
 
-    def fork(self, at: str | int | None = None, *, id: str | None = None, **fields: Any) -> Session:
+    def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Any) -> Session:
         """Make a new session that shares the past of this one up to a message; nothing is copied."""
         scope = self.store.scope()
         new = id or keys.new_id(scope.now)
-        return Session(self.store, self._run(ops.branches.fork(scope, self.id, ops.messages.name(at), new, fields)))
+        return Session(self.store, self._run(ops.branches.fork(scope, self.id, at, new, fields)))

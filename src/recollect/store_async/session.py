@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from recollect.store_async import AsyncStore
 
 T = TypeVar("T")
+MessageId = ops.messages.MessageId
 
 
 class AsyncSession(SessionFields):
@@ -57,7 +58,7 @@ class AsyncSession(SessionFields):
         return appended
 
     async def messages(
-        self, last: int | None = None, *, before: str | int | None = None, deleted: bool = False
+        self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False
     ) -> list[Message]:
         """Read the active path: all of it, the last messages, or the last ones before a message."""
         scope = self.store.scope()
@@ -78,11 +79,11 @@ class AsyncSession(SessionFields):
             for message in page.messages:
                 yield message
 
-    async def message(self, id: str | int) -> Message:
+    async def message(self, id: MessageId) -> Message:
         """Read one message by its id."""
         return await self._run(ops.messages.get(self.store.scope(), self.id, id))
 
-    async def response(self, id: str | int) -> dict[str, Any] | None:
+    async def response(self, id: MessageId) -> dict[str, Any] | None:
         """Give the whole response that a message came with, as the provider sent it; None where there was none."""
         return formats.response(await self.message(id))
 
@@ -90,15 +91,15 @@ class AsyncSession(SessionFields):
         """Give what the provider accepts next, as plain dicts, within a budget of tokens."""
         return history(fit(await self.messages(), budget), format)
 
-    async def delete_message(self, id: str | int) -> Message:
+    async def delete_message(self, id: MessageId) -> Message:
         """Take a message out of the conversation; restore_message() brings it back."""
         return await self._marked(id, deleted=True)
 
-    async def restore_message(self, id: str | int) -> Message:
+    async def restore_message(self, id: MessageId) -> Message:
         """Bring a deleted message back."""
         return await self._marked(id, deleted=False)
 
-    async def _marked(self, id: str | int, *, deleted: bool) -> Message:
+    async def _marked(self, id: MessageId, *, deleted: bool) -> Message:
         message = await self._run(ops.messages.mark(self.store.scope(), self.id, id, deleted=deleted))
         await self.refresh()
         return message
@@ -168,7 +169,7 @@ class AsyncSession(SessionFields):
 
     async def start_tool_call(self, call_id: str) -> None:
         """Mark a tool call as running."""
-        await self._run(ops.tools.start(self.store.scope(), self.id, call_id))
+        self.info = await self._run(ops.tools.start(self.store.scope(), self.id, call_id))
 
     async def record_tool_result(
         self,
@@ -186,15 +187,17 @@ class AsyncSession(SessionFields):
             call_id, output, status=status, error_code=error_code, error_message=error_message,
             latency_ms=latency_ms, metadata=metadata,
         )  # fmt: skip
-        return (await self._run(ops.results.store(self.store.scope(), self.id, draft))).message
+        recorded = await self._run(ops.results.store(self.store.scope(), self.id, draft))
+        self.info = recorded.session
+        return recorded.message
 
     async def branches(self) -> list[Branch]:
         """List the branches of this session."""
         return await self._run(ops.branches.branches(self.store.scope(), self.id))
 
-    async def rewind(self, to: str | int) -> Self:
+    async def rewind(self, to: MessageId) -> Self:
         """Go back to a message without losing what followed, which stays on its own branch. 0: before the first."""
-        self.info = await self._run(ops.branches.rewind(self.store.scope(), self.id, ops.messages.name(to)))
+        self.info = await self._run(ops.branches.rewind(self.store.scope(), self.id, to))
         return self
 
     async def switch(self, branch: int | Branch) -> Self:
@@ -203,10 +206,8 @@ class AsyncSession(SessionFields):
         self.info = await self._run(ops.branches.switch(self.store.scope(), self.id, number))
         return self
 
-    async def fork(self, at: str | int | None = None, *, id: str | None = None, **fields: Any) -> AsyncSession:
+    async def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Any) -> AsyncSession:
         """Make a new session that shares the past of this one up to a message; nothing is copied."""
         scope = self.store.scope()
         new = id or keys.new_id(scope.now)
-        return AsyncSession(
-            self.store, await self._run(ops.branches.fork(scope, self.id, ops.messages.name(at), new, fields))
-        )
+        return AsyncSession(self.store, await self._run(ops.branches.fork(scope, self.id, at, new, fields)))

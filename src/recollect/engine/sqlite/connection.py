@@ -52,13 +52,35 @@ def checksum_vfs() -> str | None:
 
 
 def connect(path: str, timeout: float) -> apsw.Connection:
-    """Open a connection and set what holds for every connection."""
+    """Open a connection that may write: each page that it moves into the file gets its checksum.
+
+    Checksums are written but not enforced. A stock SQLite that so much as reads a file whose log was left by a crash
+    moves pages without one, and a conversation must not be refused for that; connect_verified() is for who wants to know.
+    """
     if path == MEMORY:
         connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENTS)
     else:
         connection = apsw.Connection(
             path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs(), statementcachesize=_STATEMENTS
         )
+        connection.execute("PRAGMA checksum_verification = OFF")
+    return _prepared(connection, timeout)
+
+
+def connect_reader(path: str, timeout: float) -> apsw.Connection:
+    """Open a connection that only reads. It never moves a page into the file, so it needs no checksums."""
+    flags = apsw.SQLITE_OPEN_READONLY
+    return _prepared(apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS), timeout)
+
+
+def connect_verified(path: str, timeout: float) -> apsw.Connection:
+    """Open a connection on which reading a page that does not match its checksum is an error."""
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs())
+    connection.execute("PRAGMA checksum_verification = ON")
+    return _prepared(connection, timeout)
+
+
+def _prepared(connection: apsw.Connection, timeout: float) -> apsw.Connection:
     wait_at_most(connection, timeout)
     # Without this, SQLite prepares a statement again whenever a value that could change its plan is bound anew, which
     # tripled the time of short statements. Our plans are checked by tests and hinted where they matter.
@@ -96,17 +118,11 @@ def configure(connection: apsw.Connection) -> None:
 def shape(connection: apsw.Connection, path: str) -> None:
     """Give a new, empty file what only a new file can take."""
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-    if path != MEMORY and connection.open_vfs == _VFS:
-        connection.reserve_bytes(reserve=CHECKSUM_BYTES)
+    connection.reserve_bytes(reserve=CHECKSUM_BYTES)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if path != MEMORY and mode != "wal":
         raise StoreUnavailable(path=path, reason=f"the file system does not take a write-ahead log ({mode})")
-
-
-def checksummed(connection: apsw.Connection) -> bool:
-    """Whether the file has room for a checksum in each page."""
-    return connection.reserve_bytes() == CHECKSUM_BYTES
 
 
 def patiently(action: Callable[[], None], timeout: float) -> None:

@@ -17,7 +17,7 @@ from recollect.errors import (
     StoreUnavailable,
 )
 
-_DATA = 8458  # SQLITE_IOERR_DATA: a page does not match its checksum
+_DATA = apsw.SQLITE_IOERR_DATA  # a page does not match its checksum
 _LIMITS = {
     "last < 4294967296": ("The number of messages on a branch", 4_294_967_295),
     "key < 2147483648": ("The number of branches in a store", 2_147_483_647),

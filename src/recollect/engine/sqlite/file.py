@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import apsw
 
 from recollect import sql
-from recollect.engine.sqlite.connection import checksum_vfs, checksummed, configure, connect, wait_at_most
+from recollect.engine.sqlite.connection import connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.url import MEMORY
-from recollect.errors import RecollectError, StoreClosed, StoreUnavailable
+from recollect.errors import RecollectError, StoreClosed
 from recollect.op import Op
 
 T = TypeVar("T")
@@ -39,17 +39,14 @@ class File:
         self.writer: apsw.Connection | None = None
         if not self.memory:
             prepare(path)
-        self.writer = self._open(first=True)
+        self.writer = self._open()
 
-    def _open(self, *, first: bool = False) -> apsw.Connection:
+    def _open(self) -> apsw.Connection:
+        """Open the connection that writes, and bring the file to the schema that this program knows."""
         connection = None
         try:
             connection = connect(self.path, self.timeout)
-            if first:
-                ready(connection, self.path, self.timeout)
-                self._check_vfs(connection)
-            else:
-                configure(connection)
+            ready(connection, self.path, self.timeout)
         except apsw.Error as error:
             _abandon(connection)
             raise self.meaning(error) from error
@@ -58,12 +55,11 @@ class File:
             raise
         return connection
 
-    def _check_vfs(self, connection: apsw.Connection) -> None:
-        """Refuse to write pages without their checksum into a file that has them."""
-        if not self.memory and checksummed(connection) and checksum_vfs() is None:
-            raise StoreUnavailable(
-                path=self.path, reason="it keeps checksums, and this build of apsw lacks the cksumvfs extension"
-            )
+    def _open_reader(self) -> apsw.Connection:
+        try:
+            return connect_reader(self.path, self.timeout)
+        except apsw.Error as error:
+            raise self.meaning(error) from error
 
     def meaning(self, error: apsw.Error) -> RecollectError:
         """Translate an error of the driver."""
@@ -87,7 +83,7 @@ class File:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._open()
+            connection = self._open_reader()
         try:
             return self._within("BEGIN", connection, op)
         finally:

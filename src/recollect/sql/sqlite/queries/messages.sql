@@ -6,25 +6,25 @@ INSERT INTO messages (
 
 -- name: message_get
 SELECT
-    CAST(parts AS BLOB), blobs, coalesce(error, metadata, native) IS NULL, key & 4294967295, role, created_at,
-    coalesce(completed_at, CASE WHEN state IS NULL THEN created_at END), deleted_at, coalesce(state, 'completed'), turn,
-    tokens, input_tokens, output_tokens, format, model, error, metadata, native
+    CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens,
+    native, CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
+        THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
 FROM messages WHERE key = (:branch << 32) | :position
 
 -- name: messages_forward
 SELECT
-    CAST(parts AS BLOB), blobs, coalesce(error, metadata, native) IS NULL, key & 4294967295, role, created_at,
-    coalesce(completed_at, CASE WHEN state IS NULL THEN created_at END), deleted_at, coalesce(state, 'completed'), turn,
-    tokens, input_tokens, output_tokens, format, model, error, metadata, native
+    CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens,
+    native, CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
+        THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key LIMIT :limit
 
 -- name: messages_backward
 SELECT
-    CAST(parts AS BLOB), blobs, coalesce(error, metadata, native) IS NULL, key & 4294967295, role, created_at,
-    coalesce(completed_at, CASE WHEN state IS NULL THEN created_at END), deleted_at, coalesce(state, 'completed'), turn,
-    tokens, input_tokens, output_tokens, format, model, error, metadata, native
+    CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens,
+    native, CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
+        THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit

@@ -1,0 +1,148 @@
+"""Attachments and other large payloads: stored once by content, and given back as they came."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+import pytest
+
+from recollect.model.message import Draft
+from recollect.model.part import AttachmentPart, DataPart, TextPart, ToolResultPart
+from recollect.store import Store
+from recollect.testing.place import Place
+from recollect.testing.talk import counted, texts, user
+
+
+def payload(seed: int, size: int = 6_000) -> str:
+    """Give the base64 of bytes that are the same for the same seed."""
+    return base64.b64encode(random.Random(seed).randbytes(size)).decode()  # noqa: S311  not a secret
+
+
+def image(data: str) -> dict[str, Any]:
+    """Show an image, as Anthropic's API takes it."""
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    return {"role": "user", "content": [{"type": "image", "source": source}, {"type": "text", "text": "what is it?"}]}
+
+
+class TestAttachments:
+    """Payloads in every place where they come."""
+
+    def test_images_of_anthropic(self, store: Store, place: Place):
+        talk = [image(payload(1)), {"role": "assistant", "content": "A cat."}, image(payload(1)), image(payload(2))]
+        store.session("a").append(talk, format="anthropic")
+        session = place.reopen().session("a")
+        assert session.history("anthropic") == talk
+        assert [m["content"] for m in session.history("anthropic")[-1:]] == [talk[3]["content"]]
+        assert session.messages(last=1)[0].parts == session.messages()[3].parts
+        assert session.message(3).parts == session.messages()[0].parts
+
+    def test_data_urls_of_openai(self, store: Store, place: Place):
+        talk = [
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": f"data:{kind};base64,{payload(1)}"}}],
+            }
+            for kind in ("image/png", "image/jpeg", "x" * 300, "")
+        ]
+        store.session("a").append(talk, format="openai")
+        assert place.reopen().session("a").history("openai") == talk
+
+    def test_plain_attachments(self, store: Store, place: Place):
+        parts = (
+            AttachmentPart(mime_type="image/png", size=6_000, name="cat.png", data=payload(1)),
+            AttachmentPart(url="https://example.org/cat.png"),
+            TextPart(text=payload(3)),
+        )
+        store.session("a").append(Draft(role="user", parts=parts))
+        assert place.reopen().session("a").messages()[0].parts == parts
+
+    def test_results_of_tools(self, store: Store, place: Place):
+        shot = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": payload(4)}}
+        talk = [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "shot", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [shot, shot]}]},
+        ]
+        session = store.session("a")
+        session.append(talk, format="anthropic")
+        session.append({"role": "assistant", "content": [{"type": "tool_use", "id": "u", "name": "x", "input": {}}]})
+        session.record_tool_result("u", {"png": payload(4), "text": "y" * 100_000})
+        session = place.reopen().session("a")
+        assert session.history("anthropic")[:2] == talk
+        assert session.messages()[-1].tool_results[0].data == {"png": payload(4), "text": "y" * 100_000}
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            {"$blob": "x"},
+            {"$blob": None},
+            {"$blob": None, "is": {}},
+            {"$blob": payload(1)},
+            {"$blob": {"$blob": payload(1), "as": "base64"}},
+            {"a": payload(1), "$blob": {"is": [payload(2)]}},
+            payload(1) + "\n",
+            payload(1)[:-1],
+            payload(1).replace("A", "-"),
+            "data:;base64," + payload(1),
+            "data:;base64," + payload(1) + ";base64," + payload(2),
+            "\0" * 70_000,
+            "\ud800" * 70_000,
+            "é" * 70_000,
+            "A" * 2_047,
+            "A" * 2_048,
+            " " * 65_535,
+            " " * 65_536,
+        ],
+        ids=lambda value: repr(value)[:20],
+    )
+    def test_what_looks_like_a_payload_comes_back_equal(self, store: Store, place: Place, odd: Any):
+        session = store.session("a")
+        session.append({"role": "user", "content": [{"type": "odd", "value": odd}]}, format="anthropic")
+        part = DataPart(data={"v": [odd]}, metadata={"m": odd}, native={"n": odd})
+        result = ToolResultPart(call_id="c", data=odd, metadata={"m": odd})
+        session.append([Draft(role="user", parts=(part, part)), Draft(role="tool", parts=(result,))])
+        again = place.reopen().session("a")
+        assert again.history("anthropic")[0]["content"][0]["value"] == odd
+        assert again.messages()[1].parts == (part, part)
+        assert again.messages()[2].parts == (result,)
+
+    def test_a_payload_outlives_those_who_let_go_of_it(self, store: Store, place: Place):
+        for id in ("a", "b"):
+            store.session(id).append(
+                [image(payload(1)), image(payload(1)), image(payload(ord(id)))], format="anthropic"
+            )
+        fork = store.session("a").fork(2, id="f")
+        fork.append(image(payload(7)), format="anthropic")
+        store.erase_session("a", forks="keep")
+        store = place.reopen()
+        assert store.session("b").history("anthropic") == [image(payload(1)), image(payload(1)), image(payload(98))]
+        assert store.session("f").history("anthropic") == [image(payload(1)), image(payload(1)), image(payload(7))]
+        store.erase_session("b")
+        assert store.session("f").history("anthropic")[0] == image(payload(1))
+        store.erase_session("f")
+        store.session("c").append(image(payload(1)), format="anthropic")
+        assert place.reopen().session("c").history("anthropic") == [image(payload(1))]
+
+    def test_in_a_stream_and_in_a_turn(self, store: Store, place: Place):
+        session = store.session("a")
+        with session.turn(image(payload(1)), format="anthropic") as turn:
+            turn.add(image(payload(2)), format="anthropic")
+            answer = turn.stream()
+            answer.write("so far")
+            answer.close({**image(payload(1)), "role": "assistant"}, format="anthropic")
+        session.save_turn(image(payload(3)), [image(payload(1))], format="anthropic")
+        session = place.reopen().session("a")
+        expected = [image(payload(n)) for n in (1, 2, 1, 3, 1)]
+        expected[2]["role"] = "assistant"
+        assert session.history("anthropic") == expected
+        counted(session)
+
+    def test_deleting_and_restoring_keeps_it(self, store: Store, place: Place):
+        session = store.session("a")
+        session.append([image(payload(1)), user("x")], format="anthropic")
+        session.delete_message(1)
+        session = place.reopen().session("a")
+        session.restore_message(1)
+        assert session.history("anthropic")[0] == image(payload(1))
+        assert texts(session) == ["what is it?", "x"]

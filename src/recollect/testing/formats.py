@@ -1,0 +1,204 @@
+"""Formats through the store: what came in one comes back equal in it, and goes on in another."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from recollect import formats
+from recollect.errors import InvalidValue
+from recollect.store import Store
+from recollect.testing.place import Place
+from recollect.testing.talk import (
+    ANTHROPIC_RESPONSE,
+    ANTHROPIC_TALK,
+    NAN,
+    OPENAI_RESPONSE,
+    OPENAI_TALK,
+    counted,
+    texts,
+    user,
+)
+
+
+def nested(depth: int) -> Any:
+    """Give a list in a list in a list."""
+    value: Any = "deep"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+class TestFormats:
+    """In and out of the store."""
+
+    @pytest.mark.parametrize(("name", "talk"), [("anthropic", ANTHROPIC_TALK), ("openai", OPENAI_TALK)])
+    def test_it_comes_back_equal(self, store: Store, place: Place, name: str, talk: list[dict[str, Any]]):
+        given = copy.deepcopy(talk)
+        store.session("whole").append(given, format=name)
+        one_by_one = store.session("single")
+        for message in given:
+            one_by_one.append(message, format=name)
+        assert given == talk
+        again = place.reopen()
+        for id in ("whole", "single"):
+            assert again.session(id).history(name) == talk
+
+    @pytest.mark.parametrize(("name", "talk"), [("anthropic", ANTHROPIC_TALK[1:3]), ("openai", OPENAI_TALK)])
+    def test_the_format_is_guessed_where_it_is_clear(self, store: Store, name: str, talk: list[dict[str, Any]]):
+        session = store.session("a")
+        session.append(talk)
+        assert session.history(name) == talk
+
+    def test_a_role_with_a_text_is_equal_in_every_format(self, store: Store):
+        talk = [user("hello"), {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}]
+        session = store.session("a")
+        session.append(talk)
+        assert session.history("anthropic") == talk
+        assert session.history("openai") == talk
+
+    def test_it_begins_with_one_provider_and_goes_on_with_another(self, store: Store):
+        session = store.session("a")
+        session.append(ANTHROPIC_TALK, format="anthropic")
+        session.append(OPENAI_TALK[1:], format="openai")
+        session.append(user("and now?"))
+        anthropic, openai = session.history("anthropic"), session.history("openai")
+        assert anthropic[:4] == ANTHROPIC_TALK
+        assert openai[-6:-1] == OPENAI_TALK[1:]
+        assert anthropic[-1] == openai[-1] == user("and now?")
+        calls = [call["id"] for message in openai for call in message.get("tool_calls") or ()]
+        answered = [message["tool_call_id"] for message in openai if message["role"] == "tool"]
+        assert calls == answered == ["toolu_1", "toolu_2", "call_1", "call_2"]
+        blocks = [
+            block for message in anthropic if isinstance(message["content"], list) for block in message["content"]
+        ]
+        assert [b["id"] for b in blocks if b["type"] == "tool_use"] == calls
+        assert [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"] == calls
+
+    def test_own_messages_come_back_as_they_are(self, store: Store):
+        session, copied = store.session("a"), store.session("b")
+        session.append(ANTHROPIC_TALK, format="anthropic")
+        plain = session.history()
+        assert [message["id"] for message in plain] == ["1.1", "1.2", "1.3", "1.4"]
+        copied.append(list(plain))
+        assert copied.history("anthropic") == ANTHROPIC_TALK
+        assert copied.history() == plain
+
+    @pytest.mark.parametrize(
+        ("response", "tokens", "model"),
+        [(ANTHROPIC_RESPONSE, (16, 7), "claude-test-1"), (OPENAI_RESPONSE, (13, 4), "gpt-test-1")],
+    )
+    def test_whole_responses(self, store: Store, place: Place, response: Any, tokens: tuple[int, int], model: str):
+        session = store.session("a")
+        session.append(user("q"))
+        session.append(response)
+        session = place.reopen().session("a")
+        message = session.messages()[1]
+        assert formats.response(message) == response
+        assert (message.input_tokens, message.output_tokens, message.model) == (*tokens, model)
+        assert (session.input_tokens, session.output_tokens) == tokens
+        assert [call.status for call in session.tool_calls()] == ["pending"]
+        counted(session)
+
+    def test_objects_of_anthropics_sdk(self, store: Store):
+        types: Any = pytest.importorskip("anthropic.types")
+        session = store.session("a")
+        session.save_turn("q", types.Message.model_validate(ANTHROPIC_RESPONSE))
+        assert formats.response(session.messages()[1]) == ANTHROPIC_RESPONSE
+        assert session.turns()[0].model == "claude-test-1"
+        session.append({"role": "assistant", "content": [types.TextBlock(type="text", text="an object")]})
+        assert texts(session)[-1] == "an object"
+
+    def test_objects_of_openais_sdk(self, store: Store):
+        chat: Any = pytest.importorskip("openai.types.chat")
+        session = store.session("a")
+        completion = chat.ChatCompletion.model_validate(OPENAI_RESPONSE)
+        session.save_turn("q", completion)
+        assert formats.response(session.messages()[1]) == OPENAI_RESPONSE
+        session.append(completion.choices[0].message)
+        assert session.history("openai")[-1] == OPENAI_RESPONSE["choices"][0]["message"]
+
+    def test_unknown_blocks_and_fields_are_kept(self, store: Store, place: Place):
+        talk = [
+            {
+                "role": "user",
+                "content": [{"type": "hologram", "rays": [1, {"a": None}]}, {"type": "text", "text": "x"}],
+            },
+            {"role": "assistant", "content": [], "future": {"field": True}},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": 5, "name": None}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "never-asked", "content": {"odd": 1}}]},
+        ]
+        store.session("a").append(talk, format="anthropic")
+        assert place.reopen().session("a").history("anthropic") == talk
+
+    @pytest.mark.parametrize(
+        "value",
+        ["\ud800", "\0", "a\0\ud800b", 2**64, -(2**200), 1e300, -0.0, 1.0, {"$blob": None},
+         {"$blob": "x", "as": "text"}, {"$blob": None, "is": {"$blob": 1}}, [], {}, "", {"": ""}, None, True, nested(480), " leading", "\u2028"],
+        ids=lambda value: repr(value)[:24],
+    )  # fmt: skip
+    def test_odd_values_come_back_equal(self, store: Store, place: Place, value: Any):
+        talk = [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"value": value}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x", "more": value}]},
+            {"role": "assistant", "content": [{"type": "odd", "value": value}], "extra": value},
+        ]
+        session = store.session("a")
+        session.append(talk, format="anthropic")
+        session.append({"role": "user", "content": "x", "metadata": {"value": value}})
+        session = place.reopen().session("a")
+        assert session.history("anthropic")[:3] == talk
+        assert repr(session.history("anthropic")[:3]) == repr(talk)
+        assert session.messages()[3].metadata == {"value": value}
+        assert [call.status for call in session.tool_calls()] == ["success"]
+
+    @pytest.mark.parametrize("odd", ["\ud800", "a\0b", "🤖", ""])
+    def test_odd_names_come_back_equal(self, store: Store, place: Place, odd: str):
+        talk = [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": odd, "name": odd, "input": {odd: odd}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": odd, "content": odd}]},
+        ]
+        response = {**ANTHROPIC_RESPONSE, "model": odd}
+        session = store.session("a")
+        session.append(talk, format="anthropic")
+        session.append(response)
+        session = place.reopen().session("a")
+        assert session.history("anthropic")[:2] == talk
+        assert formats.response(session.messages()[2]) == response
+        assert [call.status for call in session.tool_calls()] == ["success", "pending"]
+
+    @pytest.mark.parametrize("odd", [-1, 2**70, 1.5, "7", True, None])
+    def test_odd_usage_is_kept_and_not_counted(self, store: Store, odd: Any):
+        response = {**ANTHROPIC_RESPONSE, "usage": {"input_tokens": odd, "output_tokens": odd}}
+        session = store.session("a")
+        session.save_turn("q", response)
+        assert formats.response(session.messages()[1]) == response
+        counted(session)
+        assert session.output_tokens >= 0
+
+    @pytest.mark.parametrize("value", [NAN, float("inf"), -float("inf"), nested(600), nested(100_000), {1: 2}, b"x"])
+    @pytest.mark.parametrize("place_of_it", ["block", "field", "input"])
+    def test_what_json_can_not_carry_is_refused(self, store: Store, value: Any, place_of_it: str):
+        odd: dict[str, Any] = {
+            "block": {"role": "user", "content": [{"type": "odd", "value": value}]},
+            "field": {"role": "user", "content": "x", "extra": value},
+            "input": {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": value}]},
+        }[place_of_it]
+        session = store.session("a")
+        with pytest.raises(InvalidValue):
+            session.append([user("x"), odd], format="anthropic")
+        with pytest.raises(InvalidValue):
+            session.save_turn("q", odd, format="anthropic")
+        assert texts(session) == []
+        session.append(user("still works"))
+        counted(session)
+
+    def test_a_value_that_holds_itself_is_refused(self, store: Store):
+        loop: list[Any] = []
+        loop.append(loop)
+        session = store.session("a")
+        with pytest.raises(InvalidValue):
+            session.append({"role": "user", "content": [{"type": "x", "v": loop}]}, format="anthropic")
+        assert texts(session) == []

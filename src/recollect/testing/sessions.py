@@ -1,0 +1,519 @@
+"""Sessions: create, open, list, find, change, put in the trash, take out, erase; settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recollect.errors import (
+    AmbiguousName,
+    InvalidValue,
+    SessionExists,
+    SessionInTrash,
+    SessionNotFound,
+    StaleRevision,
+)
+from recollect.store import Store
+from recollect.testing.place import Place, listed
+from recollect.testing.talk import NAN, numbered, texts, user
+
+
+def order(store: Store, **filters: Any) -> list[str]:
+    """Give the ids of a list."""
+    return [session.id for session in listed(store, **filters)]
+
+
+def one(name: str, value: Any) -> dict[str, Any]:
+    """Give one argument by its name."""
+    return {name: value}
+
+
+class TestSessions:
+    """What can be done with a session as a whole."""
+
+    def test_a_new_session_is_empty_and_active(self, store: Store):
+        session = store.session("cli:default", title="First", metadata={"a": [1, None]})
+        assert (session.id, session.channel, session.channel_id) == ("cli:default", "cli", "default")
+        assert (session.title, session.status, session.metadata) == ("First", "active", {"a": [1, None]})
+        assert (session.message_count, session.token_count, session.last_message_at) == (0, 0, None)
+        assert session.messages() == []
+        assert session.history("anthropic") == []
+        assert session.turns() == []
+        assert session.tool_calls() == []
+        assert session.created_at <= session.active_at
+
+    def test_a_session_without_an_id_gets_one_of_its_own(self, store: Store):
+        first, second = store.session(), store.create_session()
+        assert first.id != second.id
+        assert len(first.id) == len(second.id) == 36
+        assert first.id[14] == "7"
+        assert store.session(first.id) == first
+
+    def test_opening_again_finds_the_same_and_keeps_its_fields(self, store: Store, place: Place):
+        store.session("a", title="kept").append(user("hi"))
+        again = store.session("a", title="not taken")
+        assert (again.title, again.message_count) == ("kept", 1)
+        assert texts(place.reopen().session("a")) == ["hi"]
+
+    def test_creating_twice_is_an_error(self, store: Store):
+        store.create_session("a", title="one")
+        with pytest.raises(SessionExists) as caught:
+            store.create_session("a", title="two")
+        assert "'a'" in str(caught.value)
+        assert store.session("a").title == "one"
+
+    def test_get_gives_none_where_there_is_nothing(self, store: Store):
+        assert store.get_session("a") is None
+        store.session("a")
+        found = store.get_session("a")
+        assert found is not None
+        assert found.id == "a"
+        store.delete_session("a")
+        assert store.get_session("a") is None
+
+    def test_get_does_not_touch_the_activity(self, store: Store):
+        for id in ("a", "b"):
+            store.session(id)
+        store.get_session("a")
+        store.find_session("a").refresh()
+        assert order(store) == ["b", "a"]
+
+    def test_open_without_create(self, store: Store):
+        with pytest.raises(SessionNotFound) as caught:
+            store.session("a", create=False)
+        assert not isinstance(caught.value, SessionInTrash)
+        store.session("a")
+        store.session("b")
+        assert store.session("a", create=False).id == "a"
+        assert order(store) == ["a", "b"]
+        store.delete_session("a")
+        with pytest.raises(SessionInTrash):
+            store.session("a", create=False)
+
+    def test_the_list_is_by_newest_activity_also_within_a_millisecond(self, store: Store):
+        for _ in range(5):
+            for last, before in (("a", "b"), ("b", "a")):
+                store.session(before)
+                store.session(last)
+                store.session(before)
+                store.session(last)
+                assert order(store) == [last, before]
+
+    def test_each_write_counts_as_activity(self, store: Store):
+        sessions = {id: store.session(id) for id in "abc"}
+        acts: list[tuple[str, Any]] = [
+            ("a", lambda: sessions["a"].append(user("x"))),
+            ("b", lambda: sessions["b"].save_turn("q", {"role": "assistant", "content": "r"})),
+            ("c", lambda: sessions["c"].append(numbered(3))),
+            ("a", lambda: sessions["a"].turn("q").complete()),
+            ("c", lambda: sessions["c"].rewind(1)),
+        ]
+        for id, act in acts:
+            act()
+            assert order(store)[0] == id
+
+    def test_the_list_by_creation(self, store: Store):
+        made = [store.session(f"s{n}").id for n in range(5)]
+        store.session("s0")
+        assert order(store, order="created") == made[::-1]
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 50])
+    def test_pages_join_without_gaps(self, store: Store, limit: int):
+        made = [store.session(f"s{n}").id for n in range(7)]
+        found: list[str] = []
+        page = store.list_sessions(limit)
+        while True:
+            assert len(page) <= limit
+            found += [session.id for session in page]
+            if page.next is None:
+                break
+            page = store.list_sessions(limit, after=page.next)
+        assert found == made[::-1]
+
+    def test_pages_neither_skip_nor_repeat_while_the_list_moves(self, store: Store):
+        for n in range(10):
+            store.session(f"s{n}")
+        page = store.list_sessions(4)
+        seen = [session.id for session in page]
+        while page.next is not None:
+            store.session(f"new{len(seen)}")
+            store.session("s9")
+            store.delete_session(seen[-1])
+            page = store.list_sessions(3, after=page.next)
+            seen += [session.id for session in page]
+        assert seen == [f"s{n}" for n in reversed(range(10))]
+
+    def test_filters(self, store: Store):
+        store.session("cli:a", model="m1")
+        store.session("cli:b", model="m2", pinned=True)
+        store.session("web:c", model="m1", archived=True)
+        store.session("web:d", status="failed")
+        assert order(store) == ["web:d", "cli:b", "cli:a"]
+        assert order(store, archived=None) == ["web:d", "web:c", "cli:b", "cli:a"]
+        assert order(store, archived=True) == ["web:c"]
+        assert order(store, pinned=True) == ["cli:b"]
+        assert order(store, pinned=False) == ["web:d", "cli:a"]
+        assert order(store, channel="cli") == ["cli:b", "cli:a"]
+        assert order(store, model="m1", archived=None) == ["web:c", "cli:a"]
+        assert order(store, status="failed") == ["web:d"]
+        assert order(store, channel="none") == []
+
+    def test_sessions_of_sub_agents_are_folded_under_their_parent(self, store: Store):
+        store.session("main")
+        child = store.session("main:delegate:coder")
+        assert (child.parent, child.relation) == ("main", "delegate")
+        assert order(store) == ["main"]
+        assert order(store, delegates=True) == ["main:delegate:coder", "main"]
+        assert store.session("nobody:delegate:coder").parent is None
+
+    def test_odd_arguments_of_a_list_are_refused(self, store: Store):
+        odd: list[dict[str, Any]] = [
+            {"limit": 0}, {"limit": -1}, {"limit": "5"}, {"order": "title"}, {"after": "x"}, {"after": ""},
+            {"after": "99999999999999999999999.1"},
+        ]  # fmt: skip
+        for arguments in odd:
+            with pytest.raises(InvalidValue):
+                store.list_sessions(**arguments)
+
+    def test_find_by_id_prefix_or_title(self, store: Store):
+        store.session("abc-1", title="Garden")
+        store.session("abc-2", title="Kitchen")
+        store.session("abd", title="abc-1")
+        assert store.find_session("abc-1").id == "abc-1"
+        assert store.find_session("abd").id == "abd"
+        assert store.find_session("Kitchen").id == "abc-2"
+        assert store.find_session("ab" + "d").id == "abd"
+        assert store.find_session("abc-2").id == "abc-2"
+        store.session("zoë:long")
+        assert store.find_session("zo").id == "zoë:long"
+        assert store.find_session("zoë:").id == "zoë:long"
+
+    def test_an_exact_id_wins_over_its_continuations(self, store: Store):
+        store.session("ab")
+        store.session("abc")
+        assert store.find_session("ab").id == "ab"
+
+    def test_a_name_that_fits_many_names_them(self, store: Store):
+        for n in range(8):
+            store.session(f"x{n}", title="Same")
+        for name in ("x", "Same"):
+            with pytest.raises(AmbiguousName) as caught:
+                store.find_session(name)
+            assert "x7" in str(caught.value) or "x0" in str(caught.value)
+        with pytest.raises(SessionNotFound):
+            store.find_session("y")
+        with pytest.raises(SessionNotFound):
+            store.find_session("")
+
+    def test_the_trash_is_not_found_by_name(self, store: Store):
+        store.session("abc", title="Garden")
+        store.delete_session("abc")
+        for name in ("ab", "Garden", "abc"):
+            with pytest.raises(SessionNotFound):
+                store.find_session(name)
+
+    @pytest.mark.parametrize(
+        "field",
+        ["external_id", "title", "task", "provider", "provider_config", "model", "working_dir", "system_prompt",
+         "color", "channel", "channel_id"],
+    )  # fmt: skip
+    def test_update_of_a_text(self, store: Store, place: Place, field: str):
+        session = store.session("a")
+        before = session.revision
+        assert getattr(session.update(**one(field, "é 🤖")), field) == "é 🤖"
+        assert session.revision > before
+        again = place.reopen().session("a")
+        assert getattr(again, field) == "é 🤖"
+        assert getattr(again.update(**one(field, None)), field) is None
+        for odd in (5, b"x", ["x"], "a\0b", "\ud800"):
+            with pytest.raises(InvalidValue):
+                again.update(**one(field, odd))
+        assert getattr(again.refresh(), field) is None
+
+    def test_update_of_status(self, store: Store):
+        session = store.session("a")
+        for status in ("completed", "failed", "active"):
+            assert session.update(status=status).status == status
+        for odd in ("done", None, 1, ""):
+            with pytest.raises(InvalidValue):
+                session.update(status=odd)
+        assert session.refresh().status == "active"
+
+    @pytest.mark.parametrize("flag", ["pinned", "archived"])
+    def test_update_of_a_flag_keeps_the_time(self, store: Store, flag: str):
+        session = store.session("a")
+        assert getattr(session.update(**one(flag, True)), f"{flag}_at") >= session.created_at
+        assert getattr(session.update(title="x"), f"{flag}_at") is not None
+        assert getattr(session.update(**one(flag, False)), f"{flag}_at") is None
+        for odd in (None, 1, "yes"):
+            with pytest.raises(InvalidValue):
+                session.update(**one(flag, odd))
+
+    def test_update_of_metadata(self, store: Store, place: Place):
+        odd = {"": None, "deep": [{"x": [1.5, True, "\0", 2**80]}], "$blob": "mine", "s": "\ud800"}
+        store.session("a").update(metadata=odd)
+        session = place.reopen().session("a")
+        assert session.metadata == odd
+        for wrong in ([1], "text", {"x": NAN}, {"x": object()}, {1: 2}):
+            with pytest.raises(InvalidValue):
+                session.update(metadata=wrong)
+        assert session.refresh().metadata == odd
+        assert session.update(metadata=None).metadata is None
+
+    def test_update_of_many_at_once_is_all_or_nothing(self, store: Store):
+        session = store.session("a", title="t", color="red")
+        with pytest.raises(InvalidValue):
+            session.update(title="new", status="odd")
+        assert session.refresh().title == "t"
+        session.update(title="new", model="m", pinned=True)
+        session.refresh()
+        assert (session.title, session.model, session.color) == ("new", "m", "red")
+
+    def test_update_of_an_unknown_field(self, store: Store):
+        session = store.session("a")
+        for name in ("name", "id", "revision", "message_count", "pinned_at"):
+            with pytest.raises(InvalidValue, match=name):
+                session.update(**one(name, "x"))
+        for name in ("name", "revision", "message_count", "pinned_at"):
+            with pytest.raises(InvalidValue, match=name):
+                store.create_session("b", **one(name, "x"))
+            with pytest.raises(InvalidValue, match=name):
+                store.session("b", **one(name, "x"))
+        assert store.get_session("b") is None
+
+    def test_update_at_a_stale_revision_changes_nothing(self, store: Store):
+        mine, theirs = store.session("a"), store.session("a")
+        theirs.update(title="theirs")
+        with pytest.raises(StaleRevision) as caught:
+            mine.update(title="mine", expected=mine.revision)
+        assert (caught.value.fields["expected"], caught.value.fields["revision"]) == (mine.revision, theirs.revision)
+        assert mine.refresh().title == "theirs"
+        assert mine.update(title="mine", expected=mine.revision).title == "mine"
+
+    def test_every_change_raises_the_revision(self, store: Store):
+        session = store.session("a")
+        seen = [session.revision]
+        acts = (
+            lambda: session.update(title="t"),
+            lambda: session.append(numbered(3)),
+            lambda: session.delete_message("1.2"),
+            lambda: session.restore_message("1.2"),
+            lambda: session.turn("q").complete(),
+            lambda: session.rewind(1),
+            lambda: session.switch(1),
+        )
+        for act in acts:
+            act()
+            found = store.get_session("a")
+            assert found is not None
+            seen.append(found.revision)
+            assert session.revision == found.revision
+        assert seen == sorted(set(seen))
+
+    def test_a_handle_reads_like_its_session(self, store: Store):
+        session = store.session("a", title="t")
+        plain = session.to_dict()
+        assert plain["id"] == "a"
+        assert plain["created_at"].endswith("Z")
+        assert "t" in repr(session)
+        assert session == store.session("a")
+        assert hash(session) == hash(store.session("a"))
+        assert session != store.session("b")
+
+    @pytest.mark.parametrize("id", ["", " ", "a\nb", "a\0b", "\ud800", "x" * 513, 5, b"a"])
+    def test_ids_that_can_not_be(self, store: Store, id: Any):
+        for make in (store.session, store.create_session):
+            with pytest.raises(InvalidValue):
+                make(id)
+        assert order(store) == []
+
+    @pytest.mark.parametrize("id", ["x" * 512, "discord:dm:42", "a b", "%", "_", "'; --", "🤖", "a.b", "0"])
+    def test_ids_that_can_be(self, store: Store, place: Place, id: str):
+        store.session(id).append(user("hi"))
+        assert texts(place.reopen().session(id, create=False)) == ["hi"]
+
+    @pytest.mark.parametrize("id", ["\ud800", "a\0b", ""])
+    def test_reading_with_an_id_that_can_not_be_finds_nothing(self, store: Store, id: str):
+        assert store.get_session(id) is None
+        for act in (store.find_session, store.delete_session, store.restore_session, store.erase_session):
+            with pytest.raises(SessionNotFound):
+                act(id)
+
+
+class TestTrash:
+    """Deleting goes to the trash and can be undone; erasing can not."""
+
+    def test_trash_and_restore_bring_it_back_whole(self, store: Store, place: Place):
+        session = store.session("a", title="t")
+        session.append(numbered(3))
+        session.rewind(2)
+        session.append(user("other"))
+        before = session.info
+        store.delete_session("a")
+        assert order(store) == []
+        assert [s.id for s in store.list_sessions(deleted=True)] == ["a"]
+        assert store.list_sessions(deleted=True)[0].deleted_at is not None
+        back = place.reopen().restore_session("a")
+        assert texts(back) == ["m1", "m2", "other"]
+        assert (back.title, back.token_count, back.deleted_at) == ("t", before.token_count, None)
+        assert [branch.id for branch in back.branches()] == [1, 2]
+
+    def test_what_is_in_the_trash_refuses_everything_but_restoring(self, store: Store):
+        session = store.session("a")
+        session.append(numbered(2))
+        turn = session.turn("q")
+        store.delete_session("a")
+        acts = (
+            session.refresh,
+            session.messages,
+            session.branches,
+            lambda: list(session.iter_messages()),
+            lambda: session.append(user("x")),
+            lambda: session.update(title="x"),
+            lambda: session.turn("x"),
+            lambda: session.rewind(1),
+            lambda: session.fork(id="f"),
+            lambda: turn.add(user("x")),
+            lambda: store.set_last_session("a"),
+            lambda: store.delete_session("a"),
+        )
+        for act in acts:
+            with pytest.raises(SessionInTrash):
+                act()
+        assert texts(store.restore_session("a")) == ["m1", "m2", "q"]
+        turn.add(user("goes on"))
+
+    def test_restoring_what_is_not_there(self, store: Store):
+        with pytest.raises(SessionNotFound):
+            store.restore_session("a")
+        with pytest.raises(SessionNotFound):
+            store.delete_session("a")
+        with pytest.raises(SessionNotFound):
+            store.erase_session("a")
+        store.session("a", title="lives")
+        assert store.restore_session("a").title == "lives"
+
+    def test_the_id_of_a_trashed_session_can_be_used_anew(self, store: Store):
+        store.session("a", title="old").append(user("old"))
+        store.delete_session("a")
+        new = store.session("a")
+        assert (new.title, new.message_count) == (None, 0)
+        new.append(user("new"))
+        with pytest.raises(SessionExists):
+            store.restore_session("a")
+        assert texts(store.session("a")) == ["new"]
+        store.erase_session("a")
+        old = store.restore_session("a")
+        assert (old.title, texts(old)) == ("old", ["old"])
+
+    def test_several_with_one_id_in_the_trash_come_back_newest_first(self, store: Store):
+        for name in ("first", "second"):
+            store.session("a", title=name)
+            store.delete_session("a")
+        assert store.restore_session("a").title == "second"
+        store.erase_session("a")
+        assert store.restore_session("a").title == "first"
+
+    def test_erase_from_the_list_and_from_the_trash(self, store: Store):
+        for id in ("a", "b"):
+            store.session(id).append(user(id))
+        assert store.erase_session("a") == ["a"]
+        store.delete_session("b")
+        assert store.erase_session("b") == ["b"]
+        assert order(store) == order(store, deleted=True) == []
+        for id in ("a", "b"):
+            with pytest.raises(SessionNotFound):
+                store.restore_session(id)
+            assert store.session(id).messages() == []
+
+    def test_a_turn_of_an_erased_session_does_not_write_into_its_successor(self, store: Store):
+        for gone in (store.delete_session, store.erase_session):
+            turn = store.session("a").turn("old")
+            gone("a")
+            store.session("a").append(user("new"))
+            with pytest.raises(SessionNotFound):
+                turn.add(user("late"))
+            assert texts(store.session("a")) == ["new"]
+            store.erase_session("a")
+        old = store.session("a")
+        assert texts(old) == []
+
+    def test_a_late_turn_does_not_harm_the_session_it_belongs_to(self, store: Store):
+        turn = store.session("a").turn("old")
+        store.delete_session("a")
+        store.session("a")
+        with pytest.raises(SessionNotFound):
+            turn.add(user("late"))
+        store.erase_session("a")
+        old = store.restore_session("a")
+        old.append(user("next"))
+        turn.add(user("goes on"))
+        assert texts(old) == ["old", "next", "goes on"]
+
+    def test_the_trash_lists_the_newest_first(self, store: Store):
+        for id in "abc":
+            store.session(id)
+        for id in "bca":
+            store.delete_session(id)
+        assert sorted(order(store, deleted=True)) == ["a", "b", "c"]
+        times = [session.deleted_at or 0 for session in listed(store, deleted=True)]
+        assert times == sorted(times, reverse=True)
+
+
+class TestSettings:
+    """The last session, and settings of the caller's own."""
+
+    def test_the_last_session(self, store: Store, place: Place):
+        assert store.last_session() is None
+        store.session("a")
+        store.session("b")
+        assert store.last_session() == store.get_session("b")
+        store.set_last_session("a")
+        store.session("b")
+        store = place.reopen()
+        assert store.last_session() == store.get_session("a")
+        store.delete_session("a")
+        assert store.last_session() == store.get_session("b")
+        store.restore_session("a")
+        assert store.last_session() == store.get_session("a")
+        with pytest.raises(SessionNotFound):
+            store.set_last_session("nobody")
+
+    @pytest.mark.parametrize("value", ["text", 0, False, [], {"a": [None, 1.5]}, 2**80, "\ud800\0", ""])
+    def test_settings_hold_any_json(self, store: Store, place: Place, value: Any):
+        assert store.setting("k") is None
+        assert store.setting("k", "default") == "default"
+        store.set_setting("k", "before")
+        store.set_setting("k", value)
+        store = place.reopen()
+        assert store.setting("k", "default") == value
+        assert type(store.setting("k")) is type(value)
+        store.set_setting("k", None)
+        assert store.setting("k", "default") == "default"
+
+    def test_settings_refuse_what_json_can_not_carry(self, store: Store):
+        store.set_setting("k", "kept")
+        for odd in (NAN, object(), {1: 2}, b"x", {1, 2}):
+            with pytest.raises(InvalidValue):
+                store.set_setting("k", odd)
+        assert store.setting("k") == "kept"
+
+
+class TestOwners:
+    """Each owner has sessions, settings and ids of its own."""
+
+    def test_owners_do_not_see_one_another(self, store: Store, place: Place):
+        ann, bob = place.open("ann"), place.open("bob")
+        for name, other in (("nobody", store), ("ann", ann), ("bob", bob)):
+            assert other.get_session("a") is None
+            other.create_session("a").append(user(name), key="k")
+            other.set_setting("k", name)
+        ann.set_last_session("a")
+        bob.delete_session("a")
+        assert [len(listed(other)) for other in (store, ann, bob)] == [1, 1, 0]
+        assert [other.setting("k") for other in (store, ann, bob)] == ["nobody", "ann", "bob"]
+        assert ann.erase_session("a") == ["a"]
+        assert texts(store.session("a")) == ["nobody"]
+        assert texts(bob.restore_session("a")) == ["bob"]
+        assert bob.last_session() == bob.get_session("a")

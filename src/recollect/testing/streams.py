@@ -1,0 +1,233 @@
+"""Streams: an answer that is opened, given text as it arrives, and closed, or found cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import pytest
+
+from recollect import formats
+from recollect.errors import InvalidValue, RecollectError, TurnClosed
+from recollect.model.part import ReasoningPart, TextPart
+from recollect.store import Store, Stream
+from recollect.testing.place import Place
+from recollect.testing.talk import ANTHROPIC_RESPONSE, OPENAI_RESPONSE, counted, texts, user
+
+
+def begun(store: Store) -> Stream:
+    """Open an answer in session a."""
+    return store.session("a").turn("q").stream()
+
+
+class TestStreams:
+    """An answer in progress."""
+
+    def test_it_is_seen_while_it_streams(self, store: Store, place: Place):
+        answer = begun(store)
+        other = place.open().session("a")
+        assert answer.id == "1.2"
+        assert [message.state for message in other.messages()] == ["completed", "streaming"]
+        assert other.message(2).completed_at is None
+        assert other.message_count == 2
+        answer.write("Hel")
+        answer.flush()
+        assert other.message(answer.id).text == "Hel"
+        assert other.message(answer.id).state == "streaming"
+        answer.write("lo")
+        answer.close()
+        message = other.message(answer.id)
+        assert (message.text, message.state, message.role, message.turn) == ("Hello", "completed", "assistant", 1)
+        assert message.completed_at is not None
+        counted(other.refresh())
+        counted(answer.turn.session)
+
+    def test_chunks_are_not_stored_one_by_one_but_about_once_a_second(self, store: Store):
+        answer = begun(store)
+        reader = store.session("a")
+        before = reader.revision
+        for n in range(200):
+            answer.write(f"{n} ")
+        assert reader.refresh().revision <= before + 1
+        time.sleep(1.05)
+        answer.write("end")
+        assert reader.message(2).text.startswith("0 1 2 ")
+        assert reader.refresh().revision <= before + 2
+        answer.close()
+        assert reader.message(2).text.endswith("199 end")
+
+    def test_as_a_block(self, store: Store):
+        session = store.session("a")
+        with session.turn("q") as turn:
+            with turn.stream() as answer:
+                answer.write("one ")
+                answer.write("two")
+            assert session.messages()[1].state == "completed"
+            with turn.stream() as second:
+                second.write("three")
+        assert texts(session) == ["q", "one two", "three"]
+        assert session.turns()[0].status == "completed"
+
+    def test_reasoning_and_text_in_their_order(self, store: Store, place: Place):
+        answer = begun(store)
+        for text, kind in (("h", "reasoning"), ("m", "reasoning"), ("A", "text"), ("B", "text"), ("?", "reasoning")):
+            answer.write(text, kind)  # type: ignore[arg-type]
+        answer.write("C")
+        answer.close()
+        message = place.reopen().session("a").messages()[1]
+        assert message.parts == (
+            ReasoningPart(text="hm"), TextPart(text="AB"), ReasoningPart(text="?"), TextPart(text="C"),
+        )  # fmt: skip
+        assert (message.text, message.reasoning) == ("ABC", "hm?")
+
+    def test_odd_chunks(self, store: Store):
+        answer = begun(store)
+        answer.write("a")
+        for odd in (None, 5, b"x"):
+            with pytest.raises(InvalidValue):
+                answer.write(odd)  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue):
+            answer.write("x", "sound")  # type: ignore[arg-type]
+        answer.write("\ud800\0")
+        answer.write("")
+        answer.close()
+        assert texts(store.session("a"))[1] == "a\ud800\0"
+
+    @pytest.mark.parametrize("response", [ANTHROPIC_RESPONSE, OPENAI_RESPONSE])
+    def test_closed_with_the_whole_of_it_from_the_provider(self, store: Store, place: Place, response: dict[str, Any]):
+        answer = begun(store)
+        answer.write("Let m")
+        answer.flush()
+        answer.close(response)
+        answer.turn.complete()
+        session = place.reopen().session("a")
+        message = session.messages()[1]
+        assert formats.response(message) == response
+        assert (message.state, message.model) == ("completed", response["model"])
+        assert [call.status for call in session.tool_calls()] == ["pending"]
+        info = session.turns()[0]
+        assert (info.model, info.output_tokens) == (response["model"], message.output_tokens)
+        counted(session)
+        session.record_tool_result(session.tool_calls()[0].call_id, "ok")
+        assert [call.status for call in session.tool_calls()] == ["success"]
+
+    def test_closed_with_a_message_in_a_named_format(self, store: Store):
+        answer = begun(store)
+        given = {"role": "assistant", "content": [{"type": "text", "text": "all", "x": 1}]}
+        answer.close(given, format="anthropic")
+        assert store.session("a").history("anthropic")[1] == given
+
+    @pytest.mark.parametrize("odd", [[], [user("a"), user("b")], 5, {"role": "robot"}, "text alone"])
+    def test_closed_with_what_is_not_one_message(self, store: Store, odd: Any):
+        answer = begun(store)
+        answer.write("kept")
+        with pytest.raises(InvalidValue):
+            answer.close(odd)
+        answer.close()
+        assert texts(store.session("a")) == ["q", "kept"]
+
+    def test_an_error_is_kept_with_what_had_arrived(self, store: Store):
+        session = store.session("a")
+        with pytest.raises(ConnectionError), session.turn("q") as turn, turn.stream() as answer:  # noqa: PT012  the block is the test
+            answer.write("half an ans")
+            raise ConnectionError("reset")
+        message = session.messages()[1]
+        assert (message.text, message.state) == ("half an ans", "error")
+        assert message.error == {"name": "ConnectionError", "message": "reset"}
+        assert session.turns()[0].status == "failed"
+        counted(session)
+
+    def test_whoever_stops_it_leaves_it_interrupted(self, store: Store):
+        session = store.session("a")
+        with pytest.raises(KeyboardInterrupt), session.turn("q") as turn, turn.stream() as answer:  # noqa: PT012  the block is the test
+            answer.write("half an ans")
+            raise KeyboardInterrupt
+        message = session.messages()[1]
+        assert (message.text, message.state, message.error) == ("half an ans", "interrupted", None)
+        assert session.turns()[0].status == "cancelled"
+        counted(session)
+
+    def test_the_end_of_a_turn_cuts_off_what_still_streams(self, store: Store):
+        answer = begun(store)
+        answer.write("half")
+        answer.flush()
+        answer.turn.complete()
+        session = store.session("a")
+        assert session.messages()[1].state == "interrupted"
+        for act in (answer.flush, answer.close):
+            with pytest.raises(TurnClosed):
+                act()
+        assert session.messages()[1].text == "half"
+        counted(session)
+
+    def test_closing_twice_counts_once(self, store: Store):
+        answer = begun(store)
+        answer.write("the answer")
+        answer.close()
+        before = store.session("a").messages()[1]
+        for act in (answer.close, answer.flush, answer.close):
+            with contextlib.suppress(RecollectError):
+                act()
+        session = store.session("a")
+        assert session.messages()[1].parts == before.parts
+        assert session.messages()[1].state == "completed"
+        assert session.messages()[1].tokens == before.tokens > 0
+        counted(session)
+        counted(answer.turn.session)
+
+    def test_closing_twice_with_a_response_counts_its_usage_once(self, store: Store):
+        answer = begun(store)
+        answer.close(ANTHROPIC_RESPONSE)
+        with contextlib.suppress(RecollectError):
+            answer.close(ANTHROPIC_RESPONSE)
+        answer.turn.complete()
+        session = store.session("a")
+        counted(session)
+        assert session.turns()[0].output_tokens == 7
+        assert len(session.tool_calls()) == 1
+
+    def test_deleted_while_it_streams(self, store: Store):
+        answer = begun(store)
+        session = store.session("a")
+        session.delete_message(answer.id)
+        answer.write("into nothing")
+        answer.flush()
+        counted(session.refresh())
+        answer.close(ANTHROPIC_RESPONSE)
+        assert texts(session) == ["q"]
+        counted(session.refresh())
+        session.restore_message(answer.id)
+        counted(session)
+
+    def test_deleted_in_a_fork_while_it_streams(self, store: Store):
+        answer = begun(store)
+        fork = store.session("a").fork()
+        answer.write("shared")
+        answer.close()
+        assert texts(fork) == ["q", "shared"]
+        counted(fork.refresh())
+        fork.delete_message(answer.id)
+        counted(store.session("a"))
+        counted(fork)
+
+    def test_on_a_branch_that_the_session_has_left(self, store: Store):
+        answer = begun(store)
+        session = store.session("a")
+        session.rewind(1)
+        session.append(user("elsewhere"))
+        answer.write("late")
+        answer.close()
+        assert texts(session) == ["q", "elsewhere"]
+        counted(session.refresh())
+        session.switch(1)
+        assert texts(session) == ["q", "late"]
+        counted(session)
+
+    def test_an_answer_without_a_word(self, store: Store, place: Place):
+        begun(store).close()
+        session = place.reopen().session("a")
+        assert texts(session) == ["q", ""]
+        assert session.history("anthropic") == [user("q")]
+        assert session.history("openai") == [user("q")]
+        counted(session)

@@ -1,0 +1,139 @@
+"""What the tests say: messages, tool calls and whole responses as providers write them, and what must add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.store import Session
+
+NAN = float("nan")
+
+
+def user(text: str) -> dict[str, Any]:
+    """Say something as a person."""
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    """Say something as an agent."""
+    return {"role": "assistant", "content": text}
+
+
+def numbered(count: int, first: int = 1) -> list[dict[str, Any]]:
+    """Give messages that say m1, m2 and so on, by a person and an agent in turn."""
+    return [{"role": "user" if n % 2 else "assistant", "content": f"m{n}"} for n in range(first, first + count)]
+
+
+def asks(*ids: str, tool: str = "read_file") -> dict[str, Any]:
+    """Ask for tools, as Anthropic's models do."""
+    calls = [{"type": "tool_use", "id": id, "name": tool, "input": {"path": f"{id}.md"}} for id in ids]
+    return {"role": "assistant", "content": calls}
+
+
+def answers(*ids: str, text: str = "contents") -> dict[str, Any]:
+    """Answer tool calls, as Anthropic's API takes it."""
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": text} for id in ids]}
+
+
+def texts(session: Session) -> list[str]:
+    """Give what was said on the active path."""
+    return [message.text for message in session.messages()]
+
+
+def ids(session: Session) -> list[str]:
+    """Give the ids of the active path."""
+    return [message.id for message in session.messages()]
+
+
+def counted(session: Session) -> None:
+    """Check that what a handle says of its session is what the session's messages add up to."""
+    messages = session.messages()
+    assert session.message_count == len(messages)
+    assert session.token_count == sum(message.tokens for message in messages)
+    assert session.input_tokens == sum(message.input_tokens or 0 for message in messages)
+    assert session.output_tokens == sum(message.output_tokens or 0 for message in messages)
+
+
+ANTHROPIC_TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "What is in README.md?"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "I should read it.", "signature": "c2ln"},
+            {"type": "text", "text": "Let me look.", "citations": None},
+            {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {"path": "README.md", "deep": [1, {}]}},
+            {"type": "tool_use", "id": "toolu_2", "name": "list", "input": {}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": "# Hello"},
+            {
+                "type": "tool_result",
+                "tool_use_id": "toolu_2",
+                "content": [{"type": "text", "text": "denied"}],
+                "is_error": True,
+            },
+        ],
+    },
+    {"role": "assistant", "content": [{"type": "text", "text": "It says hello.", "cache_control": {"type": "x"}}]},
+]
+
+OPENAI_TALK: list[dict[str, Any]] = [
+    {"role": "developer", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "Weather?"}], "name": "ann"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"'}},
+            {"id": "call_2", "type": "function", "function": {"name": "weather", "arguments": "{ }"}},
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "sun"}]},
+    {"role": "assistant", "content": "Mixed.", "refusal": None, "annotations": []},
+]
+
+ANTHROPIC_RESPONSE: dict[str, Any] = {
+    "id": "msg_01",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-test-1",
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "abc="},
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "toolu_9", "name": "read_file", "input": {"path": "a.md"}},
+    ],
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 11, "output_tokens": 7, "cache_read_input_tokens": 5, "service_tier": "standard"},
+}
+
+OPENAI_RESPONSE: dict[str, Any] = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1_763_287_200,
+    "model": "gpt-test-1",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "logprobs": None,
+            "message": {
+                "role": "assistant",
+                "content": "On it.",
+                "refusal": None,
+                "tool_calls": [
+                    {
+                        "id": "call_9",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"city":"Rome"}'},
+                    }
+                ],
+            },
+        }
+    ],
+    "usage": {"prompt_tokens": 13, "completion_tokens": 4, "total_tokens": 17},
+}
