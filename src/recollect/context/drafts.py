@@ -7,13 +7,21 @@ from typing import Any
 from recollect import formats
 from recollect.errors import InvalidValue
 from recollect.model import json
-from recollect.model.message import Draft
+from recollect.model.message import Draft, checked
 from recollect.model.part import ResultStatus, TextPart, ToolResultPart
 
 
 def drafts(messages: Any, format: str | None = None) -> list[Draft]:
     """Read one message or many."""
     return formats.read(messages, format)
+
+
+def answer(message: Any, format: str | None = None) -> Draft:
+    """Read what completes a stream: one message."""
+    found = drafts(message, format)
+    if len(found) == 1:
+        return found[0]
+    raise InvalidValue(f"An answer is one message; got {len(found)}.")
 
 
 def question(said: Any, format: str | None = None) -> list[Draft]:
@@ -38,6 +46,8 @@ def tool_result(
         raise InvalidValue(f"A tool result is success, error or canceled; got {status!r}.")
     told = dict(json.exact(metadata)) if metadata else {}
     if latency_ms is not None:
+        if type(latency_ms) is not int or latency_ms < 0:
+            raise InvalidValue(f"latency_ms is a number of milliseconds; got {latency_ms!r}.")
         told["latency_ms"] = latency_ms
     part = ToolResultPart(
         call_id=call_id,
@@ -48,4 +58,4 @@ def tool_result(
         error_message=error_message,
         metadata=told or None,
     )
-    return Draft(role="tool", parts=(part,))
+    return checked(Draft(role="tool", parts=(part,)))

@@ -20,7 +20,7 @@ from recollect.formats.guess import FORMATS
 from recollect.formats.guess import guess as guess_format
 from recollect.formats.native import is_dict
 from recollect.model.json import exact
-from recollect.model.message import Draft, Message
+from recollect.model.message import Draft, Message, checked
 
 __all__ = ["FORMATS", "read", "response", "write"]
 
@@ -81,9 +81,9 @@ def _read_one(value: Any, given: Format | None) -> list[Draft]:
     if given is None and is_dict(value) and (draft := neutral.read_at_once(value)) is not None:
         return [draft]
     if isinstance(value, Draft):
-        return [value]
+        return [checked(value)]
     if isinstance(value, Message):
-        return [_draft(value)]
+        return [checked(_draft(value))]
     if isinstance(value, str):
         raise InvalidValue('A text alone does not say who speaks. Write {"role": "user", "content": ...}.')
     message = exact(value)

@@ -18,6 +18,7 @@ WriteBlock = Callable[[Any], dict[str, Any] | None]
 
 # A native of {"whole": block} stands for the block itself and is not laid over anything.
 WHOLE = "whole"
+_MOST = 1 << 53
 
 
 def is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -121,7 +122,7 @@ def count(usage: Any, *names: str) -> int | None:
     """Add up the named counts of a usage record; None where it has none of them."""
     if not is_dict(usage):
         return None
-    counts = [usage[name] for name in names if type(usage.get(name)) is int]
+    counts = [usage[name] for name in names if type(usage.get(name)) is int and 0 <= usage[name] <= _MOST]
     return sum(counts) if counts else None
 
 

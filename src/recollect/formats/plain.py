@@ -15,7 +15,7 @@ from recollect.errors import InvalidValue
 from recollect.formats.native import is_dict, is_list
 from recollect.model import part as parts_of
 from recollect.model.json import UNSET
-from recollect.model.message import Draft, Message, Role, State
+from recollect.model.message import Count, Draft, Message, Role, State
 from recollect.model.part import Part, TextPart
 from recollect.model.value import milliseconds
 
@@ -42,9 +42,9 @@ class _Plain(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     format: str | None = None
     native: dict[str, Any] | None = None
     model: str | None = None
-    tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    tokens: Count | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
     state: State = "completed"
     error: Any = None
     metadata: dict[str, Any] | None = None

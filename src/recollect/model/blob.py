@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,10 +52,18 @@ def attach(plain: Any, payloads: Mapping[str, bytes]) -> Any:
     if isinstance(plain, dict):
         if _MARK in plain:
             return _restored(plain, payloads)
-        return {name: attach(value, payloads) for name, value in plain.items()}
+        found: dict[str, Any] = {}
+        for name, value in plain.items():  # a loop: a comprehension would be a second frame for each level
+            found[name] = attach(value, payloads)
+        return found
     if isinstance(plain, list):
-        return [attach(value, payloads) for value in plain]
+        return list(map(attach, plain, itertools.repeat(payloads)))
     return plain
+
+
+def worth_a_look(text: str) -> bool:
+    """Whether parts, written as JSON, could hold a payload or a mark of ours."""
+    return len(text) >= BASE64_FROM or _MARK in text
 
 
 def is_plain(part: Part) -> bool:
@@ -72,11 +81,13 @@ def _thin(value: Any, found: dict[str, bytes]) -> Any:
     if isinstance(value, str):
         return value if len(value) < BASE64_FROM else _moved(value, found)
     if isinstance(value, dict):
-        thin = {name: _thin(item, found) for name, item in value.items()}
+        thin: dict[str, Any] = {}
+        for name, item in value.items():  # a loop: a comprehension would be a second frame for each level
+            thin[name] = _thin(item, found)
         # A caller's own "$blob" is wrapped, so that it can not be taken for one of ours.
         return {_MARK: None, "is": thin} if _MARK in value else thin
     if isinstance(value, list):
-        return [_thin(item, found) for item in value]
+        return list(map(_thin, value, itertools.repeat(found)))
     return value
 
 
@@ -114,7 +125,10 @@ def _keep(payload: bytes, found: dict[str, bytes]) -> str:
 def _restored(plain: dict[str, Any], payloads: Mapping[str, bytes]) -> Any:
     name = plain[_MARK]
     if name is None:
-        return {key: attach(value, payloads) for key, value in plain["is"].items()}
+        found: dict[str, Any] = {}
+        for key, value in plain["is"].items():
+            found[key] = attach(value, payloads)
+        return found
     if plain["as"] == "base64":
         return plain.get("before", "") + base64.b64encode(payloads[name]).decode()
     return payloads[name].decode("utf-8", "surrogatepass")

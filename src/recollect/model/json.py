@@ -18,9 +18,9 @@ from recollect.errors import InvalidValue
 
 DEPTH = 500
 UNSET = msgspec.UNSET
-_INT64 = 1 << 63
 
 _PLAIN: tuple[Any, ...] = (int, float, dict, list, tuple)
+_ATOMS = frozenset({str, int, bool, type(None)})
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -31,9 +31,16 @@ def encode(value: Any) -> str:
     try:
         return _encoder.encode(value).decode()
     except (UnicodeEncodeError, OverflowError):
-        return " " + json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+        return " " + _carefully(msgspec.to_builtins(value))
     except RecursionError as error:
         raise _too_deep() from error
+
+
+def _carefully(plain: Any) -> str:
+    try:
+        return json.dumps(plain, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:  # an integer of more than 4,300 digits
+        raise InvalidValue(f"This value can not be written as JSON: {error}.") from error
 
 
 def decode(text: str | bytes) -> Any:
@@ -58,54 +65,91 @@ def decode_as(kind: Any, text: str | bytes) -> Any:
     return _typed(kind).decode(text)
 
 
-def exact(value: Any, depth: int = 0) -> Any:
+def exact(value: Any) -> Any:
     """Give the value back as plain JSON data if JSON can carry it exactly; refuse it otherwise.
 
     Objects of the providers' SDKs become the dicts they were made from.
     """
+    if _is_plain(value):
+        return value
+    try:
+        return _unwrapped(value, 0)
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is plain JSON data already. It looks with a stack of its own, which no nesting overflows."""
+    levels = [iter((value,))]
+    while levels:
+        for item in levels[-1]:
+            kind = type(item)
+            if kind in _ATOMS or (kind is float and math.isfinite(item)):
+                continue
+            if kind is dict:
+                _check_keys(item)
+                item = item.values()  # noqa: PLW2901
+            elif kind is not list:
+                return False
+            if len(levels) > DEPTH:
+                raise _too_deep()
+            levels.append(iter(item))
+            break
+        else:
+            levels.pop()
+    return True
+
+
+def _check_keys(value: dict[Any, Any]) -> None:
+    for key in value:
+        if type(key) is not str:
+            raise InvalidValue(f"A key of a JSON object must be text, not {key!r}. Write it as a string.")
+
+
+def _unwrapped(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind is str or value is None or kind is bool or kind is int:
+    if kind in _ATOMS:
         return value
     if depth > DEPTH:
         raise _too_deep()
     if kind is dict:
-        return _exact_dict(value, depth)
+        _check_keys(value)
+        return {key: _unwrapped(item, depth + 1) for key, item in value.items()}
     if kind is list or kind is tuple:
-        return [exact(item, depth + 1) for item in value]
+        return [_unwrapped(item, depth + 1) for item in value]
     if kind is float:
-        return _exact_float(value)
-    return _exact_object(value, depth)
+        return _finite(value)
+    return _unwrapped_object(value, depth)
 
 
-def _exact_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    for key in value:
-        if type(key) is not str:
-            raise InvalidValue(f"A key of a JSON object must be text, not {key!r}. Write it as a string.")
-    return {key: exact(item, depth + 1) for key, item in value.items()}
-
-
-def _exact_float(value: float) -> float:
+def _finite(value: float) -> float:
     if math.isfinite(value):
         return value
     raise InvalidValue(f"JSON has no {value}. Send null or a string instead.")
 
 
-def _exact_object(value: Any, depth: int) -> Any:
+def _unwrapped_object(value: Any, depth: int) -> Any:
     """Unwrap a provider's object, a subclass of a plain type or a mapping; refuse the rest."""
     if hasattr(value, "model_dump"):  # pydantic: both official SDKs; only what was set, under the wire's names
-        return exact(value.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False), depth)
+        dumped = value.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+        return _unwrapped(dumped, depth)
     if isinstance(value, msgspec.Struct):
-        return exact(msgspec.to_builtins(value), depth)
+        return _unwrapped({name: getattr(value, name) for name in value.__struct_fields__}, depth)
     if isinstance(value, str):
         return str.__str__(value)
     for plain in _PLAIN:
         if isinstance(value, plain):
-            return exact(plain(value), depth)
+            return _unwrapped(plain(value), depth)
     if hasattr(value, "__dataclass_fields__"):
-        return exact({name: getattr(value, name) for name in value.__dataclass_fields__}, depth)
+        return _unwrapped({name: getattr(value, name) for name in value.__dataclass_fields__}, depth)
     raise InvalidValue(
         f"{type(value).__name__} can not be stored as JSON. Send text, numbers, lists and dicts; bytes as base64."
     )
+
+
+def storable(text: str) -> str:
+    """Give a text that a database column can hold: half of a surrogate pair is written out as its escape."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _too_deep() -> InvalidValue:

@@ -32,6 +32,11 @@ def checked(session: str) -> str:
     return session
 
 
+def findable(session: object) -> bool:
+    """Whether there can be a session with this id, so that looking for it makes sense."""
+    return isinstance(session, str) and session.isprintable() and 0 < len(session) <= _LONGEST
+
+
 def place(session: str) -> tuple[str | None, str | None]:
     """Split a stable key into channel and channel id: `discord:dm:42` is (`discord`, `dm:42`)."""
     channel, colon, rest = session.partition(":")

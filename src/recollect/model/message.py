@@ -6,15 +6,18 @@ A Draft is a message that has no place yet. A Message reads like a struct (`mess
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from recollect.errors import InvalidValue
+from recollect.model.json import exact
 from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.value import Value
 
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 State = Literal["pending", "streaming", "completed", "interrupted", "error"]
 
 
@@ -26,13 +29,23 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     format: str | None = None
     native: dict[str, Any] | None = None
     model: str | None = None
-    tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    tokens: Count | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
     state: State = "completed"
     error: Any = None
     metadata: dict[str, Any] | None = None
-    created_at: int | None = None
+    created_at: Count | None = None
+
+
+def checked(draft: Draft) -> Draft:
+    """Give a draft that somebody made by hand back if every value in it has its type and JSON can carry it."""
+    try:
+        return msgspec.convert(exact(msgspec.to_builtins(draft)), Draft)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(f"This is not a message: {error}.") from error
+    except (TypeError, RecursionError) as error:
+        raise InvalidValue(f"This message has a value that can not be stored: {error}.") from error
 
 
 class Message(Value, frozen=True, gc=False):

@@ -26,6 +26,8 @@ class Gathering:
 
     def add(self, text: str, kind: Kind, now: float) -> bool:
         """Take a chunk; say whether it is time to store."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"A chunk is a text; got {type(text).__name__}.")
         if kind not in _PARTS:
             raise InvalidValue(f"A chunk is text or reasoning; got {kind!r}.")
         if not self._runs or self._runs[-1][0] != kind:

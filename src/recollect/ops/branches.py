@@ -100,7 +100,9 @@ def switch(scope: Scope, session: str, number: int) -> Op[Session]:
 
 def _switch(scope: Scope, session: str, number: int) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
-    row = yield from one("branch_by_number", tree=here.tree, number=number)
+    row = None
+    if isinstance(number, int) and 0 < number <= messages.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
+        row = yield from one("branch_by_number", tree=here.tree, number=number)
     if row is None or row[2] != here.session:
         raise BranchNotFound(session=session, branch=number)
     if row[0] == here.head:

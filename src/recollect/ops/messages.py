@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recollect.errors import InvalidValue, KeyReused, MessageNotFound
+from recollect.model import json
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import record, sessions, tools
@@ -17,6 +18,8 @@ MessageId = str | int | Message
 
 PAGE = 500
 _REST = 11
+_LAST = (1 << 32) - 1
+MOST_BRANCHES = (1 << 31) - 1
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
@@ -67,10 +70,15 @@ def append(
     """Add messages to the end of a session's active path, all or none."""
     if not drafts:
         raise InvalidValue("There is no message to append. Give one message or a list of them.")
-    if key is not None and (not isinstance(key, str) or not key):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"An idempotency key is a text that is not empty; got {key!r}.")
+    check_key(key)
     records = [record.record(draft, scope.now) for draft in drafts]
     return Op(_append, scope, session, records, key, expected)
+
+
+def check_key(key: str | None) -> None:
+    """Refuse what can not be an idempotency key."""
+    if key is not None and (not isinstance(key, str) or not key or key != json.storable(key)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"An idempotency key is a text that is not empty; got {key!r}.")
 
 
 def _append(
@@ -107,7 +115,7 @@ def _digest(records: Sequence[record.Record]) -> bytes:
 
 def appended_before(
     scope: Scope, session: str, key: str, records: Sequence[record.Record]
-) -> Steps[tuple[Appended, Row, int] | None]:
+) -> Steps[tuple[Appended, Row, int, int] | None]:
     """Find what an earlier append under this key made; the same key for other content is an error."""
     here = yield from sessions.find(scope, session)
     row = yield from one("append_get", session=here.session, key=key)
@@ -122,7 +130,7 @@ def appended_before(
         value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
         value.updated_at, value.active_at, value.last_message_at,
     )  # fmt: skip
-    return Appended(branch[1], row[2], row[3], value.revision, repeated=True), counts, row[1]
+    return Appended(branch[1], row[2], row[3], value.revision, repeated=True), counts, row[1], here.session
 
 
 def advance(
@@ -147,12 +155,13 @@ def advance(
 
 
 def extend(
-    scope: Scope, session: str, branch: int, turn: int | None, records: Sequence[record.Record]
+    scope: Scope, session: str, key: int, branch: int, turn: int | None, records: Sequence[record.Record]
 ) -> Steps[Written]:
     """Write messages to the end of a branch, which the session may have left meanwhile, and count them if not."""
-    row = yield from one("session_stir", **_sums(scope, session, records), branch=branch)
+    sums = _sums(scope, session, records)
+    row = yield from one("session_stir", **sums, session=key, branch=branch)
     if row is None:
-        raise (yield from sessions.refused(scope, session, None))
+        raise (yield from sessions.lost(session, key))
     place = yield from one("branch_get", branch=branch)
     assert place is not None
     before = row[2]
@@ -259,13 +268,14 @@ def backward(
     """Read the last messages of the active path, or the last ones before a message."""
     if not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"How many messages is a number from 0 on; got {limit!r}.")
+    limit = min(limit, _LAST)
     return Op(_backward, scope, session, before, limit, deleted, writes=False)
 
 
 def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool) -> Steps[Page]:
     here = yield from sessions.find(scope, session)
     spans = yield from path(here.head)
-    end = max(span.high for span in spans) if before is None else parse(before)[1] - 1
+    end = max(span.high for span in spans) if before is None else min(parse(before)[1] - 1, _LAST)
     found: list[Message] = []
     for span in spans:
         room = limit - len(found)
@@ -311,7 +321,7 @@ def parse(name: Any) -> tuple[int | None, int]:
         return name.branch, name.position
     if isinstance(name, int) and not isinstance(name, bool) and name >= 0:
         return None, name
-    branch, dot, position = str(name).partition(".")
+    branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
     if dot and branch.isdecimal() and position.isdecimal():
         return int(branch), int(position)
     raise InvalidValue(f"{name!r} is no message id. An id looks like '1.17': branch and position.")
@@ -324,6 +334,8 @@ def _shown(name: MessageId) -> str | int:
 def locate(session: str, here: sessions.Here, name: MessageId) -> Steps[Span]:
     """Find the stretch that ends with a message: on the active path, or on another branch of the session."""
     number, position = parse(name)
+    if position > _LAST or (number or 0) > MOST_BRANCHES:
+        raise MessageNotFound(session=session, message=_shown(name))
     spans = yield from path(here.head)
     if number is not None and all(span.number != number or position > span.high for span in spans):
         row = yield from one("branch_by_number", tree=here.tree, number=number)
@@ -366,15 +378,28 @@ def _mark(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[M
     stamp = scope.now if deleted else None
     yield from do("message_mark", branch=span.branch, position=span.high, deleted_at=stamp)
     sign = -1 if deleted else 1
-    for key, _, head, _ in (yield from rows("sessions_of_tree", tree=here.tree)):
-        spans = yield from path(head)
-        seen = any(other.branch == span.branch and span.high <= other.high for other in spans)
-        if seen:
-            yield from do(
-                "session_change", session=key, now=scope.now, messages=sign, tokens=sign * message.tokens,
-                input_tokens=sign * (message.input_tokens or 0), output_tokens=sign * (message.output_tokens or 0),
-            )  # fmt: skip
+    change = Change(
+        sign, sign * message.tokens, sign * (message.input_tokens or 0), sign * (message.output_tokens or 0)
+    )
+    yield from recount(scope, here.tree, span.branch, span.high, change)
     return msgspec.structs.replace(message, deleted_at=stamp)
+
+
+class Change(NamedTuple):
+    """By how much a message changes the counts of the sessions that have it."""
+
+    messages: int
+    tokens: int
+    input_tokens: int
+    output_tokens: int
+
+
+def recount(scope: Scope, tree: int, branch: int, position: int, change: Change) -> Steps[None]:
+    """Change the counts of every session whose active path has a message: it is one message in all of them."""
+    for key, _, head, _ in (yield from rows("sessions_of_tree", tree=tree)):
+        spans = yield from path(head)
+        if any(span.branch == branch and span.low < position <= span.high for span in spans):
+            yield from do("session_change", session=key, now=scope.now, **change._asdict())
 
 
 class Totals(NamedTuple):

@@ -47,12 +47,12 @@ def record(draft: Draft, now: int) -> Record:
     if draft.role not in ROLES:
         raise InvalidValue(f"A message's role is one of {', '.join(ROLES)}; got {draft.role!r}.")
     calls, results, plain = _looked_through(draft.parts)
-    parts: Sequence[Any] = draft.parts
+    text = json.encode(draft.parts)
     payloads, blobs = _NOTHING, None
-    if not plain:
+    if not plain and blob.worth_a_look(text):
         parts, found = blob.detach(draft.parts)
         if found is not None:
-            payloads, blobs = found, json.encode(sorted(found))
+            text, payloads, blobs = json.encode(parts), found, json.encode(sorted(found))
     tokens = estimate(draft.parts) if draft.tokens is None else draft.tokens
     created = now if draft.created_at is None else draft.created_at
     columns = (
@@ -64,12 +64,12 @@ def record(draft: Draft, now: int) -> Record:
         created,
         None,
         draft.format,
-        draft.model,
+        None if draft.model is None else json.storable(draft.model),
         None if draft.error is None else json.encode(draft.error),
         None if draft.metadata is None else json.encode(draft.metadata),
         None if draft.native is None else json.encode(draft.native),
         blobs,
-        json.encode(parts),
+        text,
     )
     return Record(columns, tokens, created, draft, calls, results, payloads)
 

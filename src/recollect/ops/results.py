@@ -36,7 +36,7 @@ def _store(scope: Scope, session: str, item: record.Record, answer: ToolResultPa
         return Recorded(stored, here.value)
     branch = yield from one("branch_get", branch=here.head)
     assert branch is not None
-    written = yield from messages.extend(scope, session, here.head, branch[6], [item])
+    written = yield from messages.extend(scope, session, here.session, here.head, branch[6], [item])
     message = yield from messages.at(scope, here.head, written.branch, written.first)
     assert message is not None
     return Recorded(message, (yield from sessions.find(scope, session)).value)

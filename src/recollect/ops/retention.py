@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
 from recollect.model import json
-from recollect.op import Op, Row, Scope, Steps, do, each, one, rows
+from recollect.op import Op, Row, Scope, Steps, do, each, rows
 from recollect.ops import sessions
 
 FORKS = ("refuse", "keep", "erase")
@@ -34,9 +34,9 @@ def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Op[Erased]:
 
 
 def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
-    row = yield from one("session_get", owner=scope.owner, id=session)
+    row = yield from sessions.living(scope, session)
     if row is None:
-        row = yield from one("session_in_trash", owner=scope.owner, id=session)
+        row = yield from sessions.in_trash(scope, session)
     if row is None:
         raise SessionNotFound(session=session)
     here = sessions.here(row)
@@ -57,18 +57,16 @@ def _branches_of(tree: int) -> Steps[list[_Branch]]:
 
 
 def _dependent(branches: list[_Branch], session: int) -> set[int]:
-    """Find the sessions whose past runs through branches of this one, directly or through one another."""
-    owner = {branch.key: branch.session for branch in branches}
-    reached = {session}
-    grown = True
-    while grown:
-        grown = False
-        for branch in branches:
-            through = owner.get(branch.parent) if branch.parent is not None else None
-            if through in reached and branch.session is not None and branch.session not in reached:
-                reached.add(branch.session)
-                grown = True
-    return reached - {session}
+    """Find the sessions whose past runs through branches of this one."""
+    known = {branch.key: branch for branch in branches}
+    found: set[int] = set()
+    through: dict[int, bool] = {}
+    for branch in sorted(branches, key=lambda item: item.key):  # a parent is older than its child
+        parent = None if branch.parent is None else known.get(branch.parent)
+        through[branch.key] = parent is not None and (parent.session == session or through[parent.key])
+        if through[branch.key] and branch.session is not None:
+            found.add(branch.session)
+    return found - {session}
 
 
 def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> Steps[None]:

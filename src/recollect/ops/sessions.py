@@ -16,6 +16,7 @@ from recollect.ops import leases
 _LAST_SESSION = "last_session"
 _NEVER = 1 << 62
 _MATCHES = 6
+_MOST = 1_000_000
 
 Order = Literal["activity", "created", "deleted"]
 _ORDERS: dict[str, tuple[str, str]] = {
@@ -50,14 +51,34 @@ def here(row: Row) -> Here:
 
 def find(scope: Scope, session: str) -> Steps[Here]:
     """Find a session that is not in the trash."""
-    row = yield from one("session_get", owner=scope.owner, id=session)
+    row = yield from living(scope, session)
     if row is None:
         raise (yield from _missing(scope, session))
     return here(row)
 
 
+def living(scope: Scope, session: str) -> Steps[Row | None]:
+    """Read the row of a session that is not in the trash."""
+    if not keys.findable(session):
+        return None
+    return (yield from one("session_get", owner=scope.owner, id=session))
+
+
+def in_trash(scope: Scope, session: str) -> Steps[Row | None]:
+    """Read the row of the session with this id that was put in the trash last."""
+    if not keys.findable(session):
+        return None
+    return (yield from one("session_in_trash", owner=scope.owner, id=session))
+
+
+def lost(session: str, key: int) -> Steps[SessionNotFound]:
+    """Say why a session that was open is not there: it was erased, or it is in the trash."""
+    row = yield from one("session_by_key", session=key)
+    return SessionNotFound(session=session) if row is None else SessionInTrash(session=session)
+
+
 def _missing(scope: Scope, session: str) -> Steps[SessionNotFound]:
-    trashed = yield from one("session_in_trash", owner=scope.owner, id=session)
+    trashed = yield from in_trash(scope, session)
     return SessionNotFound(session=session) if trashed is None else SessionInTrash(session=session)
 
 
@@ -233,7 +254,7 @@ def get(scope: Scope, session: str) -> Op[Session | None]:
 
 
 def _get(scope: Scope, session: str) -> Steps[Session | None]:
-    row = yield from one("session_get", owner=scope.owner, id=session)
+    row = yield from living(scope, session)
     return None if row is None else here(row).value
 
 
@@ -243,15 +264,15 @@ def list_(
     """Read a page of sessions by key, newest first."""
     if order not in _ORDERS:
         raise InvalidValue(f"Sessions are listed by one of {', '.join(_ORDERS)}; got {order!r}.")
-    if not isinstance(limit, int) or limit < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"limit is a number from 1 on; got {limit!r}.")
+    if not isinstance(limit, int) or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {limit!r}.")
     at, key = (_NEVER, _NEVER) if after is None else _cursor(after)
     return Op(_list, scope, order, at, key, limit, filters, writes=False)
 
 
 def _cursor(text: str) -> tuple[int, int]:
     at, _, key = text.partition(".")
-    if at.isdecimal() and key.isdecimal():
+    if at.isdecimal() and key.isdecimal() and max(int(at), int(key)) <= _NEVER:
         return int(at), int(key)
     raise InvalidValue(f"{text!r} is no place in a list. Use the `next` of the page before.")
 
@@ -287,8 +308,8 @@ def trash(scope: Scope, session: str) -> Op[None]:
 
 
 def _trash(scope: Scope, session: str) -> Steps[None]:
-    if (yield from one("session_trash", owner=scope.owner, id=session, now=scope.now)) is None:
-        raise (yield from _missing(scope, session))
+    yield from find(scope, session)
+    yield from do("session_trash", owner=scope.owner, id=session, now=scope.now)
 
 
 def restore(scope: Scope, session: str) -> Op[Session]:
@@ -297,13 +318,13 @@ def restore(scope: Scope, session: str) -> Op[Session]:
 
 
 def _restore(scope: Scope, session: str) -> Steps[Session]:
-    living = yield from one("session_get", owner=scope.owner, id=session)
-    trashed = yield from one("session_in_trash", owner=scope.owner, id=session)
+    current = yield from living(scope, session)
+    trashed = yield from in_trash(scope, session)
     if trashed is None:
-        if living is None:
+        if current is None:
             raise SessionNotFound(session=session)
-        return here(living).value
-    if living is not None:
+        return here(current).value
+    if current is not None:
         raise SessionExists(
             f"Session {session!r} can not come back from the trash while a newer session has its id. "
             f"Delete the newer one first, or leave this one where it is.",
@@ -320,9 +341,11 @@ def resolve(scope: Scope, name: str) -> Op[Session]:
 
 
 def _resolve(scope: Scope, name: str) -> Steps[Session]:
-    row = yield from one("session_get", owner=scope.owner, id=name)
+    row = yield from living(scope, name)
     if row is not None:
         return here(row).value
+    if not _utf8(name):
+        raise SessionNotFound(session=name)
     matches = yield from rows("sessions_by_title", owner=scope.owner, title=name, limit=_MATCHES)
     if not matches and name:
         matches = yield from rows(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from recollect.errors import MessageNotFound
-from recollect.model.message import Draft
+from recollect.model.message import Draft, Message
 from recollect.op import Op, Row, Scope, Steps, do, one
 from recollect.ops import messages, record, tools, turns
 
@@ -33,7 +32,7 @@ def begin(scope: Scope, session: str, held: turns.Held, draft: Draft, *, lease: 
 
 def _begin(scope: Scope, session: str, held: turns.Held, item: record.Record, lease: int) -> Steps[tuple[Flow, Row]]:
     yield from turns.renew(scope, session, held, lease, turns.Usage())
-    written = yield from messages.extend(scope, session, held.branch, held.position, [item])
+    written = yield from messages.extend(scope, session, held.session, held.branch, held.position, [item])
     return Flow(held, written.first), written.counts
 
 
@@ -45,13 +44,19 @@ def write(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 
 def _write(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
     yield from turns.renew(scope, session, flow.held, lease, turns.Usage())
-    yield from _update(session, flow, item)
+    yield from _stored(scope, session, flow)
+    yield from _update(flow, item, None)
     return (yield from turns.stir(scope, session, flow.held))[3:]
 
 
-def _update(session: str, flow: Flow, item: record.Record, completed_at: int | None = None) -> Steps[None]:
-    if (yield from one("message_get", branch=flow.held.branch, position=flow.position)) is None:
+def _stored(scope: Scope, session: str, flow: Flow) -> Steps[Message]:
+    message = yield from messages.at(scope, flow.held.branch, flow.held.number, flow.position)
+    if message is None:
         raise MessageNotFound(session=session, message=flow.id)
+    return message
+
+
+def _update(flow: Flow, item: record.Record, completed_at: int | None) -> Steps[None]:
     columns = dict(zip(record.COLUMNS, item.columns, strict=True))
     columns["completed_at"] = completed_at
     yield from do("message_write", branch=flow.held.branch, position=flow.position, **columns)
@@ -63,12 +68,17 @@ def close(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 
 
 def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
-    usage = turns.used([item])
-    yield from turns.renew(scope, session, flow.held, lease, usage)
-    yield from _update(session, flow, item, scope.now)
-    records: Sequence[record.Record] = [item]
+    held, usage = flow.held, turns.used([item])
+    before = yield from _stored(scope, session, flow)
+    yield from turns.renew(scope, session, held, lease, usage)
+    yield from _update(flow, item, scope.now)
     for name, payload in item.payloads.items():
         yield from messages.keep_blob(scope, name, payload)
     if item.calls or item.results:
-        yield from tools.track(flow.held.branch, flow.position, records)
-    return (yield from turns.stir(scope, session, flow.held, usage, item.tokens))[3:]
+        yield from tools.track(held.branch, flow.position, [item])
+    if before.deleted_at is None:
+        change = messages.Change(0, item.tokens - before.tokens, usage.input_tokens or 0, usage.output_tokens or 0)
+        tree = yield from one("session_by_key", session=held.session)
+        assert tree is not None
+        yield from messages.recount(scope, tree[1], held.branch, flow.position, change)
+    return (yield from turns.stir(scope, session, held))[3:]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import ToolCallAnswered, ToolCallNotFound
+from recollect.model.json import storable
 from recollect.model.part import ToolResultPart
 from recollect.model.session import Session
 from recollect.model.tool_call import ToolCall
@@ -67,9 +68,10 @@ def _columns(call: dict[str, Any]) -> Row:
 def _pending(branch: int, place: Place, call_id: str, tool: str, created: int) -> dict[str, Any]:
     call_branch, position, part = place
     return {
-        "call_branch": call_branch, "position": position, "part": part, "branch": branch, "call_id": call_id,
-        "tool": tool, "status": "pending", "result": None, "result_part": None, "created_at": created,
-        "started_at": None, "completed_at": None, "latency_ms": None, "error_code": None, "error_message": None,
+        "call_branch": call_branch, "position": position, "part": part, "branch": branch,
+        "call_id": storable(call_id), "tool": storable(tool), "status": "pending", "result": None,
+        "result_part": None, "created_at": created, "started_at": None, "completed_at": None, "latency_ms": None,
+        "error_code": None, "error_message": None,
     }  # fmt: skip
 
 
@@ -87,8 +89,8 @@ def _answer(call: dict[str, Any], result: ToolResultPart, position: int, part: i
     call["result_part"] = part
     call["completed_at"] = now
     call["latency_ms"] = _latency(result, now - since)
-    call["error_code"] = result.error_code
-    call["error_message"] = result.error_message
+    call["error_code"] = None if result.error_code is None else storable(result.error_code)
+    call["error_message"] = None if result.error_message is None else storable(result.error_message)
 
 
 def _latency(result: ToolResultPart, measured: int) -> int:
@@ -99,7 +101,7 @@ def _latency(result: ToolResultPart, measured: int) -> int:
 def on_path(branch: int, call_id: str) -> Steps[list[Found]]:
     """Find the calls with an id, the newest first."""
     calls: dict[Place, Found] = {}
-    for row in (yield from rows("tool_calls_by_id", branch=branch, call_id=call_id, limit=_NEWEST)):
+    for row in (yield from rows("tool_calls_by_id", branch=branch, call_id=storable(call_id), limit=_NEWEST)):
         place = (row[0], row[2], row[3])
         if place not in calls:  # rows of one call come nearest first
             calls[place] = Found(place, row[1], row[7] is not None, row)

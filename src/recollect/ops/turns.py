@@ -20,6 +20,7 @@ from recollect.ops import leases, messages, record, sessions
 class Held(NamedTuple):
     """An open turn, as its holder knows it: where it is stored, and its public place."""
 
+    session: int
     branch: int
     position: int
     number: int
@@ -61,7 +62,7 @@ def _begin(
         yield from leases.clear(scope, session, written.session, written.key, take_over=take_over)
     yield from _insert(scope, written, status="open", until=scope.now + lease, usage=Usage())
     yield from leases.claim(written.session, written.key, written.first)
-    return _step(Held(written.key, written.first, written.branch), written, len(records))
+    return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 
 def _insert(scope: Scope, written: messages.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
@@ -69,7 +70,7 @@ def _insert(scope: Scope, written: messages.Written, *, status: str, until: int 
     yield from do(
         "turn_insert", branch=written.key, position=written.first, status=status, started_at=scope.now,
         ended_at=ended, latency_ms=usage.latency_ms, input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens, model=usage.model, error=_error(usage.error),
+        output_tokens=usage.output_tokens, model=usage.model, error=usage.error,
         holder=None if until is None else scope.holder, lease_until=until,
     )  # fmt: skip
 
@@ -80,7 +81,7 @@ def _step(held: Held, written: messages.Written, count: int) -> Step:
 
 
 def _error(error: Any) -> str | None:
-    return None if error is None else json.encode(error)
+    return None if error is None else json.encode(json.exact(error))
 
 
 def add(scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, lease: int) -> Op[Step]:
@@ -92,7 +93,7 @@ def add(scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, leas
 
 def _add(scope: Scope, session: str, held: Held, records: list[record.Record], lease: int) -> Steps[Step]:
     yield from renew(scope, session, held, lease, used(records))
-    written = yield from messages.extend(scope, session, held.branch, held.position, records)
+    written = yield from messages.extend(scope, session, held.session, held.branch, held.position, records)
     return _step(held, written, len(records))
 
 
@@ -119,7 +120,7 @@ def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> S
     row = yield from one("turn_get", branch=held.branch, position=held.position)
     branch = yield from one("branch_get", branch=held.branch)
     if row is None or branch is None:
-        raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
+        raise (yield from sessions.lost(session, held.session))
     status, open_turn = row[1], branch[6]
     if status not in ("open", "interrupted") or open_turn not in (None, held.position):
         raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=status)
@@ -129,7 +130,7 @@ def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> S
         output_tokens=usage.output_tokens,
     )  # fmt: skip
     if open_turn is None:
-        yield from leases.claim(branch[2], held.branch, held.position)
+        yield from leases.claim(held.session, held.branch, held.position)
 
 
 def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008
@@ -157,14 +158,14 @@ def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> S
     return turn(ended, held.number), row[3:]
 
 
-def stir(scope: Scope, session: str, held: Held, usage: Usage = Usage(), tokens: int = 0) -> Steps[Row]:  # noqa: B008
+def stir(scope: Scope, session: str, held: Held) -> Steps[Row]:
     """Raise a session's revision for a change that added no message; the session's key comes first in the row."""
     row = yield from one(
-        "session_stir", owner=scope.owner, id=session, now=scope.now, branch=held.branch, messages=0, tokens=tokens,
-        input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0,
+        "session_stir", session=held.session, now=scope.now, branch=held.branch, messages=0, tokens=0, input_tokens=0,
+        output_tokens=0,
     )  # fmt: skip
     if row is None:
-        raise (yield from sessions.refused(scope, session, None))
+        raise (yield from sessions.lost(session, held.session))
     return row
 
 
@@ -184,8 +185,9 @@ def save(
         raise InvalidValue(f"A turn ends as completed, failed or cancelled; got {status!r}.")
     if not question:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
+    messages.check_key(key)
     records = [record.record(draft, scope.now) for draft in (*question, *answer)]
-    return Op(_save, scope, session, records, status, usage, key, expected)
+    return Op(_save, scope, session, records, status, usage._replace(error=_error(usage.error)), key, expected)
 
 
 def _save(
@@ -200,8 +202,8 @@ def _save(
     if key is not None:
         before = yield from messages.appended_before(scope, session, key, records)
         if before is not None:
-            appended, counts, branch = before
-            return Step(Held(branch, appended.first, appended.branch), appended, counts)
+            appended, counts, branch, owner = before
+            return Step(Held(owner, branch, appended.first, appended.branch), appended, counts)
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=False)
@@ -216,7 +218,7 @@ def _save(
     yield from _insert(scope, written, status=status, until=None, usage=total)
     if key is not None:
         yield from messages.remember(scope, written, key, records)
-    return _step(Held(written.key, written.first, written.branch), written, len(records))
+    return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 
 def turns(scope: Scope, session: str) -> Op[list[Turn]]:

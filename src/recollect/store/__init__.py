@@ -72,7 +72,7 @@ class Store:
     def create_session(self, id: str | None = None, **fields: Any) -> Session:
         """Create a session; an id that is taken is an error."""
         scope = self.scope()
-        return Session(self, self.run(ops.sessions.create(scope, id or keys.new_id(scope.now), fields)))
+        return Session(self, self.run(ops.sessions.create(scope, keys.new_id(scope.now) if id is None else id, fields)))
 
     def get_session(self, id: str) -> Session | None:
         """Give a session, or None where there is none. Its activity is not touched."""

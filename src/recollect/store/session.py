@@ -214,5 +214,5 @@ class Session(SessionFields):
     def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Any) -> Session:
         """Make a new session that shares the past of this one up to a message; nothing is copied."""
         scope = self.store.scope()
-        new = id or keys.new_id(scope.now)
+        new = keys.new_id(scope.now) if id is None else id
         return Session(self.store, self._run(ops.branches.fork(scope, self.id, at, new, fields)))

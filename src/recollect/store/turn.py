@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recollect import ops
-from recollect.context.drafts import drafts
-from recollect.errors import StoreError
+from recollect.context.drafts import answer, drafts
+from recollect.errors import InvalidValue, RecollectError
 from recollect.model.message import Draft
 from recollect.model.stream import Gathering, Kind
 from recollect.model.turn import EndStatus, failure
@@ -85,7 +85,7 @@ class Turn:
             return
         try:
             self.fail(error) if isinstance(error, Exception) else self.cancel()
-        except StoreError as trouble:
+        except RecollectError as trouble:
             error.add_note(f"The turn could not be marked as ended: {trouble}")
 
 
@@ -101,11 +101,13 @@ class Stream:
 
     def write(self, text: str, kind: Kind = "text") -> None:
         """Take a chunk of text, or of reasoning."""
+        self._check_open()
         if self._gathering.add(text, kind, time.monotonic()):
             self.flush()
 
     def flush(self) -> None:
         """Store what has arrived so far, now."""
+        self._check_open()
         session = self.turn.session
         draft = self._gathering.draft("streaming")
         op = ops.streams.write(session.store.scope(), session.id, self._flow, draft, lease=self.turn.lease)
@@ -114,8 +116,13 @@ class Stream:
 
     def close(self, message: Any = None, format: str | None = None) -> None:
         """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
-        given = self._gathering.draft("completed") if message is None else drafts(message, format)[0]
+        self._check_open()
+        given = self._gathering.draft("completed") if message is None else answer(message, format)
         self._end(given)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidValue("This answer is closed. Open another one with turn.stream().")
 
     def _end(self, draft: Draft) -> None:
         session = self.turn.session
@@ -134,5 +141,5 @@ class Stream:
             return
         try:
             self._end(self._gathering.cut_off(error))
-        except StoreError as trouble:
+        except RecollectError as trouble:
             error.add_note(f"The answer could not be marked as cut off: {trouble}")

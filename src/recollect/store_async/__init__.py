@@ -96,7 +96,9 @@ class AsyncStore:
     async def create_session(self, id: str | None = None, **fields: Any) -> AsyncSession:
         """Create a session; an id that is taken is an error."""
         scope = self.scope()
-        return AsyncSession(self, await self.run(ops.sessions.create(scope, id or keys.new_id(scope.now), fields)))
+        return AsyncSession(
+            self, await self.run(ops.sessions.create(scope, keys.new_id(scope.now) if id is None else id, fields))
+        )
 
     async def get_session(self, id: str) -> AsyncSession | None:
         """Give a session, or None where there is none. Its activity is not touched."""

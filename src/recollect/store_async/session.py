@@ -209,5 +209,5 @@ class AsyncSession(SessionFields):
     async def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Any) -> AsyncSession:
         """Make a new session that shares the past of this one up to a message; nothing is copied."""
         scope = self.store.scope()
-        new = id or keys.new_id(scope.now)
+        new = keys.new_id(scope.now) if id is None else id
         return AsyncSession(self.store, await self._run(ops.branches.fork(scope, self.id, at, new, fields)))

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recollect import ops
-from recollect.context.drafts import drafts
-from recollect.errors import InvalidValue, SessionBusy, StoreError
+from recollect.context.drafts import answer, drafts
+from recollect.errors import InvalidValue, RecollectError, SessionBusy, StoreError
 from recollect.model.message import Draft
 from recollect.model.stream import EVERY, Gathering, Kind
 from recollect.model.turn import POLL, EndStatus, failure
@@ -127,7 +127,7 @@ class AsyncTurn:
             return
         try:
             await (self.fail(error) if isinstance(error, Exception) else self.cancel())
-        except StoreError as trouble:
+        except RecollectError as trouble:
             error.add_note(f"The turn could not be marked as ended: {trouble}")
 
 
@@ -167,6 +167,7 @@ class AsyncStream:
 
     async def write(self, text: str, kind: Kind = "text") -> None:
         """Take a chunk of text, or of reasoning."""
+        self._check_open()
         if self._gathering.add(text, kind, time.monotonic()):
             await self.flush()
         elif self._timer is None:
@@ -182,6 +183,7 @@ class AsyncStream:
 
     async def flush(self) -> None:
         """Store what has arrived so far, now."""
+        self._check_open()
         session = self.turn.session
         draft = self._gathering.draft("streaming")
         op = ops.streams.write(session.store.scope(), session.id, self.flow, draft, lease=self.turn.lease)
@@ -190,8 +192,13 @@ class AsyncStream:
 
     async def close(self, message: Any = None, format: str | None = None) -> None:
         """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
-        given = self._gathering.draft("completed") if message is None else drafts(message, format)[0]
+        self._check_open()
+        given = self._gathering.draft("completed") if message is None else answer(message, format)
         await self._end(given)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidValue("This answer is closed. Open another one with turn.stream().")
 
     async def _end(self, draft: Draft) -> None:
         if self._timer is not None:
@@ -214,5 +221,5 @@ class AsyncStream:
             return
         try:
             await self._end(self._gathering.cut_off(error))
-        except StoreError as trouble:
+        except RecollectError as trouble:
             error.add_note(f"The answer could not be marked as cut off: {trouble}")

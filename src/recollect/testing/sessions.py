@@ -243,9 +243,9 @@ class TestSessions:
     @pytest.mark.parametrize("flag", ["pinned", "archived"])
     def test_update_of_a_flag_keeps_the_time(self, store: Store, flag: str):
         session = store.session("a")
-        assert getattr(session.update(**one(flag, True)), f"{flag}_at") >= session.created_at
+        assert getattr(session.update(**{flag: True}), f"{flag}_at") >= session.created_at
         assert getattr(session.update(title="x"), f"{flag}_at") is not None
-        assert getattr(session.update(**one(flag, False)), f"{flag}_at") is None
+        assert getattr(session.update(**{flag: False}), f"{flag}_at") is None
         for odd in (None, 1, "yes"):
             with pytest.raises(InvalidValue):
                 session.update(**one(flag, odd))

@@ -55,7 +55,8 @@ def connect(path: str, timeout: float) -> apsw.Connection:
     """Open a connection that may write: each page that it moves into the file gets its checksum.
 
     Checksums are written but not enforced. A stock SQLite that so much as reads a file whose log was left by a crash
-    moves pages without one, and a conversation must not be refused for that; connect_verified() is for who wants to know.
+    moves pages without one, and a conversation must not be refused for that; connect_verified() is for who wants to
+    know.
     """
     if path == MEMORY:
         connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENTS)

@@ -156,7 +156,7 @@ SET revision = revision + 1,
     updated_at = max(updated_at, :now),
     last_message_at = CASE WHEN :messages > 0 AND head = :branch
         THEN max(coalesce(last_message_at, 0), :now) ELSE last_message_at END
-WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+WHERE key = :session AND deleted_at IS NULL
 RETURNING key, head, last - :messages, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
     active_at, last_message_at
 
