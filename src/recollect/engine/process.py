@@ -10,27 +10,29 @@ import os
 import sys
 import zlib
 
+_ENDED = ("Z", "X")  # it has ended and its parent has not asked how
 _START = 19  # the 22nd field of /proc/<pid>/stat, counted after the command in brackets
 
 
 def holder() -> str:
     """Name this process."""
     pid = os.getpid()
-    return f"{_machine()}:{pid}:{_started(pid)}"
+    return f"{_machine()}:{pid}:{_look(pid)[1]}"
 
 
 def gone(name: str) -> bool:
     """Whether a holder was a process of this machine and is gone. False where that can not be known."""
     machine, pid, start = ([*name.rsplit(":", 2), "", ""])[:3]
-    if sys.platform == "win32" or machine != _machine() or not pid.isdecimal():
+    if sys.platform == "win32" or machine != _machine() or not pid.isascii() or not pid.isdecimal() or not int(pid):
         return False
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return True
     except OSError:
         return False
-    return start not in ("", _started(int(pid)))
+    state, started = _look(int(pid))
+    return state in _ENDED or start not in ("", started)
 
 
 def _machine() -> str:
@@ -46,10 +48,11 @@ def _boot() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
-    """Read when a process started, in the kernel's ticks; it tells a process from a later one with the same id."""
+def _look(pid: int) -> tuple[str, str]:
+    """Read the state of a process and when it started, in the kernel's ticks, which tell it from a later one."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as text:
-            return text.read().rpartition(")")[2].split()[_START]
+            fields = text.read().rpartition(")")[2].split()
+            return fields[0], fields[_START]
     except (OSError, IndexError):
-        return ""
+        return "", ""

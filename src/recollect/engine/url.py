@@ -31,7 +31,7 @@ def target(place: str | os.PathLike[str] | None) -> Target:
     if colon and scheme in ("postgresql", "postgres"):
         raise InvalidValue("PostgreSQL is not supported by this version yet. Use a path or a sqlite: URL.")
     if "://" in text:
-        raise InvalidValue(f"{text!r} is no store that Recollect knows. Use a path, sqlite:///path or :memory:.")
+        raise InvalidValue(f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path or :memory:.")
     return Target("sqlite", _absolute(text))
 
 

@@ -39,11 +39,11 @@ def detach(parts: Sequence[Part]) -> tuple[Sequence[Any], dict[str, bytes] | Non
             continue
         plain = msgspec.to_builtins(part)
         thinned = {name: value if name == "text" else _thin(value, found) for name, value in plain.items()}
-        if thinned == plain:
-            stored.append(part)
-        else:
+        if found or _MARK in str(thinned):
             stored.append(thinned)
             changed = True
+        else:
+            stored.append(part)
     return (stored, found) if changed else (parts, None)
 
 
@@ -86,7 +86,7 @@ def _thin(value: Any, found: dict[str, bytes]) -> Any:
             thin[name] = _thin(item, found)
         # A caller's own "$blob" is wrapped, so that it can not be taken for one of ours.
         return {_MARK: None, "is": thin} if _MARK in value else thin
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return list(map(_thin, value, itertools.repeat(found)))
     return value
 

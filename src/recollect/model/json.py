@@ -30,17 +30,24 @@ def encode(value: Any) -> str:
     """Write a value, a struct or a sequence of structs, as JSON text."""
     try:
         return _encoder.encode(value).decode()
-    except (UnicodeEncodeError, OverflowError):
+    except (ValueError, OverflowError):  # a UnicodeEncodeError is a ValueError
         return " " + _carefully(msgspec.to_builtins(value))
     except RecursionError as error:
         raise _too_deep() from error
 
 
 def _carefully(plain: Any) -> str:
+    """Write what msgspec can not, and make sure that it is read back as it was."""
     try:
-        return json.dumps(plain, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(plain, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+        same = json.dumps(json.loads(text), ensure_ascii=False) == json.dumps(plain, ensure_ascii=False)
     except ValueError as error:  # an integer of more than 4,300 digits
         raise InvalidValue(f"This value can not be written as JSON: {error}.") from error
+    if not same:
+        raise InvalidValue(
+            "Two halves of a surrogate pair side by side would come back as one character. Join them, or leave them out."
+        )
+    return text
 
 
 def decode(text: str | bytes) -> Any:

@@ -28,14 +28,18 @@ def milliseconds(text: str) -> int:
     return (moment - _EPOCH) // _MILLISECOND
 
 
+def _is_time(name: str) -> bool:
+    return name.endswith("_at") and name != "fork_at"
+
+
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """An immutable record. Fields whose name ends in `_at` are times."""
+    """An immutable record. Fields whose name ends in `_at` are times (but `fork_at` is a position)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data that JSON can carry, times as ISO 8601."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         for name, value in plain.items():
-            if name.endswith("_at") and isinstance(value, int):
+            if _is_time(name) and isinstance(value, int):
                 plain[name] = iso(value)
         return plain
 
@@ -43,7 +47,7 @@ class Value(msgspec.Struct, frozen=True, gc=False):
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """Read what to_dict() gave."""
         fields = {
-            name: milliseconds(value) if name.endswith("_at") and isinstance(value, str) else value
+            name: milliseconds(value) if _is_time(name) and isinstance(value, str) else value
             for name, value in plain.items()
         }
         return msgspec.convert(fields, cls)

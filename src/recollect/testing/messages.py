@@ -182,7 +182,6 @@ class TestAppend:
         [
             Draft(role="robot", parts=(TextPart(text="x"),)),  # type: ignore[arg-type]
             Draft(role="user", parts=(TextPart(text=5),)),  # type: ignore[arg-type]
-            Draft(role="user", parts=({"kind": "text", "text": "x"},)),  # type: ignore[arg-type]
             Draft(role="user", parts=(ToolCallPart(call_id=5, tool="t", arguments={}),)),  # type: ignore[arg-type]
             Draft(role="tool", parts=(ToolResultPart(call_id="c", text="x", error_code=5),)),  # type: ignore[arg-type]
             Draft(role="user", parts=(DataPart(data=object()),)),

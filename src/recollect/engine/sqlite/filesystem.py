@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 
 from recollect.errors import NetworkFileSystem, NotADatabase, StoreUnavailable
 
@@ -14,6 +15,7 @@ _NETWORK = frozenset({
     "ocfs2", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "fuse.vmhgfs-fuse",
 })  # fmt: skip
 _MOUNTS = "/proc/self/mountinfo"
+_POINT = 4
 
 
 def prepare(path: str) -> None:
@@ -21,12 +23,13 @@ def prepare(path: str) -> None:
     if os.path.isdir(path):
         raise NotADatabase(path=path, reason="it is a folder")
     try:
-        _make_folder(os.path.dirname(path))
-        kind = network_kind(path)
+        real = os.path.realpath(path)  # a link may lead to a file that is not there yet
+        _make_folder(os.path.dirname(real))
+        kind = network_kind(real)
         if kind is not None:
             raise NetworkFileSystem(path=path, kind=kind)
-        if not os.path.exists(path):
-            _make_file(path)
+        if not os.path.exists(real):
+            _make_file(real)
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
 
@@ -68,14 +71,29 @@ def network_kind(path: str, mounts: str = _MOUNTS) -> str | None:
         return None
     real = os.path.realpath(path)
     best, kind = "", None
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
-            for line in lines:
-                fields, _, rest = line.partition(" - ")
-                point = fields.split()[4].encode().decode("unicode_escape") if "\\" in fields else fields.split()[4]
-                within = real == point or real.startswith(point.rstrip("/") + "/")
-                if within and len(point) >= len(best):
-                    best, kind = point, rest.split()[0]
-    except OSError:
-        return None
+    for point, name in _mounted(mounts):
+        within = real == point or real.startswith(point.rstrip("/") + "/")
+        if within and len(point) >= len(best):
+            best, kind = point, name
     return kind if kind in _NETWORK else None
+
+
+def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
+    """Read where file systems are mounted, and of which kind they are; lines of another form are passed over."""
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as text:
+            lines = text.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        place, _, kind = line.partition(" - ")
+        fields, kinds = place.split(), kind.split()
+        if len(fields) > _POINT and kinds:
+            yield _unescaped(fields[_POINT]), kinds[0]
+
+
+def _unescaped(point: str) -> str:
+    """Read the blanks and backslashes that the kernel writes as octal numbers."""
+    for written, meant in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(written, meant)
+    return point
