@@ -30,7 +30,7 @@ def list_(limit: int, as_json: bool) -> None:
             click.echo(f"No conversations yet in {store.path}")
         for session in found:
             when = iso(session.active_at)[:16].replace("T", " ")
-            click.echo(f"{when}  {session.message_count:>6}  {session.id}  {session.title or ''}".rstrip())
+            click.echo(_safe(f"{when}  {session.message_count:>6}  {session.id}  {session.title or ''}".rstrip()))
 
 
 @sessions.command()
@@ -54,4 +54,9 @@ def _shown(message: Message) -> str:
     lines += [f"  {line}" for line in message.text.splitlines()]
     lines += [f"  > {call.tool} {json.dumps(call.input, ensure_ascii=False)}" for call in message.tool_calls]
     lines += [f"  < {line}" for result in message.tool_results for line in result.output.splitlines()]
-    return "\n".join("".join(c if c.isprintable() else "\ufffd" for c in line) for line in lines) + "\n"
+    return "\n".join(_safe(line) for line in lines) + "\n"
+
+
+def _safe(line: str) -> str:
+    """Keep what a model or a stranger wrote from steering the terminal."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in line)

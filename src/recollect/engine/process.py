@@ -17,7 +17,7 @@ _START = 19  # the 22nd field of /proc/<pid>/stat, counted after the command in 
 def holder() -> str:
     """Name this process."""
     pid = os.getpid()
-    return f"{_machine()}:{pid}:{_look(pid)[1]}"
+    return f"{_machine()}:{pid}:{_started(pid)}"
 
 
 def gone(name: str) -> bool:
@@ -31,8 +31,7 @@ def gone(name: str) -> bool:
         return True
     except OSError:
         return False
-    state, started = _look(int(pid))
-    return state in _ENDED or start not in ("", started)
+    return _stat(int(pid))[0] in _ENDED or start not in ("", _started(int(pid)))
 
 
 def _machine() -> str:
@@ -48,8 +47,13 @@ def _boot() -> str:
         return ""
 
 
-def _look(pid: int) -> tuple[str, str]:
-    """Read the state of a process and when it started, in the kernel's ticks, which tell it from a later one."""
+def _started(pid: int) -> str:
+    """Read when a process started, in the kernel's ticks; it tells a process from a later one with the same id."""
+    return _stat(pid)[-1]
+
+
+def _stat(pid: int) -> tuple[str, str]:
+    """Read the state of a process and its start; nothing where the kernel does not tell."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as text:
             fields = text.read().rpartition(")")[2].split()

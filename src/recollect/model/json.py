@@ -45,7 +45,7 @@ def _carefully(plain: Any) -> str:
         raise InvalidValue(f"This value can not be written as JSON: {error}.") from error
     if not same:
         raise InvalidValue(
-            "Two halves of a surrogate pair side by side would come back as one character. Join them, or leave them out."
+            "Two halves of a surrogate pair side by side would come back as one character. Join them or drop them."
         )
     return text
 

@@ -12,7 +12,7 @@ from recollect.model import json, keys
 from recollect.model.branch import Branch
 from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, do, one, rows
-from recollect.ops import messages, sessions
+from recollect.ops import messages, paths, sessions
 
 # What a fork takes over from its origin.
 _INHERITED = (
@@ -52,7 +52,7 @@ def _rewind(scope: Scope, session: str, to: messages.MessageId) -> Steps[Session
     if to != 0:
         span = yield from messages.locate(session, here, to)
         parent, fork_at = span.branch, span.high
-    path = yield from messages.path(here.head)
+    path = yield from paths.path(here.head)
     if _tip(path) == (parent, fork_at):
         return here.value
     branch = yield from _ending_at(here, parent, fork_at)
@@ -61,7 +61,7 @@ def _rewind(scope: Scope, session: str, to: messages.MessageId) -> Steps[Session
     return (yield from _stand(scope, here, branch))
 
 
-def _tip(spans: list[messages.Span]) -> tuple[int | None, int]:
+def _tip(spans: list[paths.Span]) -> tuple[int | None, int]:
     """Say where a path ends: the branch and position of its last message."""
     for span in spans:
         if span.low < span.high:
@@ -83,7 +83,7 @@ def _ending_at(here: sessions.Here, parent: int | None, fork_at: int) -> Steps[i
 
 def _stand(scope: Scope, here: sessions.Here, branch: int) -> Steps[Session]:
     """Make a branch the active path, and count it."""
-    spans = yield from messages.path(branch)
+    spans = yield from paths.path(branch)
     totals = yield from messages.totals(spans)
     yield from do("branch_park", session=here.session)
     yield from do("session_stand", session=here.session, head=branch, now=scope.now, **totals._asdict())
@@ -122,7 +122,7 @@ def _fork(
     if (yield from one("session_get", owner=scope.owner, id=new)) is not None:
         raise SessionExists(session=new)
     if at is None:
-        parent, fork_at = _tip((yield from messages.path(here.head)))
+        parent, fork_at = _tip((yield from paths.path(here.head)))
     elif at == 0:
         parent, fork_at = None, 0
     else:

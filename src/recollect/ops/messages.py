@@ -12,6 +12,7 @@ from recollect.model import json
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import record, sessions, tools
+from recollect.ops.paths import Span, path
 
 MessageId = str | int | Message
 """A message, its id ("1.17"), or its position on the active path."""
@@ -21,15 +22,6 @@ _REST = 11
 _LAST = (1 << 32) - 1
 MOST_BRANCHES = (1 << 31) - 1
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
-
-
-class Span(NamedTuple):
-    """A stretch of a path: the positions of one branch after `low`, up to `high`."""
-
-    branch: int
-    number: int
-    low: int
-    high: int
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -201,11 +193,6 @@ def keep_blob(scope: Scope, name: str, payload: bytes) -> Steps[None]:
         yield from do("blob_insert", owner=scope.owner, hash=name, size=len(payload), data=payload, now=scope.now)
 
 
-def path(branch: int) -> Steps[list[Span]]:
-    """Read the stretches that a path is made of, the newest first."""
-    return [Span(*row) for row in (yield from rows("branch_path", branch=branch))]
-
-
 class Page(NamedTuple):
     """Some messages of a path, oldest first; where to go on, and the branch that the path ends with."""
 
@@ -336,16 +323,21 @@ def locate(session: str, here: sessions.Here, name: MessageId) -> Steps[Span]:
     number, position = parse(name)
     if position > _LAST or (number or 0) > MOST_BRANCHES:
         raise MessageNotFound(session=session, message=_shown(name))
-    spans = yield from path(here.head)
-    if number is not None and all(span.number != number or position > span.high for span in spans):
-        row = yield from one("branch_by_number", tree=here.tree, number=number)
-        if row is None or row[2] != here.session:
-            raise MessageNotFound(session=session, message=_shown(name))
-        spans = yield from path(row[0])
+    span = _on(number, position, (yield from path(here.head)))
+    if span is None and number is not None:
+        for row in (yield from rows("branches_of_session", session=here.session)):
+            span = span or _on(number, position, (yield from path(row[0])))
+    if span is None:
+        raise MessageNotFound(session=session, message=_shown(name))
+    return span
+
+
+def _on(number: int | None, position: int, spans: Sequence[Span]) -> Span | None:
+    """Give the stretch of a path that has a position, cut off after it."""
     for span in spans:
         if span.low < position <= span.high and number in (None, span.number):
             return Span(span.branch, span.number, span.low, position)
-    raise MessageNotFound(session=session, message=_shown(name))
+    return None
 
 
 def get(scope: Scope, session: str, name: MessageId) -> Op[Message]:

@@ -44,9 +44,14 @@ def _store(scope: Scope, session: str, item: record.Record, answer: ToolResultPa
 
 def _same_result(scope: Scope, here: sessions.Here, answer: ToolResultPart) -> Steps[Message | None]:
     """Find the message that already holds this very result."""
-    for found in (yield from tools.on_path(here.head, answer.call_id)):
-        message = yield from messages.at(scope, found.row[16], found.row[15], found.row[7])
-        if message is not None and _same(message.parts[found.row[8]], answer):
+    for found in (yield from tools.with_id(here.head, answer.call_id, until=lambda _: False)):
+        if found.result is None:
+            continue
+        branch, position, part = found.result
+        row = yield from one("branch_get", branch=branch)
+        assert row is not None
+        message = yield from messages.at(scope, branch, row[1], position)
+        if message is not None and _same(message.parts[part], answer):
             return message
     return None
 

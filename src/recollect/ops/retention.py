@@ -83,7 +83,6 @@ def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> 
         cut = needed.get(branch.key, 0)
         if cut is not None:
             yield from _cut(scope, branch, branches, cut)
-    yield from do("blobs_sweep", owner=scope.owner)
     yield from do("tree_delete", tree=tree)
 
 
@@ -92,6 +91,7 @@ def _cut(scope: Scope, branch: _Branch, branches: list[_Branch], cut: int) -> St
     found: list[Row] = yield from rows("messages_blobs", branch=branch.key, low=cut, high=(1 << 32) - 1)
     dropped = [(scope.owner, name) for row in found for name in json.decode(row[0])]
     yield from each("blob_drop", dropped)
+    yield from each("blob_sweep", dropped)
     for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen"):
         yield from do(query, branch=branch.key, low=cut)
     yield from do("compactions_erase", branch=branch.key, low=cut)

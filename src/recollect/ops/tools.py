@@ -6,7 +6,7 @@ no result there; a fork that answers a shared call gets a row of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import ToolCallAnswered, ToolCallNotFound
@@ -16,6 +16,7 @@ from recollect.model.session import Session
 from recollect.model.tool_call import ToolCall
 from recollect.op import Op, Row, Scope, Steps, do, each, rows
 from recollect.ops import record, sessions
+from recollect.ops.paths import path
 
 Place = tuple[int, int, int]
 """The branch, position and part of a call."""
@@ -26,12 +27,15 @@ _NEWEST = 32
 
 
 class Found(NamedTuple):
-    """A call on the path, with the row that is nearest to its end."""
+    """A call on the path, as the row nearest to the end of the path has it."""
 
     place: Place
-    number: int
-    answered: bool
-    row: Row
+    call_id: str
+    tool: str
+    created_at: int
+    started_at: int | None
+    result: Place | None
+    """The branch, position and part of its result on this path."""
 
 
 def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[None]:
@@ -77,8 +81,8 @@ def _pending(branch: int, place: Place, call_id: str, tool: str, created: int) -
 
 def _row(branch: int, found: Found) -> dict[str, Any]:
     """Give a stored call as the row that this branch writes for it."""
-    call = _pending(branch, found.place, found.row[4], found.row[5], found.row[9])
-    call["started_at"] = found.row[10]
+    call = _pending(branch, found.place, found.call_id, found.tool, found.created_at)
+    call["started_at"] = found.started_at
     return call
 
 
@@ -98,22 +102,47 @@ def _latency(result: ToolResultPart, measured: int) -> int:
     return given if isinstance(given, int) and given >= 0 else max(measured, 0)
 
 
-def on_path(branch: int, call_id: str) -> Steps[list[Found]]:
-    """Find the calls with an id, the newest first."""
-    calls: dict[Place, Found] = {}
-    for row in (yield from rows("tool_calls_by_id", branch=branch, call_id=storable(call_id), limit=_NEWEST)):
-        place = (row[0], row[2], row[3])
-        if place not in calls:  # rows of one call come nearest first
-            calls[place] = Found(place, row[1], row[7] is not None, row)
+def with_id(branch: int, call_id: str, *, until: Callable[[Found], bool]) -> Steps[list[Found]]:
+    """Find the calls with an id on a path, the newest first, up to the first that is looked for."""
+    spans = yield from path(branch)
+    ends = {span.branch: span.high for span in spans}
+    found: list[Found] = []
+    for span in spans:
+        high = span.high
+        while high > span.low and len(found) < _NEWEST:
+            made = yield from rows(
+                "tool_calls_newest", branch=span.branch, low=span.low, high=high, call_id=storable(call_id)
+            )
+            if not made:
+                break
+            for call in _nearest(span.branch, made, ends):
+                found.append(call)
+                if until(call):
+                    return found
+            high = made[0][0] - 1
+    return found
+
+
+def _nearest(branch: int, made: list[Row], ends: dict[int, int]) -> list[Found]:
+    """Make one call of the rows that it has on this path: the branches nearest to its end come first in `ends`."""
+    order = {key: depth for depth, key in enumerate(ends)}
+    calls: dict[int, Found] = {}
+    for row in sorted((row for row in made if row[2] in order), key=lambda row: (-row[1], order[row[2]])):
+        position, part, owner, call_id, tool, _, result, result_part, created, started = row
+        if part not in calls:
+            place: Place | None = (owner, int(result), int(result_part)) if result and result <= ends[owner] else None
+            calls[part] = Found((branch, position, part), call_id, tool, created, started, place)
     return list(calls.values())
 
 
 def newest_open(branch: int, call_id: str, made: Collection[Place] = ()) -> Steps[Found | None]:
     """Find the newest call with an id that has no result on the path, other than those in `made`."""
-    for found in (yield from on_path(branch, call_id)):
-        if not found.answered and found.place not in made:
-            return found
-    return None
+
+    def is_open(call: Found) -> bool:
+        return call.result is None and call.place not in made
+
+    found = yield from with_id(branch, call_id, until=is_open)
+    return found[-1] if found and is_open(found[-1]) else None
 
 
 def calls(scope: Scope, session: str) -> Op[list[ToolCall]]:
@@ -174,5 +203,5 @@ def _start(scope: Scope, session: str, call_id: str) -> Steps[Session]:
 
 def unknown(session: str, branch: int, call_id: str) -> Steps[Exception]:
     """Say why there is no open call with an id: it has a result, or it was never made."""
-    known = yield from on_path(branch, call_id)
+    known = yield from with_id(branch, call_id, until=lambda _: True)
     return (ToolCallAnswered if known else ToolCallNotFound)(session=session, call_id=call_id)

@@ -14,7 +14,7 @@ from recollect.model import json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
-from recollect.ops import leases, messages, record, sessions
+from recollect.ops import leases, messages, paths, record, sessions
 
 
 class Held(NamedTuple):
@@ -141,18 +141,17 @@ def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usag
 
 
 def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> Steps[tuple[Turn, Row]]:
+    row = yield from one("turn_get", branch=held.branch, position=held.position)
     branch = yield from one("branch_get", branch=held.branch)
-    if branch is not None and branch[6] not in (None, held.position):
-        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status="interrupted")
+    if row is None or branch is None:
+        raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
+    if row[1] not in ("open", "interrupted") or branch[6] not in (None, held.position):
+        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=row[1])
     yield from do("messages_interrupt", branch=held.branch, position=held.position, now=scope.now)
     ended = yield from one(
         "turn_end", branch=held.branch, position=held.position, status=status, now=scope.now, **usage._asdict()
     )
-    if ended is None:
-        row = yield from one("turn_get", branch=held.branch, position=held.position)
-        if row is None:
-            raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
-        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=row[1])
+    assert ended is not None
     row = yield from stir(scope, session, held)
     yield from leases.release(row[0], held.branch, held.position)
     return turn(ended, held.number), row[3:]
@@ -229,7 +228,7 @@ def turns(scope: Scope, session: str) -> Op[list[Turn]]:
 def _turns(scope: Scope, session: str) -> Steps[list[Turn]]:
     here = yield from sessions.find(scope, session)
     found: list[Turn] = []
-    for span in reversed((yield from messages.path(here.head))):
+    for span in reversed((yield from paths.path(here.head))):
         if span.low < span.high:
             for row in (yield from rows("turns_of_span", branch=span.branch, low=span.low, high=span.high)):
                 found.append(turn(row, span.number))  # noqa: PERF401  a generator can not yield in a comprehension

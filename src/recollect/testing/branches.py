@@ -188,6 +188,19 @@ class TestFork:
         assert texts(store.session("a")) == ["m1", "m2", "m3", "m4", "in the origin"]
         assert ids(store.session("f"))[:kept] == ids(store.session("a"))[:kept]
 
+    def test_what_it_shares_is_found_by_its_id_also_from_another_of_its_branches(self, store: Store):
+        fork = talk(store).fork(2)
+        fork.rewind(0)
+        fork.append(user("anew"))
+        assert fork.message("1.1").text == "m1"
+        for beyond in ("1.3", "1.4"):
+            with pytest.raises(MessageNotFound):
+                fork.message(beyond)
+        assert texts(fork.fork("1.2")) == ["m1", "m2"]
+        fork.delete_message("1.1")
+        assert texts(fork.rewind("1.2")) == ["m2"]
+        counted(fork)
+
     def test_what_it_takes_over(self, store: Store):
         session = store.session("a", title="T", task="k", model="m", color="red", metadata={"x": [1]}, pinned=True)
         session.update(status="completed")

@@ -154,6 +154,17 @@ class TestTurns:
         assert session.turns()[0].model == "m"
         counted(session.refresh())
 
+    def test_an_ended_turn_says_how_it_ended_while_another_is_open(self, store: Store):
+        session = store.session("a")
+        first = session.turn("one")
+        first.fail("no")
+        second = session.turn("two")
+        for act in (first.complete, lambda: first.add(user("x"))):
+            with pytest.raises(TurnClosed, match="failed"):
+                act()
+        second.complete()
+        assert statuses(session) == ["failed", "completed"]
+
     def test_a_turn_may_begin_with_messages_of_a_provider(self, store: Store):
         session = store.session("a")
         with session.turn([asks("t"), answers("t")], format="anthropic"):
@@ -339,8 +350,9 @@ class TestHolding:
         first.add(assistant("so far"))
         second = other.turn("second", take_over=True)
         assert statuses(other) == ["interrupted", "open"]
-        with pytest.raises(TurnClosed, match="interrupted"):
-            first.add(assistant("late"))
+        for act in (lambda: first.add(assistant("late")), first.complete, first.cancel):
+            with pytest.raises(TurnClosed, match="interrupted"):
+                act()
         second.complete()
         assert texts(session) == ["first", "so far", "second"]
         assert statuses(session) == ["interrupted", "completed"]

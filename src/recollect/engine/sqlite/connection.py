@@ -86,6 +86,7 @@ def _prepared(connection: apsw.Connection, timeout: float) -> apsw.Connection:
     # Without this, SQLite prepares a statement again whenever a value that could change its plan is bound anew, which
     # tripled the time of short statements. Our plans are checked by tests and hinted where they matter.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    connection.execute("PRAGMA automatic_index = OFF")
     return connection
 
 

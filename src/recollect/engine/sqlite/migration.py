@@ -9,7 +9,7 @@ import apsw
 from recollect import sql
 from recollect.engine.sqlite.connection import APPLICATION_ID, configure, connect, patiently, shape
 from recollect.engine.url import MEMORY
-from recollect.errors import NotADatabase, SchemaTooNew
+from recollect.errors import NotADatabase, SchemaTooNew, StoreUnavailable
 
 Migration = tuple[int, str, str]
 
@@ -22,11 +22,9 @@ def ready(connection: apsw.Connection, path: str, timeout: float, known: list[Mi
     if version == 0:
         patiently(lambda: shape(connection, path), timeout)
     configure(connection)
-    if version < latest:
-        if version > 0 and path != MEMORY:
-            _keep_copy(path, version, timeout)
-        for migration in migrations:
-            _apply(connection, path, migration, latest)
+    pending = [migration for migration in migrations if migration[0] > version]
+    for index, migration in enumerate(pending):
+        _apply(connection, path, migration, latest, timeout, copy=index == 0)
 
 
 def check(connection: apsw.Connection, path: str, latest: int) -> int:
@@ -47,12 +45,20 @@ def _number(connection: apsw.Connection, pragma: str) -> int:
     return value
 
 
-def _apply(connection: apsw.Connection, path: str, migration: Migration, latest: int) -> None:
-    """Apply one migration in a transaction of its own, unless another process has done it meanwhile."""
+def _apply(
+    connection: apsw.Connection, path: str, migration: Migration, latest: int, timeout: float, *, copy: bool
+) -> None:
+    """Apply one migration in a transaction of its own, unless another process has done it meanwhile.
+
+    The copy of the old database is taken inside it, when nobody else can write any more.
+    """
     number, _, text = migration
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if check(connection, path, latest) < number:
+        version = check(connection, path, latest)
+        if version < number:
+            if copy and version > 0 and path != MEMORY:
+                _keep_copy(path, version, timeout)
             connection.execute(text).fetchall()
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
@@ -73,9 +79,20 @@ def _keep_copy(path: str, version: int, timeout: float) -> None:
     final = backup_path(path, version)
     if os.path.exists(final):
         return
-    part = f"{final}.{os.getpid()}.part"
-    handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    os.close(handle)
+    part = f"{final}.{os.urandom(6).hex()}.part"
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        _copy(path, part, timeout)
+        os.replace(part, final)
+    except OSError as error:
+        reason = f"a copy could not be made before its schema is changed ({error.strerror or error})"
+        raise StoreUnavailable(path=path, reason=reason) from error
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+
+
+def _copy(path: str, part: str, timeout: float) -> None:
     source, copy = connect(path, timeout), connect(part, timeout)
     try:
         with copy.backup("main", source, "main") as backup:
@@ -85,4 +102,3 @@ def _keep_copy(path: str, version: int, timeout: float) -> None:
     finally:
         copy.close()
         source.close()
-    os.replace(part, final)

@@ -249,16 +249,29 @@ SELECT
     j.value ->> 'mime_type' AS mime_type,
     j.value ->> 'size' AS size_bytes,
     j.value ->> 'call_id' AS tool_call_id,
-    coalesce(j.value ->> 'tool', (SELECT r.tool FROM tool_calls AS r
-        WHERE j.value ->> 'kind' = 'tool_result' AND r.message BETWEEN (b.key << 32) AND m.key
-            AND r.result = m.key AND r.result_part = j.key ORDER BY r.message DESC LIMIT 1)) AS tool_name,
+    coalesce(j.value ->> 'tool', CASE WHEN j.value ->> 'kind' = 'tool_result' THEN coalesce(
+        (SELECT r.tool FROM tool_calls AS r
+            WHERE r.message BETWEEN (b.key << 32) AND m.key AND r.result = m.key AND r.result_part = j.key
+            ORDER BY r.message DESC LIMIT 1),
+        (SELECT r.tool FROM tool_calls AS r
+            WHERE r.message BETWEEN (b.parent << 32) AND (b.parent << 32) | b.fork_at AND r.branch = b.key
+                AND r.result = m.key AND r.result_part = j.key
+            ORDER BY r.message DESC LIMIT 1)
+    ) END) AS tool_name,
     coalesce(t.status, CASE WHEN j.value ->> 'kind' = 'tool_result'
         THEN coalesce(j.value ->> 'status', 'success') END) AS status,
     coalesce(j.value ->> 'error_code', t.error_code) AS error_code,
     coalesce(j.value ->> 'error_message', t.error_message) AS error_message,
-    (SELECT b.tree || '.' || b.number || '.' || (r.message & 4294967295) || '.' || r.part FROM tool_calls AS r
-        WHERE j.value ->> 'kind' = 'tool_result' AND r.message BETWEEN (b.key << 32) AND m.key
-            AND r.result = m.key AND r.result_part = j.key ORDER BY r.message DESC LIMIT 1) AS related_part_id,
+    CASE WHEN j.value ->> 'kind' = 'tool_result' THEN coalesce(
+        (SELECT b.tree || '.' || b.number || '.' || (r.message & 4294967295) || '.' || r.part FROM tool_calls AS r
+            WHERE r.message BETWEEN (b.key << 32) AND m.key AND r.result = m.key AND r.result_part = j.key
+            ORDER BY r.message DESC LIMIT 1),
+        (SELECT p.tree || '.' || p.number || '.' || (r.message & 4294967295) || '.' || r.part
+            FROM tool_calls AS r JOIN branches AS p ON p.key = b.parent
+            WHERE r.message BETWEEN (b.parent << 32) AND (b.parent << 32) | b.fork_at AND r.branch = b.key
+                AND r.result = m.key AND r.result_part = j.key
+            ORDER BY r.message DESC LIMIT 1)
+    ) END AS related_part_id,
     j.value -> 'metadata' AS metadata,
     m.created_at,
     coalesce(m.completed_at, m.created_at) AS updated_at

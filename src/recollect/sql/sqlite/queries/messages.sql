@@ -76,5 +76,5 @@ SELECT data FROM blobs WHERE owner = :owner AND hash = :hash
 -- name: blob_drop
 UPDATE blobs SET refs = refs - 1 WHERE owner = ? AND hash = ?
 
--- name: blobs_sweep
-DELETE FROM blobs WHERE owner = :owner AND refs <= 0
+-- name: blob_sweep
+DELETE FROM blobs WHERE owner = ? AND hash = ? AND refs <= 0

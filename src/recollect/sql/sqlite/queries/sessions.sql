@@ -89,7 +89,7 @@ WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
-SELECT id, title FROM sessions
+SELECT id, title FROM sessions INDEXED BY sessions_title
 WHERE owner = :owner AND deleted_at IS NULL AND title = :title
 ORDER BY active_at DESC LIMIT :limit
 

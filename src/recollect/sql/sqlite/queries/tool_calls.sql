@@ -8,25 +8,17 @@ SET status = excluded.status, result = excluded.result, result_part = excluded.r
     started_at = excluded.started_at, completed_at = excluded.completed_at, latency_ms = excluded.latency_ms,
     error_code = excluded.error_code, error_message = excluded.error_message
 
--- name: tool_calls_by_id
-WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
-    SELECT b.key, b.number, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, 0
-    FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
-    WHERE b.key = :branch
-    UNION ALL
-    SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
-    FROM path AS p JOIN branches AS b ON b.key = p.parent
-)
+-- name: tool_calls_newest
 SELECT
-    t.message >> 32, m.number, t.message & 4294967295, t.part, t.call_id, t.tool, t.status,
-    CASE WHEN (t.result & 4294967295) <= a.high THEN t.result & 4294967295 END, t.result_part, t.created_at,
-    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number, a.key
-FROM path AS m
-JOIN tool_calls AS t ON t.message > (m.key << 32) | m.low AND t.message <= (m.key << 32) | m.high
-JOIN path AS a ON a.key = t.branch
-WHERE t.call_id = :call_id
-ORDER BY m.depth, t.message DESC, t.part DESC, a.depth
-LIMIT :limit
+    t.message & 4294967295, t.part, t.branch, t.call_id, t.tool, t.status, t.result & 4294967295, t.result_part,
+    t.created_at, t.started_at
+FROM tool_calls AS t
+WHERE t.call_id = :call_id AND t.message = (
+    SELECT n.message FROM tool_calls AS n
+    WHERE n.message > (:branch << 32) | :low AND n.message <= (:branch << 32) | :high AND n.call_id = :call_id
+    ORDER BY n.message DESC LIMIT 1
+)
+ORDER BY t.part DESC
 
 -- name: tool_calls_of_path
 WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
