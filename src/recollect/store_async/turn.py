@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
 from recollect.context.drafts import answer, drafts
@@ -20,6 +20,32 @@ from recollect.op import Op
 
 if TYPE_CHECKING:
     from recollect.store_async.session import AsyncSession
+
+T = TypeVar("T")
+
+
+async def _settled(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for work to end however often this task is cancelled meanwhile; the caller passes the cancelling on.
+
+    Some frameworks cancel a task at each of its awaits until it has ended; a turn must not stay open for that.
+    """
+    cancelled = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
+
+
+async def _finished(work: Coroutine[Any, Any, T]) -> T:
+    """Run what must not be left undone to its end; a cancelling that came meanwhile is raised after it."""
+    task = asyncio.ensure_future(work)
+    cancelled = await _settled(task)
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
 
 
 class AsyncTurn:
@@ -55,7 +81,7 @@ class AsyncTurn:
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            await asyncio.wait([opening])
+            await _settled(opening)
             if opening.exception() is None:
                 self._held = opening.result().held
                 await self.cancel()
@@ -109,8 +135,12 @@ class AsyncTurn:
         return await self._end("cancelled", ops.turns.Usage())
 
     async def _end(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
+        return await _finished(self._ended(status, usage))
+
+    async def _ended(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
         store = self.session.store
-        self.info, counts = await store.run(ops.turns.end(store.scope(), self.session.id, self.held, status, usage))
+        op = ops.turns.end(store.scope(), self.session.id, self.held, status, usage)
+        self.info, counts = await store.run(op)
         self.session.saw(counts)
         return self.info
 
@@ -203,6 +233,9 @@ class AsyncStream:
     async def _end(self, draft: Draft) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        await _finished(self._ended(draft))
+
+    async def _ended(self, draft: Draft) -> None:
         session = self.turn.session
         op = ops.streams.close(session.store.scope(), session.id, self.flow, draft, lease=self.turn.lease)
         session.saw(await session.store.run(op))

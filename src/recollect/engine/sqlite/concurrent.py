@@ -133,6 +133,8 @@ class AsyncSqliteEngine:
 
     async def close(self) -> None:
         """Finish what was asked for, and close. Closing twice is no error."""
+        if self._file.after_fork():
+            self._start()
         with self._gate:
             if self._closed:
                 return
@@ -166,12 +168,30 @@ def _together(
     file: File, batch: list[_Job], run: Callable[[File, apsw.Connection, _Job], bool], tell: Callable[[], None]
 ) -> bool:
     """Try a batch in one transaction. False: nothing of it was written."""
+    file.enter()
+    try:
+        return _tried(file, batch, run, tell)
+    finally:
+        file.leave()
+
+
+def _tried(
+    file: File, batch: list[_Job], run: Callable[[File, apsw.Connection, _Job], bool], tell: Callable[[], None]
+) -> bool:
     connection = file.writer
     if connection is None:
         return False
     patience = time.monotonic() + _PATIENCE
     try:
         connection.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError as error:  # each has waited as long as it wanted to: together, not one after another
+        for job in batch:
+            job.error = file.meaning(error)
+            job.error.__cause__ = error
+        return True
+    except apsw.Error:
+        return False
+    try:
         try:
             for job in batch:
                 if not run(file, connection, job):

@@ -28,7 +28,8 @@ def meaning(error: apsw.Error, path: str, seconds: float) -> RecollectError:
     """Give the error that the caller is to see; the driver's own becomes its cause."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreLocked(path=path, seconds=seconds)
-    if isinstance(error, apsw.FullError):
+    # The index of the log is a file of its own, and making room for it is the first thing that a full disk refuses.
+    if isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
         return DiskFull(path=path)
     if isinstance(error, apsw.NotADBError):
         return NotADatabase(path=path, reason="it is not an SQLite file")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import threading
+import time
+import weakref
 from typing import Any, TypeVar
 
 import apsw
+import msgspec
 
 from recollect import sql
 from recollect.engine.sqlite.connection import connect, connect_reader, wait_at_most
@@ -14,7 +19,7 @@ from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.url import MEMORY
-from recollect.errors import RecollectError, StoreClosed
+from recollect.errors import Corrupted, RecollectError, StoreClosed
 from recollect.op import Op
 
 T = TypeVar("T")
@@ -37,9 +42,14 @@ class File:
         self._idle: list[apsw.Connection] = []
         self._pid = os.getpid()
         self.writer: apsw.Connection | None = None
+        self.use = threading.Condition()
+        self._users = 0
+        self._lapsed = self._forking = False
         if not self.memory:
             prepare(path)
         self.writer = self._open()
+        if not self.memory:
+            _files.add(self)
 
     def _open(self) -> apsw.Connection:
         """Open the connection that writes, and bring the file to the schema that this program knows."""
@@ -65,21 +75,78 @@ class File:
         """Translate an error of the driver."""
         return meaning(error, self.path, self.timeout)
 
+    def before_fork(self) -> None:
+        """Let go of the file while the process is doubled; held until after the fork.
+
+        SQLite keeps its locks in tables of the process, which a child would inherit without holding the locks: it would
+        find a write lock of its parent's threads taken for ever, and its parent, closing, would fold and delete the
+        log under the child's hands, with what was acknowledged in it.
+        """
+        self.use.acquire()
+        self._forking = True  # no one else begins while those who have begun end
+        until = time.monotonic() + self.timeout
+        while self._users and time.monotonic() < until:
+            self.use.wait(until - time.monotonic())
+        if self._users or self._lapsed or self.writer is None:
+            return
+        for connection in [*self._idle, self.writer]:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close()
+        self._idle, self._lapsed = [], True
+
+    def after_fork_in_parent(self) -> None:
+        """Take up the file again on next use."""
+        self._forking = False
+        self.use.notify_all()
+        self.use.release()
+
+    def after_fork_in_child(self) -> None:
+        """Take up the file on next use; a thread that held something is not here.
+
+        Connections that were in use too long to be closed are the parent's, and are never closed here: that would fold
+        its log and drop its locks.
+        """
+        self.use = threading.Condition()
+        self._users, self._forking = 0, False
+        if not self._lapsed and self.writer is not None:
+            _leave_to_parent([*self._idle, self.writer])
+            self._idle, self._lapsed = [], True
+
+    def enter(self) -> None:
+        """Say that a connection is in use; open the writing one again after a fork."""
+        with self.use:
+            while self._forking:
+                self.use.wait()
+            if self._lapsed:
+                self.writer, self._lapsed = self._open(), False
+                self._pid = os.getpid()
+            self._users += 1
+
+    def leave(self) -> None:
+        """Say that it is no more."""
+        with self.use:
+            self._users -= 1
+            if not self._users:
+                self.use.notify_all()
+
     def after_fork(self) -> bool:
-        """Leave the parent's connections alone and open our own, if this process was forked. Say if it was."""
+        """Say if this process was forked since the file was last used."""
         if os.getpid() == self._pid:
             return False
         if self.memory:
             raise StoreClosed("A store in memory stays with the process that opened it: fork() does not share it.")
-        _leave_to_parent([*self._idle, *([self.writer] if self.writer else [])])
-        self._idle = []
         self._pid = os.getpid()
-        if self.writer is not None:
-            self.writer = self._open()
         return True
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only reads, in a snapshot of its own, beside any writer."""
+        self.enter()
+        try:
+            return self._read(op)
+        finally:
+            self.leave()
+
+    def _read(self, op: Op[T]) -> T:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -94,6 +161,13 @@ class File:
 
     def write(self, op: Op[T]) -> T:
         """Run an operation in a transaction; it is on disk when this returns."""
+        self.enter()
+        try:
+            return self._write(op)
+        finally:
+            self.leave()
+
+    def _write(self, op: Op[T]) -> T:
         if self.writer is None:
             raise StoreClosed
         result = self._within("BEGIN IMMEDIATE" if op.writes else "BEGIN", self.writer, op)
@@ -111,6 +185,8 @@ class File:
                 raise
         except apsw.Error as error:
             raise self.meaning(error) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise Corrupted(path=self.path, reason=f"what is stored can not be read ({error})") from error
         return result
 
     def drive(self, connection: apsw.Connection, op: Op[T]) -> T:
@@ -161,9 +237,8 @@ class File:
 
     def close(self) -> None:
         """Close every connection; the last one folds the log into the file."""
-        if os.getpid() != self._pid:
-            _leave_to_parent([*self._idle, *([self.writer] if self.writer else [])])
-            self._idle, self.writer = [], None
+        if self._lapsed:
+            self._lapsed, self.writer = False, None
             return
         writer, self.writer = self.writer, None
         while self._idle:
@@ -196,11 +271,24 @@ def _abandon(connection: apsw.Connection | None) -> None:
 
 
 def _leave_to_parent(connections: list[apsw.Connection]) -> None:
-    """Never close an inherited connection: that would fold the parent's log and drop its locks.
-
-    A reference that is never given back keeps the interpreter from closing it on the way out.
-    """
-    import ctypes  # noqa: PLC0415  only in a forked child
+    """Keep a reference that is never given back, so that the interpreter does not close them on the way out."""
+    import ctypes  # noqa: PLC0415  only in a forked child whose parent was busy
 
     for connection in connections:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+_files: weakref.WeakSet[File] = weakref.WeakSet()
+
+
+def _each(name: str) -> None:
+    for file in list(_files):
+        getattr(file, name)()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _each("before_fork"),
+        after_in_parent=lambda: _each("after_fork_in_parent"),
+        after_in_child=lambda: _each("after_fork_in_child"),
+    )

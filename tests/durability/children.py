@@ -1,0 +1,143 @@
+"""What the processes do that the tests start, and kill: `python children.py <what> <path> ...`.
+
+Each prints a line after each write that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import recollect
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def ack(text: object) -> None:
+    """Say it in one write, so that a line is whole or not there."""
+    os.write(1, f"{text}\n".encode())
+
+
+def start(what: str, *args: object, **options: object) -> subprocess.Popen[bytes]:
+    """Start a child that does this."""
+    command = [sys.executable, os.path.abspath(__file__), what, *map(str, args)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def append(path: str, session: str, first: str) -> None:
+    """Append one message after another, for ever."""
+    store = recollect.open(path)
+    talk = store.session(session)
+    for number in range(int(first), 1_000_000):
+        talk.append(said(str(number)))
+        ack(number)
+
+
+def group(path: str, tasks: str, first: str) -> None:
+    """Append from many tasks that commit together, for ever."""
+
+    async def one(store, name: str) -> None:
+        talk = await store.session(name)
+        for number in range(int(first), 1_000_000):
+            await talk.append(said(str(number)))
+            ack(f"{name} {number}")
+
+    async def main() -> None:
+        async with recollect.open_async(path) as store:
+            await asyncio.gather(*(one(store, f"cli:{task}") for task in range(int(tasks))))
+
+    asyncio.run(main())
+
+
+def turns(path: str, session: str, first: str) -> None:
+    """Hold one turn after another, with a step and an answer in each."""
+    store = recollect.open(path)
+    talk = store.session(session)
+    for number in range(int(first), 1_000_000):
+        with talk.turn(f"{number} ask") as turn:
+            ack(f"{number} ask")
+            turn.add({"role": "assistant", "content": f"{number} step"})
+            ack(f"{number} step")
+            time.sleep(0.005)
+        ack(f"{number} done")
+
+
+def stream(path: str, session: str, first: str) -> None:
+    """Stream one answer after another, storing each chunk."""
+    store = recollect.open(path)
+    talk = store.session(session)
+    for number in range(int(first), 1_000_000):
+        with talk.turn(f"{number} ask") as turn:
+            ack(f"{number} ask")
+            with turn.stream() as answer:
+                for chunk in range(5):
+                    answer.write(f"{chunk},")
+                    answer.flush()
+                    ack(f"{number} chunk {chunk}")
+            ack(f"{number} closed")
+        ack(f"{number} done")
+
+
+def hold(path: str, session: str, streaming: str = "") -> None:
+    """Open a turn and keep it until told to end."""
+    store = recollect.open(path)
+    with store.session(session).turn("mine") as turn:
+        answer = turn.stream() if streaming else None
+        if answer is not None:
+            answer.write("half an")
+            answer.flush()
+        ack("open")
+        sys.stdin.readline()
+        if answer is not None:
+            answer.close()
+        turn.add({"role": "assistant", "content": "still mine"})
+    ack("done")
+
+
+def crowd(path: str, name: str, threads: str, count: str) -> None:
+    """Append from several threads, each to a session of its own and to one that all share."""
+    store = recollect.open(path, timeout=60)
+    trouble: list[BaseException] = []
+
+    def one(thread: int) -> None:
+        try:
+            own, shared = store.session(f"own:{name}:{thread}"), store.session("cli:shared")
+            for number in range(int(count)):
+                own.append(said(str(number)))
+                shared.append([said(f"{name}:{thread} {number}"), said(f"{name}:{thread} {number}+")])
+        except BaseException as error:  # noqa: BLE001  it is shown below
+            trouble.append(error)
+
+    running = [threading.Thread(target=one, args=(thread,)) for thread in range(int(threads))]
+    ack("ready")
+    sys.stdin.readline()
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    store.close()
+    if trouble:
+        raise trouble[0]
+
+
+def lock(path: str) -> None:
+    """Hold the write lock until told to let go."""
+    from recollect.engine.sqlite.connection import connect
+
+    connection = connect(path, 5.0)
+    connection.execute("BEGIN IMMEDIATE")
+    ack("locked")
+    sys.stdin.readline()
+    connection.execute("ROLLBACK")
+    connection.close()
+    ack("free")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,56 @@
+"""What the durability tests share: a path, children that are always ended, and a look at the whole file."""
+
+from __future__ import annotations
+
+import apsw
+import children
+import pytest
+
+from recollect.engine.sqlite.connection import connect_verified
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "recollect.db")
+
+
+@pytest.fixture
+def spawn():
+    """Start children; whatever happens, none is left behind."""
+    started = []
+
+    def start(what, *args, **options):
+        child = children.start(what, *args, **options)
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+@pytest.fixture
+def sound():
+    """Check a whole file: structure, references, checksums, and the counts that are kept beside the messages."""
+
+    def check(path: str) -> None:
+        connection = connect_verified(path, 10.0)
+        try:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+            assert _wrong_counts(connection) == []
+        finally:
+            connection.close()
+
+    return check
+
+
+def _wrong_counts(connection: apsw.Connection) -> list[tuple]:
+    """Find sessions without forks whose count differs from their messages."""
+    return connection.execute(
+        "SELECT s.id, s.message_count, s.last, count(m.key), max(m.key & 4294967295) FROM sessions AS s "
+        "LEFT JOIN messages AS m ON m.key >> 32 = s.head GROUP BY s.key "
+        "HAVING s.message_count <> count(m.key) OR s.last <> coalesce(max(m.key & 4294967295), 0)"
+    ).fetchall()

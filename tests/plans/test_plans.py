@@ -1,0 +1,195 @@
+"""EXPLAIN: every query finds its rows by a key or an index, and lists come out in order without being sorted."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import apsw
+import pytest
+
+import recollect.ops
+from recollect import sql
+from recollect.engine.sqlite.connection import connect
+from recollect.engine.sqlite.file import File
+
+QUERIES = sql.queries("sqlite")
+LARGE = (
+    "sessions",
+    "messages",
+    "branches",
+    "turns",
+    "tool_calls",
+    "blobs",
+    "appends",
+    "compactions",
+    "snapshots",
+    "trees",
+)
+TABLES = (
+    "append",
+    "blob",
+    "branch",
+    "compaction",
+    "message",
+    "session",
+    "setting",
+    "snapshot",
+    "tool_call",
+    "tree",
+    "turn",
+)
+
+# A scan or a sort that is meant, and why.
+SCANS: dict[str, str] = {}
+WIDE = {
+    "sessions_by_deletion": "the trash is small, and has an index of its own",
+    "session_activate": "the newest of the index, and no more",
+}
+SORTS = {
+    "sessions_by_deletion": "the trash is small, and an index for its order would cost every session",
+    "session_in_trash": "one id is seldom more than once in the trash",
+    "sessions_by_title": "few sessions share a title",
+    "branches_of_session": "a session has few branches",
+    "branches_of_tree": "a tree has few branches, and only erasing reads them",
+    "sessions_of_tree": "a tree has few sessions",
+    "branch_path": "a path has few stretches",
+    "tool_calls_of_path": "the stretches of a path are put in order, few as they are",
+}
+IN_ORDER = ("sessions_by_activity", "sessions_by_creation", "messages_forward", "messages_backward", "turns_of_span")
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory):
+    """A database with enough in it that a plan is no accident of emptiness."""
+    path = str(tmp_path_factory.mktemp("plans") / "recollect.db")
+    with recollect.open(path) as store:
+        for number in range(30):
+            session = store.session(f"cli:{number}", title=f"t{number}")
+            session.append([{"role": "user", "content": "x"}] * 5)
+    File(path, 5.0).close()
+    connection = connect(path, 5.0)
+    yield connection
+    connection.close()
+
+
+def bindings(query: str):
+    names = set(re.findall(r"(?<![:\w]):([a-z_]+)", query))
+    if names:
+        return dict.fromkeys(names, 1)
+    return (1,) * query.count("?")
+
+
+def plan(connection: apsw.Connection, query: str) -> list[str]:
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", bindings(query))]
+
+
+def about_large(lines: list[str], query: str, pattern: str) -> list[str]:
+    """Find the lines of a plan that fit a pattern and are about a large table, which the first group names."""
+    known = {alias: table for table, alias in re.findall(r"\b([a-z_]+) AS ([a-z_]+)\b", query)}
+    found = [(line, re.match(pattern, line)) for line in lines]
+    return [line for line, match in found if match and known.get(match[1], match[1]) in LARGE]
+
+
+def scanned(lines: list[str], query: str) -> list[str]:
+    """Find where a large table is read from one end to the other, for itself or for an index that is thrown away."""
+    return [
+        *about_large(lines, query, r"SCAN (\w+)"),
+        *about_large(lines, query, r"SEARCH (\w+) USING AUTOMATIC"),
+    ]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_large_table_is_scanned(connection, name):
+    lines = plan(connection, QUERIES[name])
+    found = scanned(lines, QUERIES[name])
+    assert not found or name in SCANS, lines
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_nothing_large_is_sorted(connection, name):
+    lines = [line for line in plan(connection, QUERIES[name]) if "TEMP B-TREE" in line]
+    assert not lines or name in SORTS, lines
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_lists_and_messages_come_out_in_order(connection, name):
+    lines = plan(connection, QUERIES[name])
+    assert not [line for line in lines if "TEMP B-TREE" in line or "SCAN" in line], lines
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_a_page_is_found_by_a_range_and_not_only_by_owner(connection, name):
+    lines = plan(connection, QUERIES[name])
+    assert any(
+        re.search(r"(active_at|created_at|rowid)[<>]|active_at,rowid\)<|created_at,rowid\)<", line) for line in lines
+    ), lines
+
+
+@pytest.mark.parametrize("name", [name for name, text in QUERIES.items() if text.startswith(("UPDATE", "DELETE"))])
+def test_a_change_finds_its_rows_by_a_key(connection, name):
+    lines = plan(connection, QUERIES[name])
+    assert lines
+    assert lines[0].startswith("SEARCH"), lines
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_large_table_is_read_by_owner_alone(connection, name):
+    """Most stores have one owner: what is found by owner alone is everything."""
+    lines = plan(connection, QUERIES[name])
+    found = about_large(lines, QUERIES[name], r"SEARCH (\w+) USING .*\(owner=\?\)")
+    assert not found or name in WIDE, lines
+
+
+def test_the_check_would_see_a_scan(connection):
+    query = "SELECT m.key FROM messages AS m WHERE m.model = :model ORDER BY m.tokens"
+    lines = plan(connection, query)
+    assert scanned(lines, query)
+    assert [line for line in lines if "TEMP B-TREE" in line]
+
+
+def test_every_exception_is_of_a_query_that_exists():
+    assert {*SCANS, *SORTS, *WIDE} <= set(QUERIES)
+
+
+class TestNames:
+    def source(self) -> str:
+        folder = os.path.dirname(recollect.ops.__file__)
+        texts = []
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    texts.append(file.read())
+        return "\n".join(texts)
+
+    def used(self) -> set[str]:
+        """Find the names that operations run: what stands in one(), rows(), do(), each() or is yielded or listed."""
+        source = self.source()
+        run = set(re.findall(r'\b(?:one|rows|do|each)\(\s*"([a-z_]+)"', source))
+        run |= set(re.findall(r'\byield "([a-z_]+)"', source))
+        return run | {name for name in QUERIES if f'"{name}"' in source}
+
+    def test_every_query_that_is_used_exists(self):
+        assert self.used() <= set(QUERIES)
+
+    def test_every_query_that_exists_is_used(self):
+        assert set(QUERIES) <= self.used()
+
+    @pytest.mark.parametrize("name", QUERIES)
+    def test_a_query_is_named_after_its_table(self, name):
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)+", name)
+        assert any(re.match(rf"{table}(s|es)?_", name) for table in TABLES)
+
+    def test_no_name_is_given_twice(self):
+        folder = os.path.join(os.path.dirname(sql.__file__), "sqlite", "queries")
+        names = []
+        for file in os.listdir(folder):
+            with open(os.path.join(folder, file), encoding="utf-8") as text:
+                names += re.findall(r"^-- name: *(\S+)", text.read(), re.MULTILINE)
+        assert len(names) == len(set(names)) == len(QUERIES)
+
+    @pytest.mark.parametrize("name", QUERIES)
+    def test_a_query_is_one_statement_with_one_kind_of_parameter(self, name):
+        query = QUERIES[name]
+        assert ";" not in query
+        assert not ("?" in query and re.search(r"(?<![:\w]):[a-z_]+", query))

@@ -1,0 +1,107 @@
+"""Where a store is: paths, URLs, the environment, the default."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+from recollect.engine.url import MEMORY, target
+from recollect.errors import InvalidValue
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("RECOLLECT_DB", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("a.db", "a.db"),
+        ("./x/../a.db", "a.db"),
+        ("sub/a.db", "sub/a.db"),
+        ("a b%20c.db", "a b%20c.db"),
+        ("a:b.db", "a:b.db"),
+        ("memory", "memory"),
+        ("sqlite:a.db", "a.db"),
+        ("sqlite:sub/a.db", "sub/a.db"),
+        ("sqlite:///a.db", "a.db"),
+        ("sqlite:///sub/a.db", "sub/a.db"),
+        ("sqlite:///a%20b.db", "a b.db"),
+        ("sqlite:///a%23b%3F.db", "a#b?.db"),
+        ("~/a.db", "home/a.db"),
+        ("sqlite:~/a.db", "home/a.db"),
+    ],
+)
+def test_relative_paths(here, text, path):
+    assert target(text) == ("sqlite", os.path.join(here, path))
+
+
+@pytest.mark.parametrize(
+    "text", ["/abs/a.db", "sqlite:////abs/a.db", "sqlite:/abs/a.db", "/abs//./a.db", "sqlite:////abs/../abs/a.db"]
+)
+def test_absolute_paths(text):
+    assert target(text) == ("sqlite", "/abs/a.db")
+
+
+def test_a_path_object(here):
+    assert target(pathlib.Path("a.db")).path == os.path.join(here, "a.db")
+
+
+@pytest.mark.parametrize(
+    "text", [":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite::memory:", "sqlite:"]
+)
+def test_memory(text):
+    assert target(text) == ("sqlite", MEMORY)
+
+
+def test_the_default_is_in_the_data_folder(here):
+    assert target(None).path == os.path.join(here, "home", ".local", "share", "recollect", "recollect.db")
+
+
+def test_the_data_folder_follows_xdg(here, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", os.path.join(here, "data"))
+    assert target(None).path == os.path.join(here, "data", "recollect", "recollect.db")
+
+
+@pytest.mark.parametrize("text", ["e.db", "sqlite:///e.db"])
+def test_the_environment_names_the_store(here, monkeypatch, text):
+    monkeypatch.setenv("RECOLLECT_DB", text)
+    assert target(None).path == os.path.join(here, "e.db")
+    assert target("other.db").path == os.path.join(here, "other.db")
+
+
+def test_an_empty_environment_variable_is_none(here, monkeypatch):
+    monkeypatch.setenv("RECOLLECT_DB", "")
+    monkeypatch.setenv("XDG_DATA_HOME", "")
+    assert target(None).path.startswith(os.path.join(here, "home"))
+
+
+@pytest.mark.parametrize("text", ["mysql://host/x", "http://a/b", "redis://x", "file:///a.db", "SQLITEX://a"])
+def test_unknown_schemes_are_refused(text):
+    with pytest.raises(InvalidValue, match="no store that Recollect knows"):
+        target(text)
+
+
+@pytest.mark.parametrize("text", ["postgresql://host/x", "postgres://host/x"])
+def test_postgres_is_refused_by_name_for_now(text):
+    with pytest.raises(InvalidValue, match="PostgreSQL"):
+        target(text)
+
+
+def test_a_refusal_does_not_tell_a_password():
+    with pytest.raises(InvalidValue) as caught:
+        target("mysql://me:hunter2@host/x")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["", b"a.db", "a\0b", "sqlite:///a%00b"], ids=repr)
+def test_what_is_no_place_is_refused(place):
+    with pytest.raises(InvalidValue):
+        target(place)

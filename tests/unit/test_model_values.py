@@ -1,0 +1,239 @@
+"""Values: JSON in and out, times as ISO 8601, immutability."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json as standard
+import pkgutil
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import recollect.model
+from recollect.model.branch import Branch
+from recollect.model.compaction import Compaction
+from recollect.model.message import Draft, Message
+from recollect.model.page import Page
+from recollect.model.part import (
+    AttachmentPart,
+    DataPart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from recollect.model.session import Session
+from recollect.model.snapshot import Snapshot
+from recollect.model.tool_call import ToolCall
+from recollect.model.turn import Turn, failure
+from recollect.model.value import Value, iso, milliseconds
+
+AT = 1763287200123
+PARTS = (
+    TextPart(text="half \ud83d, whole \U0001f600, nothing \x00", metadata={"a": [1, None]}),
+    ReasoningPart(text="hm", native={"signature": "x"}),
+    ToolCallPart(call_id="c1", tool="read", arguments={"path": "README.md", "n": 2**70}),
+    ToolCallPart(call_id="c2", tool="read", arguments_text='{"path": '),
+    ToolResultPart(call_id="c1", text="ok"),
+    ToolResultPart(call_id="c2", status="error", error_code="E1", error_message="cut off"),
+    ToolResultPart(call_id="c3", content=(TextPart(text="a"), AttachmentPart(mime_type="image/png", data="AA=="))),
+    ToolResultPart(call_id="c4", data={"rows": []}),
+    AttachmentPart(mime_type="text/plain", size=3, name="a.txt", url="file:///a.txt"),
+    DataPart(data=None),
+    DataPart(native={"type": "new_block"}),
+)
+VALUES = [
+    Branch(id=2, parent=1, fork_at=4, last=9, current=True, created_at=AT),
+    Compaction(
+        id=1, branch=1, from_position=1, to_position=9, round=2, tokens_before=90, tokens_after=9, summary="so",
+        created_at=AT, undone_at=AT + 1,
+    ),
+    Message(
+        branch=1, position=3, role="assistant", parts=PARTS, state="interrupted", turn=2, format="anthropic",
+        native={"fields": {"x": 1}}, model="m", tokens=5, input_tokens=3, output_tokens=2, error={"name": "E"},
+        metadata={"k": "v"}, created_at=AT, completed_at=AT + 5, deleted_at=AT + 9,
+    ),
+    Session(
+        id="cli:x", channel="cli", channel_id="x", external_id="e", parent="cli:p", relation="fork", title="T",
+        task="t", status="failed", provider="p", provider_config="pc", model="m", working_dir="/w", system_prompt="s",
+        color="red", metadata={"big": 2**80}, pinned_at=AT, archived_at=AT, deleted_at=AT, branch=2, revision=3,
+        message_count=4, token_count=5, input_tokens=6, output_tokens=7, data_schema_version=1, created_at=AT,
+        updated_at=AT, active_at=AT, last_message_at=AT,
+    ),
+    Snapshot(id=1, kind="memory", content={"facts": ["x"]}, message="1.3", tokens=9, created_at=AT, updated_at=AT),
+    ToolCall(
+        message="1.3", part=2, call_id="c1", tool="read", status="error", result_message="1.4", result_part=0,
+        error_code="E", error_message="no", created_at=AT, started_at=AT, completed_at=AT, latency_ms=12,
+    ),
+    Turn(
+        branch=1, position=2, status="failed", holder="h", lease_until_at=AT, model="m", input_tokens=1,
+        output_tokens=2, latency_ms=3, error={"name": "E", "message": "x"}, started_at=AT, ended_at=AT,
+    ),
+]  # fmt: skip
+
+
+def kinds() -> set[type]:
+    """Find every value that recollect.model defines."""
+    for module in pkgutil.iter_modules(recollect.model.__path__):
+        importlib.import_module(f"recollect.model.{module.name}")
+    return {kind for kind in Value.__subclasses__() if kind.__module__.startswith("recollect.model.")}
+
+
+def bare(kind: type[Value]) -> Value:
+    """Make a value with its required fields only."""
+    some = next(value for value in VALUES if type(value) is kind)
+    required = {field.name: getattr(some, field.name) for field in msgspec.structs.fields(kind) if field.required}
+    return kind(**required)
+
+
+EVERY = [*VALUES, *(bare(type(value)) for value in VALUES)]
+
+
+def test_every_value_of_the_model_is_tried_here():
+    assert kinds() == {type(value) for value in VALUES}
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_every_field_is_tried_here(value):
+    assert None not in {
+        getattr(value, name)
+        for name in value.__struct_fields__
+        if name not in ("parts", "native", "metadata", "content", "error")
+    }
+
+
+@pytest.mark.parametrize("value", EVERY, ids=lambda value: type(value).__name__)
+def test_json_out_and_in_gives_an_equal_value(value):
+    text = value.to_json()
+    assert type(value).from_json(text) == value
+    assert type(value).from_json(text.decode()) == value
+
+
+@pytest.mark.parametrize("value", EVERY, ids=lambda value: type(value).__name__)
+def test_the_json_is_json_for_everyone(value):
+    plain = standard.loads(value.to_json())
+    assert plain == standard.loads(standard.dumps(value.to_dict()))
+    assert type(value).from_dict(plain) == value
+    assert type(value).from_dict(value.to_dict()) == value
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_times_are_iso_8601_outside(value):
+    times = {name: text for name, text in value.to_dict().items() if name.endswith("_at") and name != "fork_at"}
+    assert times
+    for name, text in times.items():
+        moment = datetime.datetime.fromisoformat(text)
+        assert text.endswith("Z")
+        assert moment.timestamp() * 1000 == pytest.approx(getattr(value, name), abs=0.5)
+
+
+def test_a_branch_leaves_at_a_position_which_is_no_time():
+    plain = VALUES[0].to_dict()
+    assert plain["fork_at"] == 4
+    assert Branch.from_dict(plain) == VALUES[0]
+
+
+@pytest.mark.parametrize("value", [*VALUES, *PARTS, Draft(role="user")], ids=lambda value: type(value).__name__)
+def test_values_do_not_change(value):
+    name = value.__struct_fields__[0]
+    with pytest.raises(AttributeError):
+        setattr(value, name, "other")
+
+
+@pytest.mark.parametrize("value", [VALUES[0], VALUES[1], VALUES[5]], ids=lambda value: type(value).__name__)
+def test_values_without_json_inside_can_be_keys(value):
+    assert len({value, type(value).from_json(value.to_json())}) == 1
+
+
+@given(st.integers(min_value=-62135596800000, max_value=253402300799999))
+def test_times_go_out_and_in(at):
+    assert milliseconds(iso(at)) == at
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2025-11-16T10:00:00.123Z", AT),
+        ("2025-11-16T10:00:00.123", AT),
+        ("2025-11-16T12:00:00.123+02:00", AT),
+        ("2025-11-16T10:00:00.123999Z", AT),
+        ("1970-01-01", 0),
+        ("1969-12-31T23:59:59.999Z", -1),
+    ],
+)
+def test_times_are_read(text, at):
+    assert milliseconds(text) == at
+
+
+def test_a_time_is_written_with_milliseconds_and_zone():
+    assert iso(0) == "1970-01-01T00:00:00.000Z"
+    assert iso(AT) == "2025-11-16T10:00:00.123Z"
+
+
+@pytest.mark.parametrize("plain", [{}, {"id": 7}, {"id": "x", "created_at": "yesterday"}])
+def test_what_is_no_value_is_refused(plain):
+    with pytest.raises(ValueError):
+        Session.from_dict(plain)
+
+
+def test_a_message_reads_like_a_mapping():
+    message = VALUES[2]
+    plain = dict(message)
+    assert plain["id"] == message.id == "1.3" == message["id"]
+    assert set(plain) == {"id", *Message.__struct_fields__}
+    assert message["role"] == "assistant"
+    assert message.get("role") == "assistant"
+    assert message.get("nothing", 5) == 5
+    for name in ("nothing", "text", "keys", "__class__"):
+        with pytest.raises(KeyError):
+            message[name]
+
+
+def test_a_message_tells_its_kinds_of_parts_apart():
+    message = VALUES[2]
+    assert message.text == PARTS[0].text
+    assert message.reasoning == "hm"
+    assert [call.call_id for call in message.tool_calls] == ["c1", "c2"]
+    assert [result.call_id for result in message.tool_results] == ["c1", "c2", "c3", "c4"]
+
+
+def test_the_input_of_a_call_is_a_value_or_the_text_that_is_none():
+    assert ToolCallPart(call_id="c", tool="t").input is None
+    assert ToolCallPart(call_id="c", tool="t", arguments=None).input is None
+    assert ToolCallPart(call_id="c", tool="t", arguments_text='{"a": 1}').input == {"a": 1}
+    assert ToolCallPart(call_id="c", tool="t", arguments_text='{"a": ').input == '{"a": '
+    assert ToolCallPart(call_id="c", tool="t", arguments_text="").input == ""
+    assert ToolCallPart(call_id="c", tool="t", arguments_text=f'{{"a": {2**70}}}').input == {"a": 2**70}
+    deep = "[" * 100_000
+    assert ToolCallPart(call_id="c", tool="t", arguments_text=deep).input == deep
+
+
+def test_the_output_of_a_result_is_text_in_every_form():
+    assert ToolResultPart(call_id="c", text="").output == ""
+    assert (
+        ToolResultPart(call_id="c", content=(TextPart(text="a"), DataPart(data=1), TextPart(text="b"))).output == "a\nb"
+    )
+    assert ToolResultPart(call_id="c", data={"a": 1}).output == '{"a":1}'
+    assert ToolResultPart(call_id="c", data=None).output == "null"
+    assert ToolResultPart(call_id="c", data={"a": 2**70}).output == f'{{"a":{2**70}}}'
+    assert ToolResultPart(call_id="c", status="error", error_message="no").output == "no"
+    assert ToolResultPart(call_id="c").output == ""
+
+
+def test_a_part_writes_only_what_it_has():
+    assert msgspec.to_builtins(TextPart(text="a")) == {"kind": "text", "text": "a"}
+    assert msgspec.to_builtins(DataPart(data=None)) == {"kind": "data", "data": None}
+
+
+def test_a_page_is_a_list_that_goes_on():
+    page = Page([1, 2], "x")
+    assert page == [1, 2]
+    assert page.next == "x"
+    assert Page().next is None
+
+
+def test_a_failure_is_described_by_name_and_words():
+    assert failure(KeyError("x")) == {"name": "KeyError", "message": "'x'"}
