@@ -25,9 +25,10 @@ def ack(text: object) -> None:
 
 
 def start(what: str, *args: object, **options: object) -> subprocess.Popen[bytes]:
-    """Start a child that does this."""
+    """Start a child that does this. Unbuffered: communicate() does not see what readline() has read ahead."""
     command = [sys.executable, os.path.abspath(__file__), what, *map(str, args)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, **options)
 
 
 def append(path: str, session: str, first: str) -> None:
