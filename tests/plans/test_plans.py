@@ -10,7 +10,7 @@ import pytest
 
 import recollect.ops
 from recollect import sql
-from recollect.engine.sqlite.connection import connect
+from recollect.engine.sqlite.connection import CHECKPOINT, connect
 from recollect.engine.sqlite.file import File
 
 QUERIES = sql.queries("sqlite")
@@ -67,7 +67,7 @@ def connection(tmp_path_factory):
         for number in range(30):
             session = store.session(f"cli:{number}", title=f"t{number}")
             session.append([{"role": "user", "content": "x"}] * 5)
-    File(path, 5.0).close()
+    File(path, 5.0, CHECKPOINT).close()
     connection = connect(path, 5.0)
     yield connection
     connection.close()

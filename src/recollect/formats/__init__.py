@@ -78,7 +78,7 @@ def _is_many(messages: Any) -> bool:
 
 
 def _read_one(value: Any, given: Format | None) -> list[Draft]:
-    if given is None and is_dict(value) and (draft := neutral.read_at_once(value)) is not None:
+    if is_dict(value) and (draft := _read_at_once(value, given)) is not None:
         return [draft]
     if isinstance(value, Draft):
         return [checked(value)]
@@ -96,6 +96,18 @@ def _read_one(value: Any, given: Format | None) -> list[Draft]:
         return given.read(message)
     guessed = guess_format(message)
     return neutral.read(message) if guessed is None else _FORMATS[guessed].read(message)
+
+
+def _read_at_once(message: dict[str, Any], given: Format | None) -> Draft | None:
+    """Read the most common messages by far without looking at them more closely."""
+    draft = None
+    if given is None:
+        draft = neutral.read_at_once(message)
+    if draft is None and given in (None, openai):
+        draft = openai.read_at_once(message)
+    if draft is None and given in (None, anthropic):
+        draft = anthropic.read_at_once(message)
+    return draft
 
 
 def _draft(message: Message) -> Draft:

@@ -32,6 +32,46 @@ NAME = "anthropic"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
+def read_at_once(message: dict[str, Any]) -> Draft | None:
+    """Read a message of bare tool calls or bare results, and text beside calls, with nothing left to look at."""
+    role, blocks = message.get("role"), message.get("content")
+    if len(message) != len(neutral.MESSAGE_FIELDS) or not is_list(blocks) or role not in _BARE:
+        return None
+    parts: list[Part] = []
+    for block in blocks:
+        part = _BARE[role](block) if is_dict(block) else None
+        if part is None:
+            return None
+        parts.append(part)
+    if all(type(part) is TextPart for part in parts):
+        return None  # the same in every format
+    return Draft(role="assistant" if role == "assistant" else "tool", parts=tuple(parts), format=NAME)
+
+
+def _bare_call(block: dict[str, Any]) -> Part | None:
+    kind = block.get("type")
+    if kind == "text" and len(block) == len(("type", "text")) and type(block.get("text")) is str:
+        return TextPart(text=block["text"])
+    if kind != "tool_use" or len(block) != len(("type", "id", "name", "input")) or "input" not in block:
+        return None
+    call_id, tool = block.get("id"), block.get("name")
+    if type(call_id) is not str or type(tool) is not str:
+        return None
+    return ToolCallPart(call_id=call_id, tool=tool, arguments=exact(block["input"]))
+
+
+def _bare_result(block: dict[str, Any]) -> Part | None:
+    call_id, text = block.get("tool_use_id"), block.get("content")
+    if block.get("type") != "tool_result" or len(block) != len(("type", "tool_use_id", "content")):
+        return None
+    if type(call_id) is not str or type(text) is not str:
+        return None
+    return ToolResultPart(call_id=call_id, text=text)
+
+
+_BARE: dict[Any, Callable[[dict[str, Any]], Part | None]] = {"assistant": _bare_call, "user": _bare_result}
+
+
 def read(message: dict[str, Any]) -> list[Draft]:
     """Read one message, or a whole response of the Messages API."""
     role = role_of(message, _ROLES, "Anthropic")

@@ -31,6 +31,7 @@ from recollect.model.message import Draft, Message, Role
 from recollect.model.part import Content, DataPart, Part, TextPart, ToolCallPart, ToolResultPart
 
 NAME = "openai"
+_BARE = 3  # a role, content and tool_calls or tool_call_id; an id, type and function
 _ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
@@ -39,6 +40,40 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
+
+
+def read_at_once(message: dict[str, Any]) -> Draft | None:
+    """Read a bare tool call or a bare result, which are most of what agents write, with nothing left to look at."""
+    if len(message) != _BARE:
+        return None
+    role, content = message.get("role"), message.get("content")
+    if role == "tool":
+        call_id = message.get("tool_call_id")
+        if type(call_id) is str and type(content) is str:
+            return Draft(role="tool", parts=(ToolResultPart(call_id=call_id, text=content),), format=NAME)
+    elif role == "assistant" and "content" in message:
+        calls = _bare_calls(message.get("tool_calls"))
+        if calls and content is None:
+            return Draft(role="assistant", parts=calls, format=NAME)
+        if calls and type(content) is str:
+            return Draft(role="assistant", parts=(TextPart(text=content), *calls), format=NAME)
+    return None
+
+
+def _bare_calls(calls: Any) -> tuple[ToolCallPart, ...] | None:
+    """Read calls that have their usual fields and no others; None where one has not."""
+    if not is_list(calls):
+        return None
+    parts: list[ToolCallPart] = []
+    for call in calls:
+        function = call.get("function") if is_dict(call) and len(call) == _BARE else None
+        if not is_dict(function) or len(function) != len(("name", "arguments")) or call.get("type") != "function":
+            return None
+        call_id, tool, arguments = call.get("id"), function.get("name"), function.get("arguments")
+        if type(call_id) is not str or type(tool) is not str or type(arguments) is not str:
+            return None
+        parts.append(ToolCallPart(call_id=call_id, tool=tool, arguments_text=arguments))
+    return tuple(parts)
 
 
 def read(message: dict[str, Any]) -> list[Draft]:

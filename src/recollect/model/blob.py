@@ -20,6 +20,7 @@ from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart, To
 BASE64_FROM = 2_048
 TEXT_FROM = 65_536
 
+_SAID = (TextPart, ReasoningPart)
 _MARK = "$blob"
 _URL = ";base64,"
 _LONGEST_PREFIX = 256
@@ -70,7 +71,7 @@ def is_plain(part: Part) -> bool:
     """Whether a part has nothing that could be moved, so that looking into it can be spared."""
     if part.native is not None or part.metadata is not None:
         return False
-    if isinstance(part, TextPart | ReasoningPart):
+    if isinstance(part, _SAID):
         return True
     if isinstance(part, ToolCallPart):
         return part.arguments is msgspec.UNSET and len(part.arguments_text or "") < BASE64_FROM

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from recollect.model.part import AttachmentPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.part import AttachmentPart, DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 BYTES_PER_TOKEN = 4
 PER_MESSAGE = 4
@@ -19,18 +19,18 @@ def estimate(parts: Iterable[Part]) -> int:
     """Estimate the size of a message from its parts."""
     size = 0
     for part in parts:
-        size += _bytes(part.text) if type(part) is TextPart else _size(part)
+        size += _bytes(part.text) if isinstance(part, TextPart) else _size(part)
     return PER_MESSAGE - (-size // BYTES_PER_TOKEN)
 
 
-def _size(part: Part) -> int:
-    if isinstance(part, TextPart | ReasoningPart):
+def _size(part: ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart | DataPart) -> int:
+    if isinstance(part, ReasoningPart):
         return _bytes(part.text)
     if isinstance(part, ToolCallPart):
         arguments = part.arguments_text
         return _bytes(part.tool) + _bytes(str(part.arguments) if arguments is None else arguments)
     if isinstance(part, ToolResultPart):
-        return _bytes(part.output)
+        return _bytes(part.output if part.text is None else part.text)
     if isinstance(part, AttachmentPart):
         return PER_ATTACHMENT * BYTES_PER_TOKEN
     return _bytes(str(part.data if part.native is None else part.native))

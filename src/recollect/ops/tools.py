@@ -38,67 +38,66 @@ class Found(NamedTuple):
     """The branch, position and part of its result on this path."""
 
 
+# A row of tool_calls as it is written: (branch, position, part) of the call, the branch whose row it is, and so on.
+_STATUS, _RESULT, _RESULT_PART, _CREATED, _STARTED, _COMPLETED, _LATENCY, _CODE, _MESSAGE = (
+    6,
+    8,
+    9,
+    10,
+    11,
+    12,
+    13,
+    14,
+    15,
+)
+
+
 def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[None]:
     """Write the calls of new messages, and join their results to calls, made here or before."""
-    made: dict[Place, dict[str, Any]] = {}
+    made: dict[Place, list[Any]] = {}
     waiting: dict[str, list[Place]] = {}
     for position, item in enumerate(records, first):
-        created = item.created_at
         for part, call in item.calls:
             place = (branch, position, part)
-            made[place] = _pending(branch, place, call.call_id, call.tool, created)
+            made[place] = _pending(branch, place, call.call_id, call.tool, item.created_at)
             waiting.setdefault(call.call_id, []).append(place)
         for part, result in item.results:
             stack = waiting.get(result.call_id)
             if stack:
-                call = made[stack.pop()]
+                row = made[stack.pop()]
             else:
                 found = yield from newest_open(branch, result.call_id, made)
                 if found is None:
                     continue  # an orphan is kept as it came; the view that is sent mends it
-                call = made[found.place] = _row(branch, found)
-            _answer(call, result, position, part, created)
-    yield from each("tool_call_insert", [_columns(call) for call in made.values()])
+                row = made[found.place] = _row(branch, found)
+            _answer(row, result, position, part, item.created_at)
+    yield from each("tool_call_insert", [tuple(row) for row in made.values()])
 
 
-def _columns(call: dict[str, Any]) -> Row:
-    return (
-        call["call_branch"], call["position"], call["part"], call["branch"], call["call_id"], call["tool"],
-        call["status"], call["branch"], call["result"], call["result_part"], call["created_at"], call["started_at"],
-        call["completed_at"], call["latency_ms"], call["error_code"], call["error_message"],
-    )  # fmt: skip
+def _pending(branch: int, place: Place, call_id: str, tool: str, created: int) -> list[Any]:
+    return [
+        *place, branch, storable(call_id), storable(tool), "pending", branch, None, None, created, None, None, None,
+        None, None,
+    ]  # fmt: skip
 
 
-def _pending(branch: int, place: Place, call_id: str, tool: str, created: int) -> dict[str, Any]:
-    call_branch, position, part = place
-    return {
-        "call_branch": call_branch, "position": position, "part": part, "branch": branch,
-        "call_id": storable(call_id), "tool": storable(tool), "status": "pending", "result": None,
-        "result_part": None, "created_at": created, "started_at": None, "completed_at": None, "latency_ms": None,
-        "error_code": None, "error_message": None,
-    }  # fmt: skip
-
-
-def _row(branch: int, found: Found) -> dict[str, Any]:
+def _row(branch: int, found: Found) -> list[Any]:
     """Give a stored call as the row that this branch writes for it."""
-    call = _pending(branch, found.place, found.call_id, found.tool, found.created_at)
-    call["started_at"] = found.started_at
-    return call
+    row = _pending(branch, found.place, found.call_id, found.tool, found.created_at)
+    row[_STARTED] = found.started_at
+    return row
 
 
-def _answer(call: dict[str, Any], result: ToolResultPart, position: int, part: int, now: int) -> None:
-    since = call["created_at"] if call["started_at"] is None else call["started_at"]
-    call["status"] = result.status
-    call["result"] = position
-    call["result_part"] = part
-    call["completed_at"] = now
-    call["latency_ms"] = _latency(result, now - since)
-    call["error_code"] = None if result.error_code is None else storable(result.error_code)
-    call["error_message"] = None if result.error_message is None else storable(result.error_message)
+def _answer(row: list[Any], result: ToolResultPart, position: int, part: int, now: int) -> None:
+    since = row[_CREATED] if row[_STARTED] is None else row[_STARTED]
+    row[_STATUS], row[_RESULT], row[_RESULT_PART] = result.status, position, part
+    row[_COMPLETED], row[_LATENCY] = now, _latency(result, now - since)
+    row[_CODE] = None if result.error_code is None else storable(result.error_code)
+    row[_MESSAGE] = None if result.error_message is None else storable(result.error_message)
 
 
 def _latency(result: ToolResultPart, measured: int) -> int:
-    given = (result.metadata or {}).get("latency_ms")
+    given = None if result.metadata is None else result.metadata.get("latency_ms")
     return given if isinstance(given, int) and given >= 0 else max(measured, 0)
 
 
@@ -191,10 +190,9 @@ def _start(scope: Scope, session: str, call_id: str) -> Steps[Session]:
     found = yield from newest_open(here.head, call_id)
     if found is None:
         raise (yield from unknown(session, here.head, call_id))
-    call = _row(here.head, found)
-    call["status"] = "running"
-    call["started_at"] = call["started_at"] or scope.now
-    yield from each("tool_call_insert", [_columns(call)])
+    row = _row(here.head, found)
+    row[_STATUS], row[_STARTED] = "running", found.started_at or scope.now
+    yield from each("tool_call_insert", [tuple(row)])
     yield from do(
         "session_change", session=here.session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
     )

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from recollect.engine.sqlite.connection import TIMEOUT
+from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT
 from recollect.engine.sqlite.file import File, undo
 from recollect.errors import RecollectError, StoreClosed
 from recollect.op import Op
@@ -58,7 +58,7 @@ class AsyncSqliteEngine:
     """Runs an operation in a transaction that it may share with others that wait at the same time."""
 
     def __init__(self, path: str, *, timeout: float = TIMEOUT) -> None:
-        self._file = File(path, timeout)
+        self._file = File(path, timeout, CHECKPOINT_OF_MANY)
         self._start()
 
     def _start(self) -> None:

@@ -16,6 +16,12 @@ from recollect.engine.url import MEMORY
 from recollect.errors import StoreUnavailable
 
 PAGE_SIZE = 4096
+CHECKPOINT = 1_000
+"""Pages of log after which it is folded into the file. A short log is soon overwritten in place, which is quicker."""
+
+CHECKPOINT_OF_MANY = 4_000
+"""The same where many commit together: pages that are written again and again are folded once."""
+
 CHECKSUM_BYTES = 8
 TIMEOUT = 30.0
 APPLICATION_ID = 0x52434C54  # "RCLT"
@@ -23,7 +29,6 @@ APPLICATION_ID = 0x52434C54  # "RCLT"
 _VFS = "cksmvfs"
 _STATEMENTS = 256
 _LOG_LIMIT = 64 * 1024 * 1024
-_CHECKPOINT_PAGES = 1000
 _CACHE_KIB = 8_000
 _STEP = 0.0005
 _STEPS = 20
@@ -114,7 +119,6 @@ def configure(connection: apsw.Connection) -> None:
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    connection.wal_autocheckpoint(_CHECKPOINT_PAGES)
 
 
 def shape(connection: apsw.Connection, path: str) -> None:

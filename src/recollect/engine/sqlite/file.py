@@ -27,14 +27,16 @@ T = TypeVar("T")
 _IDLE = 8
 _SCRUB_WAIT = 0.25
 _WIDTH = 8
+_FORK_STEP = 0.001
 
 
 class File:
     """One writing connection and a stock of reading ones. After fork() each process opens its own."""
 
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, path: str, timeout: float, checkpoint: int) -> None:
         self.path = path
         self.timeout = timeout
+        self._checkpoint = checkpoint
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
         self._wide: dict[str, list[str]] = {}
@@ -42,8 +44,8 @@ class File:
         self._idle: list[apsw.Connection] = []
         self._pid = os.getpid()
         self.writer: apsw.Connection | None = None
-        self.use = threading.Condition()
-        self._users = 0
+        self._gate = threading.Lock()
+        self._users: list[None] = []
         self._lapsed = self._forking = False
         if not self.memory:
             prepare(path)
@@ -57,6 +59,7 @@ class File:
         try:
             connection = connect(self.path, self.timeout)
             ready(connection, self.path, self.timeout)
+            connection.wal_autocheckpoint(self._checkpoint)
         except apsw.Error as error:
             _abandon(connection)
             raise self.meaning(error) from error
@@ -82,11 +85,11 @@ class File:
         find a write lock of its parent's threads taken for ever, and its parent, closing, would fold and delete the
         log under the child's hands, with what was acknowledged in it.
         """
-        self.use.acquire()
+        self._gate.acquire()
         self._forking = True  # no one else begins while those who have begun end
         until = time.monotonic() + self.timeout
         while self._users and time.monotonic() < until:
-            self.use.wait(until - time.monotonic())
+            time.sleep(_FORK_STEP)
         if self._users or self._lapsed or self.writer is None:
             return
         for connection in [*self._idle, self.writer]:
@@ -97,8 +100,7 @@ class File:
     def after_fork_in_parent(self) -> None:
         """Take up the file again on next use."""
         self._forking = False
-        self.use.notify_all()
-        self.use.release()
+        self._gate.release()
 
     def after_fork_in_child(self) -> None:
         """Take up the file on next use; a thread that held something is not here.
@@ -106,28 +108,30 @@ class File:
         Connections that were in use too long to be closed are the parent's, and are never closed here: that would fold
         its log and drop its locks.
         """
-        self.use = threading.Condition()
-        self._users, self._forking = 0, False
+        self._gate = threading.Lock()
+        self._users, self._forking = [], False
         if not self._lapsed and self.writer is not None:
             _leave_to_parent([*self._idle, self.writer])
             self._idle, self._lapsed = [], True
 
     def enter(self) -> None:
-        """Say that a connection is in use; open the writing one again after a fork."""
-        with self.use:
-            while self._forking:
-                self.use.wait()
-            if self._lapsed:
-                self.writer, self._lapsed = self._open(), False
-                self._pid = os.getpid()
-            self._users += 1
+        """Say that a connection is in use; open the writing one again after a fork.
+
+        Adding to a list and looking at a flag, in this order, is enough: a fork sets the flag and then waits for the
+        list to be empty. A lock here would be paid for by every operation.
+        """
+        self._users.append(None)
+        while self._forking or self._lapsed:
+            self._users.pop()
+            with self._gate:
+                if self._lapsed:
+                    self.writer, self._lapsed = self._open(), False
+                    self._pid = os.getpid()
+            self._users.append(None)
 
     def leave(self) -> None:
         """Say that it is no more."""
-        with self.use:
-            self._users -= 1
-            if not self._users:
-                self.use.notify_all()
+        self._users.pop()
 
     def after_fork(self) -> bool:
         """Say if this process was forked since the file was last used."""
@@ -255,8 +259,8 @@ def _widened(query: str) -> list[str]:
     head, values, rest = query.partition(" VALUES ")
     if not values:
         return []
-    row, *tail = rest.split("\n", 1)
-    return ["\n".join([f"{head} VALUES {', '.join([row] * count)}", *tail]) for count in range(1, _WIDTH + 1)]
+    row, conflict, tail = rest.partition(" ON CONFLICT ")
+    return [f"{head} VALUES {', '.join([row] * count)}{conflict}{tail}" for count in range(1, _WIDTH + 1)]
 
 
 def undo(connection: apsw.Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TypeVar
 
-from recollect.engine.sqlite.connection import TIMEOUT
+from recollect.engine.sqlite.connection import CHECKPOINT, TIMEOUT
 from recollect.engine.sqlite.file import File
 from recollect.errors import StoreClosed, StoreLocked
 from recollect.op import Op
@@ -17,7 +17,7 @@ class SqliteEngine:
     """Runs an operation in one transaction, on the caller's thread."""
 
     def __init__(self, path: str, *, timeout: float = TIMEOUT) -> None:
-        self._file = File(path, timeout)
+        self._file = File(path, timeout, CHECKPOINT)
         self._lock = threading.Lock()
         self._closed = False
 

@@ -1,0 +1,151 @@
+"""What only asyncio has: awaiting, `async with`, `async for`, many tasks, a task that is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import recollect
+
+
+def said(text):
+    return {"role": "user", "content": text}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "talks.db"
+
+
+def test_blocks_and_iterators(path):
+    async def story():
+        async with recollect.open_async(path) as store:
+            session = await store.session("a")
+            async with session.turn("q") as turn:
+                assert (await session.turns())[0].status == "open"
+                async with turn.stream() as answer:
+                    await answer.write("r")
+            assert [message.text async for message in session.iter_messages()] == ["q", "r"]
+            assert (await session.turns())[0].status == "completed"
+        with pytest.raises(recollect.StoreClosed):
+            await store.session("a")
+        store = await recollect.open_async(path)
+        async with store:
+            assert len(await (await store.session("a")).messages()) == 2
+
+    asyncio.run(story())
+
+
+def test_what_is_not_awaited_is_not_open(path):
+    async def story():
+        async with recollect.open_async(path) as store:
+            session = await store.session("a")
+            turn = session.turn("q")
+            assert await session.messages() == []
+            with pytest.raises(recollect.InvalidValue):
+                await turn.add(said("x"))
+            with pytest.raises(recollect.InvalidValue):
+                assert turn.id
+            await turn
+            stream = turn.stream()
+            with pytest.raises(recollect.InvalidValue):
+                assert stream.id
+            await (await stream).close()
+            await turn.complete()
+            assert [message.text for message in await session.messages()] == ["q", ""]
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_task_keeps_what_it_had(path):
+    async def talk(store, begun):
+        session = await store.session("a")
+        async with session.turn("q") as turn, turn.stream() as answer:
+            await answer.write("half an ans")
+            begun.set()
+            await asyncio.sleep(60)
+
+    async def story():
+        async with recollect.open_async(path) as store:
+            begun = asyncio.Event()
+            task = asyncio.create_task(talk(store, begun))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            session = await store.session("a")
+            messages = await session.messages()
+            assert [(message.text, message.state) for message in messages] == [
+                ("q", "completed"),
+                ("half an ans", "interrupted"),
+            ]
+            assert (await session.turns())[0].status == "cancelled"
+            async with session.turn("next"):
+                pass
+
+    asyncio.run(story())
+
+
+def test_what_came_last_is_stored_though_nothing_follows(path):
+    async def story():
+        async with recollect.open_async(path) as store:
+            session = await store.session("a")
+            async with session.turn("q") as turn, turn.stream() as answer:
+                await answer.write("the last ")
+                await answer.write("words")
+                for _ in range(60):
+                    await asyncio.sleep(0.05)
+                    if (await session.message(2)).text:
+                        break
+                assert (await session.message(2)).text == "the last words"
+
+    asyncio.run(story())
+
+
+def test_many_tasks_at_once(path):
+    async def write(store, writer):
+        session = await store.session(f"s{writer % 8}")
+        for n in range(5):
+            await session.append(said(f"{writer}:{n}"))
+
+    async def story():
+        async with recollect.open_async(path) as store:
+            await asyncio.gather(*(write(store, writer) for writer in range(64)))
+        async with recollect.open_async(path) as store:
+            for number in range(8):
+                session = await store.session(f"s{number}")
+                texts = [message.text for message in await session.messages()]
+                assert session.message_count == len(texts) == 40
+                for writer in range(number, 64, 8):
+                    assert [text for text in texts if text.startswith(f"{writer}:")] == [
+                        f"{writer}:{n}" for n in range(5)
+                    ]
+
+    asyncio.run(story())
+
+
+def test_closing_finishes_what_was_asked_for(path):
+    async def story():
+        store = await recollect.open_async(path)
+        session = await store.session("a")
+        tasks = [asyncio.create_task(session.append(said(str(n)))) for n in range(20)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*tasks)
+        async with recollect.open_async(path) as again:
+            assert len(await (await again.session("a")).messages()) == 20
+
+    asyncio.run(story())
+
+
+def test_one_loop_after_another(path):
+    for number in range(3):
+
+        async def story(number=number):
+            async with recollect.open_async(path) as store:
+                session = await store.session("a")
+                await session.append(said("x"))
+                assert session.message_count == number + 1
+
+        asyncio.run(story())
