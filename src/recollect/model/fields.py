@@ -33,9 +33,8 @@ class Field(Generic[T]):
 class SessionFields:
     """What a handle knows about its session. `info` holds all of it as one value; refresh() reads it again."""
 
-    def __init__(self, info: Session) -> None:
-        self._info = info
-        self._counts: tuple[Any, ...] | None = None
+    _info: Session
+    _counts: tuple[Any, ...] | None
 
     @property
     def info(self) -> Session:

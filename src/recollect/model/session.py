@@ -23,21 +23,9 @@ class Session(Value, frozen=True, gc=False):
     last_message_at: int | None = None
     channel: str | None = None
     channel_id: str | None = None
-    external_id: str | None = None
-    parent: str | None = None
-    relation: Relation | None = None
     title: str | None = None
-    task: str | None = None
     status: Status = "active"
-    provider: str | None = None
-    provider_config: str | None = None
     model: str | None = None
-    working_dir: str | None = None
-    system_prompt: str | None = None
-    color: str | None = None
-    pinned_at: int | None = None
-    archived_at: int | None = None
-    deleted_at: int | None = None
     branch: int = 1
     revision: int = 0
     message_count: int = 0
@@ -45,6 +33,18 @@ class Session(Value, frozen=True, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     data_schema_version: int = DATA_SCHEMA_VERSION
+    parent: str | None = None
+    relation: Relation | None = None
+    external_id: str | None = None
+    task: str | None = None
+    provider: str | None = None
+    provider_config: str | None = None
+    working_dir: str | None = None
+    system_prompt: str | None = None
+    color: str | None = None
+    pinned_at: int | None = None
+    archived_at: int | None = None
+    deleted_at: int | None = None
     metadata: dict[str, Any] | None = None
 
 

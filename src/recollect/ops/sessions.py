@@ -45,8 +45,16 @@ class Listed(NamedTuple):
 
 def here(row: Row) -> Here:
     """Make a session of a row."""
-    fields = row[4:] if row[-1] is None else (*row[4:-1], json.decode(row[-1]))
-    return Here(row[0], row[1], row[2], row[3], Session(*fields))
+    return Here(row[0], row[1], row[2], row[3], value_of(row))
+
+
+def value_of(row: Row) -> Session:
+    """Make the value of a session of its row. What is rare comes together, as one column."""
+    if row[-1] is None:
+        return Session(*row[4:-1])
+    *rare, metadata = json.decode(row[-1])
+    fields: Row = (*row[4:-1], *rare, None if metadata is None else json.decode(metadata))
+    return Session(*fields)
 
 
 def find(scope: Scope, session: str) -> Steps[Here]:
@@ -280,9 +288,9 @@ def _cursor(text: str) -> tuple[int, int]:
 def _list(scope: Scope, order: str, at: int, key: int, limit: int, filters: dict[str, Any]) -> Steps[Listed]:
     query, time = _ORDERS[order]
     found = yield from rows(query, owner=scope.owner, at=at, key=key, limit=limit + 1, **filters)
-    page = [here(row) for row in found[:limit]]
-    more = f"{getattr(page[-1].value, time)}.{page[-1].session}" if len(found) > limit else None
-    return Listed([item.value for item in page], more)
+    page = [value_of(row) for row in found[:limit]]
+    more = f"{getattr(page[-1], time)}.{found[limit - 1][0]}" if len(found) > limit else None
+    return Listed(page, more)
 
 
 def update(scope: Scope, session: str, fields: dict[str, Any], expected: int | None = None) -> Op[Session]:

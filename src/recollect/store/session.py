@@ -34,7 +34,7 @@ class Session(SessionFields):
     """One conversation: what is known about it, and everything that can be done with it."""
 
     def __init__(self, store: Store, info: Info) -> None:
-        super().__init__(info)
+        self._info, self._counts = info, None
         self.store = store
 
     def _run(self, op: Op[T]) -> T:

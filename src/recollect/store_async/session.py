@@ -32,7 +32,7 @@ class AsyncSession(SessionFields):
     """One conversation: what is known about it, and everything that can be done with it."""
 
     def __init__(self, store: AsyncStore, info: Info) -> None:
-        super().__init__(info)
+        self._info, self._counts = info, None
         self.store = store
 
     async def _run(self, op: Op[T]) -> T:

@@ -1,42 +1,50 @@
 -- name: session_get
 SELECT
     s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.external_id,
-    CASE WHEN s.parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = s.parent) END, s.relation,
-    s.title, s.task, s.status, s.provider, s.provider_config, s.model, s.working_dir, s.system_prompt, s.color,
-    s.pinned_at, s.archived_at, s.deleted_at, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version, s.metadata
+    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
+    s.output_tokens, s.data_schema_version,
+    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
+        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
+        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
+    ) END
 FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
 
 -- name: session_by_key
 SELECT
     s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.external_id,
-    CASE WHEN s.parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = s.parent) END, s.relation,
-    s.title, s.task, s.status, s.provider, s.provider_config, s.model, s.working_dir, s.system_prompt, s.color,
-    s.pinned_at, s.archived_at, s.deleted_at, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version, s.metadata
+    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
+    s.output_tokens, s.data_schema_version,
+    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
+        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
+        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
+    ) END
 FROM sessions AS s WHERE s.key = :session
 
 -- name: session_in_trash
 SELECT
     s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.external_id,
-    CASE WHEN s.parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = s.parent) END, s.relation,
-    s.title, s.task, s.status, s.provider, s.provider_config, s.model, s.working_dir, s.system_prompt, s.color,
-    s.pinned_at, s.archived_at, s.deleted_at, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version, s.metadata
+    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
+    s.output_tokens, s.data_schema_version,
+    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
+        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
+        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
+    ) END
 FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NOT NULL
 ORDER BY s.deleted_at DESC, s.key DESC LIMIT 1
 
 -- name: sessions_by_activity
 SELECT
     s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.external_id,
-    CASE WHEN s.parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = s.parent) END, s.relation,
-    s.title, s.task, s.status, s.provider, s.provider_config, s.model, s.working_dir, s.system_prompt, s.color,
-    s.pinned_at, s.archived_at, s.deleted_at, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version, s.metadata
+    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
+    s.output_tokens, s.data_schema_version,
+    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
+        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
+        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
+    ) END
 FROM sessions AS s INDEXED BY sessions_active
 WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.active_at, s.key) < (:at, :key)
     AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
@@ -50,11 +58,13 @@ ORDER BY s.active_at DESC, s.key DESC LIMIT :limit
 -- name: sessions_by_creation
 SELECT
     s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.external_id,
-    CASE WHEN s.parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = s.parent) END, s.relation,
-    s.title, s.task, s.status, s.provider, s.provider_config, s.model, s.working_dir, s.system_prompt, s.color,
-    s.pinned_at, s.archived_at, s.deleted_at, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version, s.metadata
+    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
+    s.output_tokens, s.data_schema_version,
+    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
+        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
+        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
+    ) END
 FROM sessions AS s INDEXED BY sessions_created
 WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.created_at, s.key) < (:at, :key)
     AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
@@ -68,11 +78,13 @@ ORDER BY s.created_at DESC, s.key DESC LIMIT :limit
 -- name: sessions_by_deletion
 SELECT
     s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.external_id,
-    CASE WHEN s.parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = s.parent) END, s.relation,
-    s.title, s.task, s.status, s.provider, s.provider_config, s.model, s.working_dir, s.system_prompt, s.color,
-    s.pinned_at, s.archived_at, s.deleted_at, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version, s.metadata
+    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
+    s.output_tokens, s.data_schema_version,
+    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
+        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
+        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
+    ) END
 FROM sessions AS s
 WHERE s.owner = :owner AND s.deleted_at IS NOT NULL AND (s.deleted_at, s.key) < (:at, :key)
     AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
@@ -187,11 +199,14 @@ SET revision = revision + 1, updated_at = max(updated_at, :now),
     archived_at = CASE WHEN instr(:names, ',archived_at,') THEN :archived_at ELSE archived_at END
 WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
 RETURNING
-    key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, external_id,
-    CASE WHEN parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent) END, relation,
-    title, task, status, provider, provider_config, model, working_dir, system_prompt, color, pinned_at, archived_at,
-    deleted_at, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
-    metadata
+    key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel,
+    channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens,
+    output_tokens, data_schema_version,
+    CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt,
+        color, pinned_at, archived_at, deleted_at, metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, external_id, task, provider,
+        provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
+    ) END
 
 -- name: session_trash
 UPDATE sessions SET deleted_at = :now, revision = revision + 1, updated_at = max(updated_at, :now)
@@ -202,11 +217,14 @@ RETURNING key
 UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max(updated_at, :now)
 WHERE key = :session
 RETURNING
-    key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, external_id,
-    CASE WHEN parent IS NOT NULL THEN (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent) END, relation,
-    title, task, status, provider, provider_config, model, working_dir, system_prompt, color, pinned_at, archived_at,
-    deleted_at, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
-    metadata
+    key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel,
+    channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens,
+    output_tokens, data_schema_version,
+    CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt,
+        color, pinned_at, archived_at, deleted_at, metadata) IS NOT NULL THEN json_array(
+        (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, external_id, task, provider,
+        provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
+    ) END
 
 -- name: session_delete
 DELETE FROM sessions WHERE key = :session
