@@ -22,7 +22,7 @@ from recollect.model.message import Draft
 from recollect.model.part import AttachmentPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Op, Scope
-from recollect.ops import messages, retention, sessions, turns
+from recollect.ops import messages, paths, retention, sessions, turns
 
 NOW = 1_763_287_200_123
 SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead")
@@ -466,9 +466,9 @@ class TestOthers:
     @pytest.mark.parametrize("name", ["", "x", "1", "1.", ".5", "1.5.2", "a.b", "-1", -1, True, None])
     def test_what_is_no_message_id(self, name):
         with pytest.raises(InvalidValue):
-            messages.parse(name)
+            paths.parse(name)
 
     def test_message_ids(self):
-        assert messages.parse("2.17") == (2, 17)
-        assert messages.parse(17) == (None, 17)
-        assert messages.parse(0) == (None, 0)
+        assert paths.parse("2.17") == (2, 17)
+        assert paths.parse(17) == (None, 17)
+        assert paths.parse(0) == (None, 0)

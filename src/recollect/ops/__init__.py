@@ -4,6 +4,8 @@ Ordering, atomicity, idempotency and conflict rules live here and nowhere else. 
 file; it imports values and op.py only. Each public function checks its arguments and gives an Op, ready to run.
 """
 
-from recollect.ops import branches, messages, results, retention, sessions, streams, tools, turns
+from recollect.ops import branches, messages, paths, results, retention, sessions, settings, streams, tools, turns
 
-__all__ = ["branches", "messages", "results", "retention", "sessions", "streams", "tools", "turns"]
+__all__ = [
+    "branches", "messages", "paths", "results", "retention", "sessions", "settings", "streams", "tools", "turns",
+]  # fmt: skip

@@ -38,7 +38,7 @@ def _branches(scope: Scope, session: str) -> Steps[list[Branch]]:
     return found
 
 
-def rewind(scope: Scope, session: str, to: messages.MessageId) -> Op[Session]:
+def rewind(scope: Scope, session: str, to: paths.MessageId) -> Op[Session]:
     """Go back to a message: the active path ends with it, and what followed stays on its own branch.
 
     0 goes back to before the first message.
@@ -46,11 +46,11 @@ def rewind(scope: Scope, session: str, to: messages.MessageId) -> Op[Session]:
     return Op(_rewind, scope, session, to)
 
 
-def _rewind(scope: Scope, session: str, to: messages.MessageId) -> Steps[Session]:
+def _rewind(scope: Scope, session: str, to: paths.MessageId) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
     parent, fork_at = None, 0
     if to != 0:
-        span = yield from messages.locate(session, here, to)
+        span = yield from paths.locate(session, here.head, here.session, to)
         parent, fork_at = span.branch, span.high
     path = yield from paths.path(here.head)
     if _tip(path) == (parent, fork_at):
@@ -101,7 +101,7 @@ def switch(scope: Scope, session: str, number: int) -> Op[Session]:
 def _switch(scope: Scope, session: str, number: int) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
     row = None
-    if isinstance(number, int) and 0 < number <= messages.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(number, int) and 0 < number <= paths.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
         row = yield from one("branch_by_number", tree=here.tree, number=number)
     if row is None or row[2] != here.session:
         raise BranchNotFound(session=session, branch=number)
@@ -110,14 +110,12 @@ def _switch(scope: Scope, session: str, number: int) -> Steps[Session]:
     return (yield from _stand(scope, here, row[0]))
 
 
-def fork(scope: Scope, session: str, at: messages.MessageId | None, new: str, fields: dict[str, Any]) -> Op[Session]:
+def fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, fields: dict[str, Any]) -> Op[Session]:
     """Make a new session that shares this one's past up to a message (all of it where none is named)."""
     return Op(_fork, scope, session, at, keys.checked(new), sessions.checked_fields(fields, scope.now))
 
 
-def _fork(
-    scope: Scope, session: str, at: messages.MessageId | None, new: str, columns: dict[str, Any]
-) -> Steps[Session]:
+def _fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, columns: dict[str, Any]) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
     if (yield from one("session_get", owner=scope.owner, id=new)) is not None:
         raise SessionExists(session=new)
@@ -126,7 +124,7 @@ def _fork(
     elif at == 0:
         parent, fork_at = None, 0
     else:
-        span = yield from messages.locate(session, here, at)
+        span = yield from paths.locate(session, here.head, here.session, at)
         parent, fork_at = span.branch, span.high
     inherited = {name: getattr(here.value, name) for name in _INHERITED}
     if inherited["metadata"] is not None:

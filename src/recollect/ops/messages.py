@@ -12,15 +12,10 @@ from recollect.model import json
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import record, sessions, tools
-from recollect.ops.paths import Span, path
-
-MessageId = str | int | Message
-"""A message, its id ("1.17"), or its position on the active path."""
+from recollect.ops.paths import LAST, MessageId, Span, locate, parse, path, shown
 
 PAGE = 500
 _REST = 11
-_LAST = (1 << 32) - 1
-MOST_BRANCHES = (1 << 31) - 1
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
@@ -255,14 +250,14 @@ def backward(
     """Read the last messages of the active path, or the last ones before a message."""
     if not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"How many messages is a number from 0 on; got {limit!r}.")
-    limit = min(limit, _LAST)
+    limit = min(limit, LAST)
     return Op(_backward, scope, session, before, limit, deleted, writes=False)
 
 
 def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool) -> Steps[Page]:
     here = yield from sessions.find(scope, session)
     spans = yield from path(here.head)
-    end = max(span.high for span in spans) if before is None else min(parse(before)[1] - 1, _LAST)
+    end = max(span.high for span in spans) if before is None else min(parse(before)[1] - 1, LAST)
     found: list[Message] = []
     for span in spans:
         room = limit - len(found)
@@ -302,44 +297,6 @@ def at(scope: Scope, branch: int, number: int, position: int) -> Steps[Message |
     return None if row is None else (yield from _with_payloads(scope, number, [row]))[0]
 
 
-def parse(name: Any) -> tuple[int | None, int]:
-    """Read a message's id, "branch.position", or a message; a number alone is a position on the active path."""
-    if isinstance(name, Message):
-        return name.branch, name.position
-    if isinstance(name, int) and not isinstance(name, bool) and name >= 0:
-        return None, name
-    branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
-    if dot and branch.isdecimal() and position.isdecimal():
-        return int(branch), int(position)
-    raise InvalidValue(f"{name!r} is no message id. An id looks like '1.17': branch and position.")
-
-
-def _shown(name: MessageId) -> str | int:
-    return name.id if isinstance(name, Message) else name
-
-
-def locate(session: str, here: sessions.Here, name: MessageId) -> Steps[Span]:
-    """Find the stretch that ends with a message: on the active path, or on another branch of the session."""
-    number, position = parse(name)
-    if position > _LAST or (number or 0) > MOST_BRANCHES:
-        raise MessageNotFound(session=session, message=_shown(name))
-    span = _on(number, position, (yield from path(here.head)))
-    if span is None and number is not None:
-        for row in (yield from rows("branches_of_session", session=here.session)):
-            span = span or _on(number, position, (yield from path(row[0])))
-    if span is None:
-        raise MessageNotFound(session=session, message=_shown(name))
-    return span
-
-
-def _on(number: int | None, position: int, spans: Sequence[Span]) -> Span | None:
-    """Give the stretch of a path that has a position, cut off after it."""
-    for span in spans:
-        if span.low < position <= span.high and number in (None, span.number):
-            return Span(span.branch, span.number, span.low, position)
-    return None
-
-
 def get(scope: Scope, session: str, name: MessageId) -> Op[Message]:
     """Read one message, deleted or not."""
     return Op(_get, scope, session, name, writes=False)
@@ -347,10 +304,10 @@ def get(scope: Scope, session: str, name: MessageId) -> Op[Message]:
 
 def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    span = yield from locate(session, here, name)
+    span = yield from locate(session, here.head, here.session, name)
     message = yield from at(scope, span.branch, span.number, span.high)
     if message is None:
-        raise MessageNotFound(session=session, message=_shown(name))
+        raise MessageNotFound(session=session, message=shown(name))
     return message
 
 
@@ -361,10 +318,10 @@ def mark(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Op[Me
 
 def _mark(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    span = yield from locate(session, here, name)
+    span = yield from locate(session, here.head, here.session, name)
     message = yield from at(scope, span.branch, span.number, span.high)
     if message is None:
-        raise MessageNotFound(session=session, message=_shown(name))
+        raise MessageNotFound(session=session, message=shown(name))
     if (message.deleted_at is not None) == deleted:
         return message
     stamp = scope.now if deleted else None

@@ -1,4 +1,4 @@
-"""Sessions: create, open, list, change, put in the trash and take out again; settings.
+"""Sessions: create, open, list, change, put in the trash and take out again.
 
 What is said in them is in messages.py, turns.py and branches.py; erasing is in retention.py.
 """
@@ -13,8 +13,7 @@ from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
-_LAST_SESSION = "last_session"
-_NEVER = 1 << 62
+NEVER = 1 << 62
 _MATCHES = 6
 _MOST = 1_000_000
 
@@ -274,18 +273,19 @@ def list_(
         raise InvalidValue(f"Sessions are listed by one of {', '.join(_ORDERS)}; got {order!r}.")
     if not isinstance(limit, int) or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {limit!r}.")
-    at, key = (_NEVER, _NEVER) if after is None else _cursor(after)
-    return Op(_list, scope, order, at, key, limit, filters, writes=False)
+    at, key = (NEVER, NEVER) if after is None else _cursor(after)
+    return Op(listed, scope, order, at, key, limit, filters, writes=False)
 
 
 def _cursor(text: str) -> tuple[int, int]:
     at, _, key = text.partition(".")
-    if at.isdecimal() and key.isdecimal() and max(int(at), int(key)) <= _NEVER:
+    if at.isdecimal() and key.isdecimal() and max(int(at), int(key)) <= NEVER:
         return int(at), int(key)
     raise InvalidValue(f"{text!r} is no place in a list. Use the `next` of the page before.")
 
 
-def _list(scope: Scope, order: str, at: int, key: int, limit: int, filters: dict[str, Any]) -> Steps[Listed]:
+def listed(scope: Scope, order: str, at: int, key: int, limit: int, filters: dict[str, Any]) -> Steps[Listed]:
+    """Read a page that begins after a time and a key."""
     query, time = _ORDERS[order]
     found = yield from rows(query, owner=scope.owner, at=at, key=key, limit=limit + 1, **filters)
     page = [value_of(row) for row in found[:limit]]
@@ -366,53 +366,6 @@ def _resolve(scope: Scope, name: str) -> Steps[Session]:
         count = f"more than {_MATCHES - 1}" if len(matches) == _MATCHES else len(matches)
         raise AmbiguousName(name=name, count=count, matches=shown)
     return (yield from find(scope, matches[0][0])).value
-
-
-def last(scope: Scope) -> Op[Session | None]:
-    """Read which session was last active: the one that was set, or else the one with the newest activity."""
-    return Op(_last, scope, writes=False)
-
-
-def _last(scope: Scope) -> Steps[Session | None]:
-    row = yield from one("setting_get", owner=scope.owner, key=_LAST_SESSION)
-    if row is not None:
-        found = yield from one("session_get", owner=scope.owner, id=json.decode(row[0]))
-        if found is not None:
-            return here(found).value
-    newest = yield from _list(scope, "activity", _NEVER, _NEVER, 1, NO_FILTERS)
-    return newest.sessions[0] if newest.sessions else None
-
-
-def set_last(scope: Scope, session: str) -> Op[None]:
-    """Remember which session is active now."""
-    return Op(_set_last, scope, session)
-
-
-def _set_last(scope: Scope, session: str) -> Steps[None]:
-    yield from find(scope, session)
-    yield from do("setting_set", owner=scope.owner, key=_LAST_SESSION, value=json.encode(session), now=scope.now)
-
-
-def setting(scope: Scope, key: str, default: Any = None) -> Op[Any]:
-    """Read a setting."""
-    return Op(_setting, scope, key, default, writes=False)
-
-
-def _setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
-    row = yield from one("setting_get", owner=scope.owner, key=key)
-    return default if row is None else json.decode(row[0])
-
-
-def set_setting(scope: Scope, key: str, value: Any) -> Op[None]:
-    """Write a setting; None removes it."""
-    return Op(_set_setting, scope, key, None if value is None else json.encode(json.exact(value)))
-
-
-def _set_setting(scope: Scope, key: str, text: str | None) -> Steps[None]:
-    if text is None:
-        yield from do("setting_delete", owner=scope.owner, key=key)
-    else:
-        yield from do("setting_set", owner=scope.owner, key=key, value=text, now=scope.now)
 
 
 NO_FILTERS: dict[str, Any] = {

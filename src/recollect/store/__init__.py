@@ -127,20 +127,20 @@ class Store:
 
     def last_session(self) -> Session | None:
         """Give the session that was last active: the one that was set, or the one with the newest activity."""
-        found = self.run(ops.sessions.last(self.scope()))
+        found = self.run(ops.settings.last(self.scope()))
         return None if found is None else Session(self, found)
 
     def set_last_session(self, id: str) -> None:
         """Remember which session is active now."""
-        self.run(ops.sessions.set_last(self.scope(), id))
+        self.run(ops.settings.set_last(self.scope(), id))
 
     def setting(self, key: str, default: Any = None) -> Any:
         """Read a setting."""
-        return self.run(ops.sessions.setting(self.scope(), key, default))
+        return self.run(ops.settings.setting(self.scope(), key, default))
 
     def set_setting(self, key: str, value: Any) -> None:
         """Write a setting, any JSON value; None removes it."""
-        self.run(ops.sessions.set_setting(self.scope(), key, value))
+        self.run(ops.settings.set_setting(self.scope(), key, value))
 
     def close(self) -> None:
         """Close the store. Everything acknowledged is on disk."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 T = TypeVar("T")
-MessageId = ops.messages.MessageId
+MessageId = ops.paths.MessageId
 
 
 class Session(SessionFields):

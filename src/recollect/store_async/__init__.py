@@ -153,20 +153,20 @@ class AsyncStore:
 
     async def last_session(self) -> AsyncSession | None:
         """Give the session that was last active: the one that was set, or the one with the newest activity."""
-        found = await self.run(ops.sessions.last(self.scope()))
+        found = await self.run(ops.settings.last(self.scope()))
         return None if found is None else AsyncSession(self, found)
 
     async def set_last_session(self, id: str) -> None:
         """Remember which session is active now."""
-        await self.run(ops.sessions.set_last(self.scope(), id))
+        await self.run(ops.settings.set_last(self.scope(), id))
 
     async def setting(self, key: str, default: Any = None) -> Any:
         """Read a setting."""
-        return await self.run(ops.sessions.setting(self.scope(), key, default))
+        return await self.run(ops.settings.setting(self.scope(), key, default))
 
     async def set_setting(self, key: str, value: Any) -> None:
         """Write a setting, any JSON value; None removes it."""
-        await self.run(ops.sessions.set_setting(self.scope(), key, value))
+        await self.run(ops.settings.set_setting(self.scope(), key, value))
 
     async def close(self) -> None:
         """Close the store. Everything acknowledged is on disk."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from recollect.store_async import AsyncStore
 
 T = TypeVar("T")
-MessageId = ops.messages.MessageId
+MessageId = ops.paths.MessageId
 
 
 class AsyncSession(SessionFields):

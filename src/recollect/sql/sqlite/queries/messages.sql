@@ -1,3 +1,8 @@
+-- shared: message
+CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
+CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
+THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
+
 -- name: message_insert
 INSERT INTO messages (
     key, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
@@ -5,26 +10,17 @@ INSERT INTO messages (
 ) VALUES ((? << 32) | ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: message_get
-SELECT
-    CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens,
-    native, CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
-        THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
+SELECT {message}
 FROM messages WHERE key = (:branch << 32) | :position
 
 -- name: messages_forward
-SELECT
-    CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens,
-    native, CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
-        THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
+SELECT {message}
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key LIMIT :limit
 
 -- name: messages_backward
-SELECT
-    CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens,
-    native, CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
-        THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
+SELECT {message}
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit

@@ -1,99 +1,48 @@
+-- shared: session
+key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status,
+model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
+CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at,
+    archived_at, deleted_at, metadata) IS NOT NULL
+THEN json_array(
+    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, external_id, task, provider,
+    provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
+) END
+
+-- shared: chosen
+(:archived IS NULL OR (archived_at IS NOT NULL) = :archived)
+AND (:pinned IS NULL OR (pinned_at IS NOT NULL) = :pinned)
+AND (:channel IS NULL OR channel = :channel)
+AND (:model IS NULL OR model = :model)
+AND (:status IS NULL OR status = :status)
+AND (:delegates OR relation IS NOT 'delegate')
+
 -- name: session_get
-SELECT
-    s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version,
-    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
-        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
-        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
-    ) END
-FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
+SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- name: session_by_key
-SELECT
-    s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version,
-    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
-        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
-        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
-    ) END
-FROM sessions AS s WHERE s.key = :session
+SELECT {session} FROM sessions WHERE key = :session
 
 -- name: session_in_trash
-SELECT
-    s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version,
-    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
-        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
-        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
-    ) END
-FROM sessions AS s WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NOT NULL
-ORDER BY s.deleted_at DESC, s.key DESC LIMIT 1
+SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NOT NULL
+ORDER BY deleted_at DESC, key DESC LIMIT 1
 
 -- name: sessions_by_activity
-SELECT
-    s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version,
-    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
-        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
-        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
-    ) END
-FROM sessions AS s INDEXED BY sessions_active
-WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.active_at, s.key) < (:at, :key)
-    AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
-    AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
-    AND (:channel IS NULL OR s.channel = :channel)
-    AND (:model IS NULL OR s.model = :model)
-    AND (:status IS NULL OR s.status = :status)
-    AND (:delegates OR s.relation IS NOT 'delegate')
-ORDER BY s.active_at DESC, s.key DESC LIMIT :limit
+SELECT {session} FROM sessions INDEXED BY sessions_active
+WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key)
+    AND {chosen}
+ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_creation
-SELECT
-    s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version,
-    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
-        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
-        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
-    ) END
-FROM sessions AS s INDEXED BY sessions_created
-WHERE s.owner = :owner AND s.deleted_at IS NULL AND (s.created_at, s.key) < (:at, :key)
-    AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
-    AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
-    AND (:channel IS NULL OR s.channel = :channel)
-    AND (:model IS NULL OR s.model = :model)
-    AND (:status IS NULL OR s.status = :status)
-    AND (:delegates OR s.relation IS NOT 'delegate')
-ORDER BY s.created_at DESC, s.key DESC LIMIT :limit
+SELECT {session} FROM sessions INDEXED BY sessions_created
+WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key)
+    AND {chosen}
+ORDER BY created_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_deletion
-SELECT
-    s.key, s.tree, s.head, s.open_turns, s.id, s.created_at, s.updated_at, s.active_at, s.last_message_at, s.channel,
-    s.channel_id, s.title, s.status, s.model, s.branch, s.revision, s.message_count, s.token_count, s.input_tokens,
-    s.output_tokens, s.data_schema_version,
-    CASE WHEN coalesce(s.parent, s.external_id, s.task, s.provider, s.provider_config, s.working_dir, s.system_prompt,
-        s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = s.parent), s.relation, s.external_id, s.task, s.provider,
-        s.provider_config, s.working_dir, s.system_prompt, s.color, s.pinned_at, s.archived_at, s.deleted_at, s.metadata
-    ) END
-FROM sessions AS s
-WHERE s.owner = :owner AND s.deleted_at IS NOT NULL AND (s.deleted_at, s.key) < (:at, :key)
-    AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
-    AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
-    AND (:channel IS NULL OR s.channel = :channel)
-    AND (:model IS NULL OR s.model = :model)
-    AND (:status IS NULL OR s.status = :status)
-    AND (:delegates OR s.relation IS NOT 'delegate')
-ORDER BY s.deleted_at DESC, s.key DESC LIMIT :limit
+SELECT {session} FROM sessions
+WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < (:at, :key)
+    AND {chosen}
+ORDER BY deleted_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_prefix
 SELECT id, title FROM sessions
@@ -198,15 +147,7 @@ SET revision = revision + 1, updated_at = max(updated_at, :now),
     pinned_at = CASE WHEN instr(:names, ',pinned_at,') THEN :pinned_at ELSE pinned_at END,
     archived_at = CASE WHEN instr(:names, ',archived_at,') THEN :archived_at ELSE archived_at END
 WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
-RETURNING
-    key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel,
-    channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens,
-    output_tokens, data_schema_version,
-    CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt,
-        color, pinned_at, archived_at, deleted_at, metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, external_id, task, provider,
-        provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
-    ) END
+RETURNING {session}
 
 -- name: session_trash
 UPDATE sessions SET deleted_at = :now, revision = revision + 1, updated_at = max(updated_at, :now)
@@ -216,15 +157,7 @@ RETURNING key
 -- name: session_restore
 UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max(updated_at, :now)
 WHERE key = :session
-RETURNING
-    key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel,
-    channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens,
-    output_tokens, data_schema_version,
-    CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt,
-        color, pinned_at, archived_at, deleted_at, metadata) IS NOT NULL THEN json_array(
-        (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, external_id, task, provider,
-        provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
-    ) END
+RETURNING {session}
 
 -- name: session_delete
 DELETE FROM sessions WHERE key = :session

@@ -1,3 +1,6 @@
+-- shared: turn
+key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder, lease_until
+
 -- name: turn_insert
 INSERT INTO turns (
     key, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder, lease_until
@@ -7,15 +10,11 @@ INSERT INTO turns (
 )
 
 -- name: turn_get
-SELECT
-    key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
-    lease_until
+SELECT {turn}
 FROM turns WHERE key = (:branch << 32) | :position
 
 -- name: turns_of_span
-SELECT
-    key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
-    lease_until
+SELECT {turn}
 FROM turns WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high
 ORDER BY key
 
@@ -35,9 +34,7 @@ SET status = :status, ended_at = :now, latency_ms = coalesce(:latency_ms, max(:n
     input_tokens = coalesce(:input_tokens, input_tokens), output_tokens = coalesce(:output_tokens, output_tokens),
     model = coalesce(:model, model), error = coalesce(:error, error), holder = NULL, lease_until = NULL
 WHERE key = (:branch << 32) | :position AND status IN ('open', 'interrupted')
-RETURNING
-    key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
-    lease_until
+RETURNING {turn}
 
 -- name: turns_erase
 DELETE FROM turns WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | 4294967295
