@@ -22,7 +22,7 @@ from recollect.model.message import Draft
 from recollect.model.part import AttachmentPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Op, Scope
-from recollect.ops import messages, paths, retention, sessions, turns
+from recollect.ops import messages, paths, retention, sessions, settings, turns
 
 NOW = 1_763_287_200_123
 SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead")
@@ -432,8 +432,8 @@ class TestEnsure:
 class TestOthers:
     def test_reading_operations_say_that_they_only_read(self):
         reading = [
-            sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"), sessions.last(SCOPE),
-            sessions.setting(SCOPE, "k"), messages.forward(SCOPE, "a"), messages.backward(SCOPE, "a"),
+            sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"), settings.last(SCOPE),
+            settings.setting(SCOPE, "k"), messages.forward(SCOPE, "a"), messages.backward(SCOPE, "a"),
             messages.get(SCOPE, "a", 1), turns.turns(SCOPE, "a"),
             sessions.list_(SCOPE, limit=1, filters=sessions.NO_FILTERS),
         ]  # fmt: skip
