@@ -16,8 +16,15 @@ _START = 19  # the 22nd field of /proc/<pid>/stat, counted after the command in 
 
 def holder() -> str:
     """Name this process."""
-    pid = os.getpid()
-    return f"{_machine()}:{pid}:{_started(pid)}"
+    if not _this:
+        pid = os.getpid()
+        _this.append(f"{_machine()}:{pid}:{_started(pid)}")
+    return _this[0]
+
+
+_this: list[str] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_this.clear)
 
 
 def gone(name: str) -> bool:

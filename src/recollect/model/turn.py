@@ -37,6 +37,10 @@ class Turn(Value, frozen=True, kw_only=True, gc=False):
         """The id of the message that opened the turn."""
         return f"{self.branch}.{self.position}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data that JSON can carry, with the id, times as ISO 8601."""
+        return {"id": self.id, **super().to_dict()}
+
 
 def failure(error: BaseException) -> dict[str, str]:
     """Describe an exception as it is kept with a turn or a message."""

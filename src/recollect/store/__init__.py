@@ -35,7 +35,6 @@ class Store:
     def __init__(self, engine: SqliteEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
-        self._holder = (0, "")
 
     @property
     def path(self) -> str:
@@ -44,9 +43,7 @@ class Store:
 
     def scope(self) -> Scope:
         """Say who asks, and when."""
-        if self._holder[0] != os.getpid():
-            self._holder = (os.getpid(), holder())
-        return Scope(self._owner, self._holder[1], time.time_ns() // 1_000_000, gone)
+        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, gone)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation of recollect.ops."""

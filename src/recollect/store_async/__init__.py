@@ -59,7 +59,6 @@ class AsyncStore:
     def __init__(self, engine: AsyncSqliteEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
-        self._holder = (0, "")
 
     @property
     def path(self) -> str:
@@ -68,9 +67,7 @@ class AsyncStore:
 
     def scope(self) -> Scope:
         """Say who asks, and when."""
-        if self._holder[0] != os.getpid():
-            self._holder = (os.getpid(), holder())
-        return Scope(self._owner, self._holder[1], time.time_ns() // 1_000_000, gone)
+        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, gone)
 
     async def run(self, op: Op[T]) -> T:
         """Run an operation of recollect.ops."""

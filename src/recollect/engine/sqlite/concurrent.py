@@ -204,7 +204,8 @@ def _tried(
             undo(connection)
     except apsw.Error:
         return False
-    file.scrub(needed=any(job.op.scrubs for job in batch))
+    if file.unscrubbed or any(job.op.scrubs for job in batch):
+        file.scrub()
     return True
 
 

@@ -40,9 +40,9 @@ class File:
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
         self._wide: dict[str, list[str]] = {}
-        self._unscrubbed = False
+        self.unscrubbed = False
         self._idle: list[apsw.Connection] = []
-        self._pid = os.getpid()
+        self._forked = False
         self.writer: apsw.Connection | None = None
         self._gate = threading.Lock()
         self._users: list[None] = []
@@ -50,8 +50,7 @@ class File:
         if not self.memory:
             prepare(path)
         self.writer = self._open()
-        if not self.memory:
-            _files.add(self)
+        _files.add(self)
 
     def _open(self) -> apsw.Connection:
         """Open the connection that writes, and bring the file to the schema that this program knows."""
@@ -90,7 +89,7 @@ class File:
         until = time.monotonic() + self.timeout
         while self._users and time.monotonic() < until:
             time.sleep(_FORK_STEP)
-        if self._users or self._lapsed or self.writer is None:
+        if self._users or self._lapsed or self.writer is None or self.memory:
             return
         for connection in [*self._idle, self.writer]:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -109,7 +108,9 @@ class File:
         its log and drop its locks.
         """
         self._gate = threading.Lock()
-        self._users, self._forking = [], False
+        self._users, self._forking, self._forked = [], False, True
+        if self.memory:
+            return
         if not self._lapsed and self.writer is not None:
             _leave_to_parent([*self._idle, self.writer])
             self._idle, self._lapsed = [], True
@@ -126,7 +127,6 @@ class File:
             with self._gate:
                 if self._lapsed:
                     self.writer, self._lapsed = self._open(), False
-                    self._pid = os.getpid()
             self._users.append(None)
 
     def leave(self) -> None:
@@ -135,11 +135,11 @@ class File:
 
     def after_fork(self) -> bool:
         """Say if this process was forked since the file was last used."""
-        if os.getpid() == self._pid:
+        if not self._forked:
             return False
         if self.memory:
             raise StoreClosed("A store in memory stays with the process that opened it: fork() does not share it.")
-        self._pid = os.getpid()
+        self._forked = False
         return True
 
     def read(self, op: Op[T]) -> T:
@@ -167,15 +167,13 @@ class File:
         """Run an operation in a transaction; it is on disk when this returns."""
         self.enter()
         try:
-            return self._write(op)
+            if self.writer is None:
+                raise StoreClosed
+            result = self._within("BEGIN IMMEDIATE" if op.writes else "BEGIN", self.writer, op)
+            if op.scrubs or self.unscrubbed:
+                self.scrub()
         finally:
             self.leave()
-
-    def _write(self, op: Op[T]) -> T:
-        if self.writer is None:
-            raise StoreClosed
-        result = self._within("BEGIN IMMEDIATE" if op.writes else "BEGIN", self.writer, op)
-        self.scrub(needed=op.scrubs)
         return result
 
     def _within(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
@@ -221,13 +219,11 @@ class File:
             some = rows[start : start + _WIDTH]
             connection.execute(wide[len(some) - 1], tuple(itertools.chain.from_iterable(some)))
 
-    def scrub(self, *, needed: bool) -> None:
+    def scrub(self) -> None:
         """Empty the log after an erasure, so that what was erased can not be read there.
 
         A reader in the middle of its work may hold the log; then the next write tries again, and closing does.
         """
-        if not needed and not self._unscrubbed:
-            return
         if self.memory or self.writer is None:
             return
         wait_at_most(self.writer, _SCRUB_WAIT)
@@ -237,7 +233,7 @@ class File:
             busy = True
         finally:
             wait_at_most(self.writer, self.timeout)
-        self._unscrubbed = bool(busy)
+        self.unscrubbed = bool(busy)
 
     def close(self) -> None:
         """Close every connection; the last one folds the log into the file."""
