@@ -16,6 +16,7 @@ from recollect.model.tokens import estimate
 from recollect.op import Row
 
 Parts = tuple[Part, ...]
+_BARE_TEXT: tuple[Sequence[Any], Sequence[Any], bool] = ((), (), True)
 _NOTHING: Mapping[str, bytes] = types.MappingProxyType({})
 _Many = list[Parts]
 _SPACE = ord(" ")
@@ -46,14 +47,15 @@ def record(draft: Draft, now: int) -> Record:
     """Encode a draft."""
     if draft.role not in ROLES:
         raise InvalidValue(f"A message's role is one of {', '.join(ROLES)}; got {draft.role!r}.")
-    calls, results, plain = _looked_through(draft.parts)
-    text = json.encode(draft.parts)
+    parts = draft.parts
+    calls, results, plain = _BARE_TEXT if _is_bare_text(parts) else _looked_through(parts)
+    text = json.encode(parts)
     payloads, blobs = _NOTHING, None
     if not plain and blob.worth_a_look(text):
-        parts, found = blob.detach(draft.parts)
+        thinned, found = blob.detach(parts)
         if found is not None:
-            text, payloads, blobs = json.encode(parts), found, json.encode(sorted(found))
-    tokens = estimate(draft.parts) if draft.tokens is None else draft.tokens
+            text, payloads, blobs = json.encode(thinned), found, json.encode(sorted(found))
+    tokens = estimate(parts) if draft.tokens is None else draft.tokens
     created = now if draft.created_at is None else draft.created_at
     columns = (
         draft.role,
@@ -74,10 +76,16 @@ def record(draft: Draft, now: int) -> Record:
     return Record(columns, tokens, created, draft, calls, results, payloads)
 
 
+def _is_bare_text(parts: Parts) -> bool:
+    """Whether a message is one text and nothing else, as most are."""
+    if len(parts) != 1:
+        return False
+    part = parts[0]
+    return type(part) is TextPart and part.native is None and part.metadata is None
+
+
 def _looked_through(parts: Parts) -> tuple[Sequence[Any], Sequence[Any], bool]:
     """Find the calls and the results, and whether there is nothing in it that could be stored apart."""
-    if len(parts) == 1 and type(parts[0]) is TextPart:  # most messages
-        return (), (), blob.is_plain(parts[0])
     calls = [(index, part) for index, part in enumerate(parts) if type(part) is ToolCallPart]
     results = [(index, part) for index, part in enumerate(parts) if type(part) is ToolResultPart]
     return calls, results, all(blob.is_plain(part) for part in parts)

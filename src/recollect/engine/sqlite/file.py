@@ -123,11 +123,14 @@ class File:
         """
         self._users.append(None)
         while self._forking or self._lapsed:
-            self._users.pop()
-            with self._gate:
-                if self._lapsed:
-                    self.writer, self._lapsed = self._open(), False
-            self._users.append(None)
+            self._reopened()
+
+    def _reopened(self) -> None:
+        self._users.pop()
+        with self._gate:
+            if self._lapsed:
+                self.writer, self._lapsed = self._open(), False
+        self._users.append(None)
 
     def leave(self) -> None:
         """Say that it is no more."""
