@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from typing import Any, Self, TypeVar
 
 from recollect import ops
@@ -69,9 +69,9 @@ class AsyncStore:
         """Say who asks, and when."""
         return Scope(self._owner, holder(), time.time_ns() // 1_000_000, gone)
 
-    async def run(self, op: Op[T]) -> T:
-        """Run an operation of recollect.ops."""
-        return await self._engine.run(op)
+    def run(self, op: Op[T]) -> Coroutine[Any, Any, T]:
+        """Run an operation of recollect.ops. The engine's own coroutine is given, not one more around it."""
+        return self._engine.run(op)
 
     async def follow(self, plan: Plan[T]) -> T:
         """Run several operations in a row."""

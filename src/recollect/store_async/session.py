@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import formats, ops
@@ -35,8 +35,8 @@ class AsyncSession(SessionFields):
         self._info, self._counts = info, None
         self.store = store
 
-    async def _run(self, op: Op[T]) -> T:
-        return await self.store.run(op)
+    def _run(self, op: Op[T]) -> Coroutine[Any, Any, T]:
+        return self.store.run(op)
 
     async def refresh(self) -> Self:
         """Read again what is known about the session."""
