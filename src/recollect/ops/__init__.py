@@ -2,10 +2,23 @@
 
 Ordering, atomicity, idempotency and conflict rules live here and nowhere else. An operation knows no engine and no
 file; it imports values and op.py only. Each public function checks its arguments and gives an Op, ready to run.
+A module is loaded when it is first used: a command that lists sessions needs one of them.
 """
 
-from recollect.ops import branches, messages, paths, results, retention, sessions, settings, streams, tools, turns
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recollect.ops import branches, messages, paths, results, retention, sessions, settings, streams, tools, turns
 
 __all__ = [
     "branches", "messages", "paths", "results", "retention", "sessions", "settings", "streams", "tools", "turns",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Load a module of this room; from then on it is found without this."""
+    if name in __all__:
+        return __import__(f"recollect.ops.{name}", fromlist=[name])
+    raise AttributeError(f"module 'recollect.ops' has no attribute {name!r}")
