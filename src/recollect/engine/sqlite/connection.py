@@ -30,8 +30,8 @@ _VFS = "cksmvfs"
 _STATEMENTS = 256
 _LOG_LIMIT = 64 * 1024 * 1024
 _CACHE_KIB = 8_000
-_STEP = 0.0005
-_STEPS = 20
+_STEP = 0.001
+_STEPS = 10
 _vfs_lock = threading.Lock()
 
 
