@@ -7,7 +7,7 @@ from recollect.model.value import iso
 from recollect.op import Scope, Steps, do, one, rows
 
 
-def recover(scope: Scope, session: int) -> Steps[bool]:
+def recover(scope: Scope, session: int) -> Steps[None]:
     """Mark the open turns of a session whose holder is gone as interrupted; a live turn is never touched."""
     found = False
     for branch, _, position in (yield from rows("branches_open", session=session)):
@@ -15,10 +15,14 @@ def recover(scope: Scope, session: int) -> Steps[bool]:
             yield from interrupt(scope, session, branch, position)
             found = True
     if found:
-        yield from do(
-            "session_change", session=session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
-        )
-    return found
+        yield from changed(scope, session)
+
+
+def changed(scope: Scope, session: int) -> Steps[None]:
+    """Raise a session's revision for a change that counts nothing."""
+    yield from do(
+        "session_change", session=session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
+    )
 
 
 def clear(scope: Scope, session: str, key: int, branch: int, *, take_over: bool) -> Steps[None]:

@@ -15,7 +15,6 @@ from recollect.ops import record, sessions, tools
 from recollect.ops.paths import LAST, MessageId, Span, locate, parse, path, shown
 
 PAGE = 500
-_REST = 11
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
@@ -273,7 +272,7 @@ def _stretch(
     scope: Scope, query: str, span: Span, low: int, high: int, limit: int, deleted: bool
 ) -> Steps[list[Message]]:
     found = yield from rows(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
-    if any(row[_REST] is not None and record.blobs_of(row) is not None for row in found):
+    if any(row[record.REST] is not None and record.blobs_of(row) is not None for row in found):
         return (yield from _with_payloads(scope, span.number, found))
     return record.messages(found, span.number)
 
@@ -304,11 +303,16 @@ def get(scope: Scope, session: str, name: MessageId) -> Op[Message]:
 
 def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
+    return (yield from _located(scope, session, here, name))[1]
+
+
+def _located(scope: Scope, session: str, here: sessions.Here, name: MessageId) -> Steps[tuple[Span, Message]]:
+    """Find a message by its name, and read it."""
     span = yield from locate(session, here.head, here.session, name)
     message = yield from at(scope, span.branch, span.number, span.high)
     if message is None:
         raise MessageNotFound(session=session, message=shown(name))
-    return message
+    return span, message
 
 
 def mark(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Op[Message]:
@@ -318,10 +322,7 @@ def mark(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Op[Me
 
 def _mark(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    span = yield from locate(session, here.head, here.session, name)
-    message = yield from at(scope, span.branch, span.number, span.high)
-    if message is None:
-        raise MessageNotFound(session=session, message=shown(name))
+    span, message = yield from _located(scope, session, here, name)
     if (message.deleted_at is not None) == deleted:
         return message
     stamp = scope.now if deleted else None

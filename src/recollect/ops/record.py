@@ -22,8 +22,7 @@ _Many = list[Parts]
 _SPACE = ord(" ")
 
 # Where a row that is read has its parts, and what is rare in it.
-_PARTS, _REST = 0, 11
-
+_PARTS, REST = 0, 11
 
 COLUMNS = (
     "role", "state", "tokens", "input_tokens", "output_tokens", "created_at", "completed_at", "format", "model",
@@ -123,7 +122,7 @@ def messages(found: list[Row], branch: int) -> list[Message]:
 
 def blobs_of(row: Row) -> list[str] | None:
     """Name the payloads that a message row refers to; None where nothing was taken out of its parts or marked."""
-    blobs = None if row[_REST] is None else json.decode(row[_REST])[-1]
+    blobs = None if row[REST] is None else json.decode(row[REST])[-1]
     return None if blobs is None else json.decode(blobs)
 
 

@@ -14,8 +14,8 @@ from recollect.model.json import storable
 from recollect.model.part import ToolResultPart
 from recollect.model.session import Session
 from recollect.model.tool_call import ToolCall
-from recollect.op import Op, Row, Scope, Steps, do, each, rows
-from recollect.ops import record, sessions
+from recollect.op import Op, Row, Scope, Steps, each, rows
+from recollect.ops import leases, record, sessions
 from recollect.ops.paths import path
 
 Place = tuple[int, int, int]
@@ -193,9 +193,7 @@ def _start(scope: Scope, session: str, call_id: str) -> Steps[Session]:
     row = _row(here.head, found)
     row[_STATUS], row[_STARTED] = "running", found.started_at or scope.now
     yield from each("tool_call_insert", [tuple(row)])
-    yield from do(
-        "session_change", session=here.session, messages=0, tokens=0, input_tokens=0, output_tokens=0, now=scope.now
-    )
+    yield from leases.changed(scope, here.session)
     return (yield from sessions.find(scope, session)).value
 
 

@@ -7,7 +7,7 @@ in one transaction. Each write renews the lease of an open turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from recollect.errors import InvalidValue, TurnClosed, TurnNotFound
 from recollect.model import json
@@ -117,36 +117,44 @@ def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> S
 
     A turn that was marked interrupted while its holder slept goes on, unless another has been opened since.
     """
-    row = yield from one("turn_get", branch=held.branch, position=held.position)
-    branch = yield from one("branch_get", branch=held.branch)
-    if row is None or branch is None:
+    standing = yield from _standing(session, held)
+    if standing is None:
         raise (yield from sessions.lost(session, held.session))
-    status, open_turn = row[1], branch[6]
-    if status not in ("open", "interrupted") or open_turn not in (None, held.position):
-        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=status)
     yield from do(
         "turn_renew", branch=held.branch, position=held.position, holder=scope.holder,
         lease_until=scope.now + lease, model=usage.model, input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
     )  # fmt: skip
-    if open_turn is None:
+    if standing == "released":
         yield from leases.claim(held.session, held.branch, held.position)
+
+
+def _standing(session: str, held: Held) -> Steps[Literal["held", "released"] | None]:
+    """Say whether a turn still has its branch; None where it was erased. One that has ended, or lost it, is closed."""
+    row = yield from one("turn_get", branch=held.branch, position=held.position)
+    branch = yield from one("branch_get", branch=held.branch)
+    if row is None or branch is None:
+        return None
+    status, open_turn = row[1], branch[6]
+    if status not in ("open", "interrupted") or open_turn not in (None, held.position):
+        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=status)
+    return "released" if open_turn is None else "held"
 
 
 def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008
     """End a turn: completed, failed or cancelled."""
-    if status not in ("completed", "failed", "cancelled"):
-        raise InvalidValue(f"A turn ends as completed, failed or cancelled; got {status!r}.")
+    _check_end(status)
     return Op(_end, scope, session, held, status, usage._replace(error=_error(usage.error)))
 
 
+def _check_end(status: str) -> None:
+    if status not in ("completed", "failed", "cancelled"):
+        raise InvalidValue(f"A turn ends as completed, failed or cancelled; got {status!r}.")
+
+
 def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> Steps[tuple[Turn, Row]]:
-    row = yield from one("turn_get", branch=held.branch, position=held.position)
-    branch = yield from one("branch_get", branch=held.branch)
-    if row is None or branch is None:
+    if (yield from _standing(session, held)) is None:
         raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
-    if row[1] not in ("open", "interrupted") or branch[6] not in (None, held.position):
-        raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=row[1])
     yield from do("messages_interrupt", branch=held.branch, position=held.position, now=scope.now)
     ended = yield from one(
         "turn_end", branch=held.branch, position=held.position, status=status, now=scope.now, **usage._asdict()
@@ -180,8 +188,7 @@ def save(
     expected: int | None = None,
 ) -> Op[Step]:
     """Store a whole turn at once, all of it or nothing."""
-    if status not in ("completed", "failed", "cancelled"):
-        raise InvalidValue(f"A turn ends as completed, failed or cancelled; got {status!r}.")
+    _check_end(status)
     if not question:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
     messages.check_key(key)

@@ -8,6 +8,7 @@ savepoints included; then each operation is run again alone, from a fresh genera
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import queue
 import threading
@@ -241,14 +242,8 @@ def _tell(batch: list[_Job]) -> None:
         loops.setdefault(job.loop, []).append(job)
     batch.clear()
     for loop, jobs in loops.items():
-        _quietly(loop, _resolve, jobs)
-
-
-def _quietly(loop: asyncio.AbstractEventLoop, call: Callable[[list[_Job]], None], jobs: list[_Job]) -> None:
-    try:
-        loop.call_soon_threadsafe(call, jobs)
-    except RuntimeError:  # the loop was closed: nobody waits any more
-        return
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_resolve, jobs)
 
 
 def _resolve(jobs: list[_Job]) -> None:
