@@ -11,6 +11,7 @@ from recollect.errors import (
     Corrupted,
     DiskFull,
     FormatUnclear,
+    IndexDamaged,
     InvalidValue,
     KeyReused,
     LimitReached,
@@ -38,6 +39,7 @@ from recollect.errors import (
     UnknownFormat,
 )
 from recollect.model.branch import Branch
+from recollect.model.hit import Hit
 from recollect.model.message import Draft, Message
 from recollect.model.part import (
     AttachmentPart,
@@ -82,6 +84,8 @@ __all__ = [
     "DiskFull",
     "Draft",
     "FormatUnclear",
+    "Hit",
+    "IndexDamaged",
     "InvalidValue",
     "KeyReused",
     "LimitReached",

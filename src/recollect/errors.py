@@ -27,6 +27,7 @@
         ├── StoreUnavailable
         ├── DiskFull
         ├── Corrupted
+        │   └── IndexDamaged
         ├── NotADatabase
         ├── SchemaTooNew
         ├── NetworkFileSystem
@@ -182,6 +183,11 @@ class DiskFull(StoreError):
 class Corrupted(StoreError):
     """{path} is damaged: {reason}. Stop writing to it and restore a backup. Where another program wrote to the file,
     its pages lack their checksums: docs/format.md says how to accept them."""
+
+
+class IndexDamaged(Corrupted):
+    """The search index of {path} is damaged. Nothing is lost: it is made anew from the messages. Search again, or call
+    reindex()."""
 
 
 class NotADatabase(StoreError):

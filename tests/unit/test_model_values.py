@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import recollect.model
 from recollect.model.branch import Branch
 from recollect.model.compaction import Compaction
+from recollect.model.hit import Hit
 from recollect.model.message import Draft, Message
 from recollect.model.page import Page
 from recollect.model.part import (
@@ -71,6 +72,10 @@ VALUES = [
     Turn(
         branch=1, position=2, status="failed", holder="h", lease_until_at=AT, model="m", input_tokens=1,
         output_tokens=2, latency_ms=3, error={"name": "E", "message": "x"}, started_at=AT, ended_at=AT,
+    ),
+    Hit(
+        session="a", title="T", kind="tool_result", text="so it is", marks=((0, 2),), score=1.5, created_at=AT,
+        message="1.3", role="tool", tool="read", channel="cli", archived_at=AT, deleted_at=AT, parent="b",
     ),
 ]  # fmt: skip
 

@@ -441,7 +441,7 @@ class TestOthers:
         assert messages.append(SCOPE, "a", [HELLO]).writes
 
     def test_only_erasing_scrubs(self):
-        assert retention.erase(SCOPE, "a").scrubs
+        assert next(retention.erase(SCOPE, "a")).scrubs
         assert not sessions.trash(SCOPE, "a").scrubs
         with pytest.raises(InvalidValue):
             retention.erase(SCOPE, "a", forks="maybe")

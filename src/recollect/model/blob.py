@@ -62,6 +62,21 @@ def attach(plain: Any, payloads: Mapping[str, bytes]) -> Any:
     return plain
 
 
+def texts(plain: Any) -> set[str]:
+    """Name the payloads that are text, in parts as they are stored."""
+    found: set[str] = set()
+    stack: list[Any] = [plain]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            if item.get(_MARK) is not None and item.get("as") == "text":
+                found.add(item[_MARK])
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
+    return found
+
+
 def worth_a_look(text: str) -> bool:
     """Whether parts, written as JSON, could hold a payload or a mark of ours."""
     return len(text) >= BASE64_FROM or _MARK in text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
+from recollect.errors import IndexDamaged, InvalidValue, SessionHasForks, SessionNotFound
 from recollect.model import json
-from recollect.op import Op, Row, Scope, Steps, do, each, rows
-from recollect.ops import sessions
+from recollect.op import Op, Plan, Row, Scope, Steps, do, each, rows
+from recollect.ops import search, sessions
 
 FORKS = ("refuse", "keep", "erase")
 
@@ -26,11 +26,19 @@ class Erased(NamedTuple):
     sessions: list[str]
 
 
-def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Op[Erased]:
+def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Plan[Erased]:
     """Erase a session, living or in the trash, and every branch that no other session reaches."""
     if forks not in FORKS:
         raise InvalidValue(f"forks is one of {', '.join(FORKS)}; got {forks!r}.")
-    return Op(_erase, scope, session, forks, scrubs=True)
+    return _erasing(scope, Op(_erase, scope, session, forks, scrubs=True))
+
+
+def _erasing(scope: Scope, op: Op[Erased]) -> Plan[Erased]:
+    try:
+        return (yield op)
+    except IndexDamaged:  # what can not be taken out of the index goes with all of it
+        yield search.clear(scope)
+        return (yield op)
 
 
 def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
@@ -47,6 +55,7 @@ def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
         raise SessionHasForks(session=session, forks=", ".join(names[key] for key in sorted(dependent)))
     gone = {here.session} | (dependent if forks == "erase" else set())
     for key in sorted(gone):
+        yield from search.untitle(key)
         yield from do("session_delete", session=key)
     yield from _sweep(scope, here.tree, branches, gone)
     return Erased([names[key] for key in sorted(gone)])
@@ -88,6 +97,7 @@ def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> 
 
 def _cut(scope: Scope, branch: _Branch, branches: list[_Branch], cut: int) -> Steps[None]:
     """Delete the messages of a branch beyond a position, and the branch itself where nothing of it is left."""
+    yield from search.cut(scope, branch.key, cut)
     found: list[Row] = yield from rows("messages_blobs", branch=branch.key, low=cut, high=(1 << 32) - 1)
     dropped = [(scope.owner, name) for row in found for name in json.decode(row[0])]
     yield from each("blob_drop", dropped)

@@ -10,7 +10,9 @@ from recollect import ops
 from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.sync import SqliteEngine
 from recollect.engine.url import target
+from recollect.errors import RecollectError
 from recollect.model import keys
+from recollect.model.hit import Hit
 from recollect.model.page import Page
 from recollect.op import Op, Plan, Scope
 from recollect.store.session import Session
@@ -51,10 +53,15 @@ class Store:
 
     def follow(self, plan: Plan[T]) -> T:
         """Run several operations in a row."""
-        result: Any = None
         try:
+            op = next(plan)
             while True:
-                result = self.run(plan.send(result))
+                try:
+                    result = self.run(op)
+                except RecollectError as error:
+                    op = plan.throw(error)  # the plan may know what to do instead
+                else:
+                    op = plan.send(result)
         except StopIteration as done:
             return done.value
 
@@ -107,6 +114,45 @@ class Store:
         found = self.run(ops.sessions.list_(self.scope(), limit=limit, after=after, order=by, filters=filters))
         return Page([Session(self, info) for info in found.sessions], found.next)
 
+    def search(
+        self,
+        query: str,
+        limit: int = 20,
+        *,
+        after: str | None = None,
+        session: str | None = None,
+        role: ops.search.Names | None = None,
+        tool: ops.search.Names | None = None,
+        channel: ops.search.Names | None = None,
+        model: ops.search.Names | None = None,
+        status: ops.search.Names | None = None,
+        since: ops.search.Time | None = None,
+        until: ops.search.Time | None = None,
+        archived: bool | None = None,
+        pinned: bool | None = None,
+        deleted: bool = False,
+        delegates: bool = False,
+    ) -> Page[Hit]:
+        """Search titles and messages, the best hits first, a page at a time: pass a page's `next` as `after`.
+
+        It sees everything that was committed before. `deleted` searches the trash, `delegates` also sub-agents.
+        """
+        plan = ops.search.search(
+            self.scope(), query, limit=limit, after=after, session=session, role=role, tool=tool, channel=channel,
+            model=model, status=status, since=since, until=until, archived=archived, pinned=pinned, deleted=deleted,
+            delegates=delegates,
+        )  # fmt: skip
+        found = self.follow(plan)
+        return Page(found.hits, found.next)
+
+    def index(self) -> int:
+        """Bring the search index up to date, as a search does before it answers: how many messages were added."""
+        return self.follow(ops.search.catch_up(self.scope()))
+
+    def reindex(self) -> int:
+        """Make the search index anew: how many messages are in it."""
+        return self.follow(ops.search.rebuild(self.scope()))
+
     def delete_session(self, id: str) -> None:
         """Put a session in the trash."""
         self.run(ops.sessions.trash(self.scope(), id))
@@ -120,7 +166,7 @@ class Store:
 
         Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
         """
-        return self.run(ops.retention.erase(self.scope(), id, forks=forks)).sessions
+        return self.follow(ops.retention.erase(self.scope(), id, forks=forks)).sessions
 
     def last_session(self) -> Session | None:
         """Give the session that was last active: the one that was set, or the one with the newest activity."""

@@ -13,7 +13,9 @@ from recollect import ops
 from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
 from recollect.engine.url import target
+from recollect.errors import RecollectError
 from recollect.model import keys
+from recollect.model.hit import Hit
 from recollect.model.page import Page
 from recollect.op import Op, Plan, Scope
 from recollect.store_async.session import AsyncSession
@@ -75,10 +77,15 @@ class AsyncStore:
 
     async def follow(self, plan: Plan[T]) -> T:
         """Run several operations in a row."""
-        result: Any = None
         try:
+            op = next(plan)
             while True:
-                result = await self.run(plan.send(result))
+                try:
+                    result = await self.run(op)
+                except RecollectError as error:
+                    op = plan.throw(error)  # the plan may know what to do instead
+                else:
+                    op = plan.send(result)
         except StopIteration as done:
             return done.value
 
@@ -133,6 +140,45 @@ class AsyncStore:
         found = await self.run(ops.sessions.list_(self.scope(), limit=limit, after=after, order=by, filters=filters))
         return Page([AsyncSession(self, info) for info in found.sessions], found.next)
 
+    async def search(
+        self,
+        query: str,
+        limit: int = 20,
+        *,
+        after: str | None = None,
+        session: str | None = None,
+        role: ops.search.Names | None = None,
+        tool: ops.search.Names | None = None,
+        channel: ops.search.Names | None = None,
+        model: ops.search.Names | None = None,
+        status: ops.search.Names | None = None,
+        since: ops.search.Time | None = None,
+        until: ops.search.Time | None = None,
+        archived: bool | None = None,
+        pinned: bool | None = None,
+        deleted: bool = False,
+        delegates: bool = False,
+    ) -> Page[Hit]:
+        """Search titles and messages, the best hits first, a page at a time: pass a page's `next` as `after`.
+
+        It sees everything that was committed before. `deleted` searches the trash, `delegates` also sub-agents.
+        """
+        plan = ops.search.search(
+            self.scope(), query, limit=limit, after=after, session=session, role=role, tool=tool, channel=channel,
+            model=model, status=status, since=since, until=until, archived=archived, pinned=pinned, deleted=deleted,
+            delegates=delegates,
+        )  # fmt: skip
+        found = await self.follow(plan)
+        return Page(found.hits, found.next)
+
+    async def index(self) -> int:
+        """Bring the search index up to date, as a search does before it answers: how many messages were added."""
+        return await self.follow(ops.search.catch_up(self.scope()))
+
+    async def reindex(self) -> int:
+        """Make the search index anew: how many messages are in it."""
+        return await self.follow(ops.search.rebuild(self.scope()))
+
     async def delete_session(self, id: str) -> None:
         """Put a session in the trash."""
         await self.run(ops.sessions.trash(self.scope(), id))
@@ -146,7 +192,7 @@ class AsyncStore:
 
         Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
         """
-        return (await self.run(ops.retention.erase(self.scope(), id, forks=forks))).sessions
+        return (await self.follow(ops.retention.erase(self.scope(), id, forks=forks))).sessions
 
     async def last_session(self) -> AsyncSession | None:
         """Give the session that was last active: the one that was set, or the one with the newest activity."""

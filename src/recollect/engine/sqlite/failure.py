@@ -7,6 +7,7 @@ import apsw
 from recollect.errors import (
     Corrupted,
     DiskFull,
+    IndexDamaged,
     LimitReached,
     NotADatabase,
     RecollectError,
@@ -35,6 +36,8 @@ def meaning(error: apsw.Error, path: str, seconds: float) -> RecollectError:
         return NotADatabase(path=path, reason="it is not an SQLite file")
     if isinstance(error, apsw.ReadOnlyError):
         return StoreReadOnly(path=path)
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB:
+        return IndexDamaged(path=path)
     if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _DATA:
         return Corrupted(path=path, reason=_reason(error))
     if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.PermissionsError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ from recollect.engine.sqlite.connection import connect, connect_reader, wait_at_
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
+from recollect.engine.sqlite.ranking import register
 from recollect.engine.url import MEMORY
 from recollect.errors import Corrupted, RecollectError, StoreClosed
 from recollect.op import Op
@@ -58,6 +60,7 @@ class File:
         try:
             connection = connect(self.path, self.timeout)
             ready(connection, self.path, self.timeout)
+            register(connection)
             connection.wal_autocheckpoint(self._checkpoint)
         except apsw.Error as error:
             _abandon(connection)
@@ -69,9 +72,12 @@ class File:
 
     def _open_reader(self) -> apsw.Connection:
         try:
-            return connect_reader(self.path, self.timeout)
+            connection = connect_reader(self.path, self.timeout)
         except apsw.Error as error:
             raise self.meaning(error) from error
+        with contextlib.suppress(apsw.Error):  # a damaged file says so to who reads it
+            register(connection)
+        return connection
 
     def meaning(self, error: apsw.Error) -> RecollectError:
         """Translate an error of the driver."""

@@ -43,7 +43,8 @@ CREATE TABLE sessions (
     system_prompt TEXT,
     color TEXT,
     metadata TEXT,
-    data_schema_version INTEGER NOT NULL DEFAULT 1
+    data_schema_version INTEGER NOT NULL DEFAULT 1,
+    title_changed INTEGER DEFAULT 1
 ) STRICT;
 
 CREATE UNIQUE INDEX sessions_id ON sessions (owner, id) WHERE deleted_at IS NULL;
@@ -53,6 +54,8 @@ CREATE INDEX sessions_created ON sessions (owner, created_at) WHERE deleted_at I
 CREATE INDEX sessions_title ON sessions (owner, title) WHERE title IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_tree ON sessions (tree);
 CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
+
+CREATE INDEX sessions_title_changed ON sessions (owner) WHERE title_changed = 1;
 
 CREATE TABLE branches (
     key INTEGER PRIMARY KEY AUTOINCREMENT CHECK (key < 2147483648),
@@ -180,6 +183,19 @@ CREATE TABLE settings (
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (owner, key)
 ) STRICT, WITHOUT ROWID;
+
+-- Full-text search. It holds no text of its own: it is made from the messages, and can be made anew from them.
+
+CREATE VIRTUAL TABLE search_index USING fts5(
+    said, calls, results, tags,
+    content = '', tokenize = "unicode61 remove_diacritics 0 categories 'L* N* Co So'"
+);
+
+CREATE VIRTUAL TABLE search_titles USING fts5(
+    title, tokenize = "unicode61 remove_diacritics 0 categories 'L* N* Co So'"
+);
+
+CREATE TABLE search_terms (term TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 
 -- What follows is for people who ask in SQL, with any sqlite3: the same data under the names of rows and columns
 -- that a chat application's schema usually has. A message's id is tree.branch.position.

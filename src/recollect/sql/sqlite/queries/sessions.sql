@@ -133,6 +133,7 @@ UPDATE sessions
 SET revision = revision + 1, updated_at = max(updated_at, :now),
     external_id = CASE WHEN instr(:names, ',external_id,') THEN :external_id ELSE external_id END,
     title = CASE WHEN instr(:names, ',title,') THEN :title ELSE title END,
+    title_changed = CASE WHEN instr(:names, ',title,') THEN 1 ELSE title_changed END,
     task = CASE WHEN instr(:names, ',task,') THEN :task ELSE task END,
     status = CASE WHEN instr(:names, ',status,') THEN :status ELSE status END,
     provider = CASE WHEN instr(:names, ',provider,') THEN :provider ELSE provider END,

@@ -1,0 +1,56 @@
+"""Search: what a person types (query), what is indexed and when (index, document, words), and finding it again (find).
+
+An operation here knows full-text search only by the names of its statements; which words a text has is decided in
+words.py, the same for every engine.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+
+from recollect.errors import InvalidValue
+from recollect.op import Plan, Scope
+from recollect.ops.search import find, query
+from recollect.ops.search.find import Found
+from recollect.ops.search.index import catch_up, clear, cut, forget, rebuild, untitle
+
+__all__ = ["Found", "Names", "Time", "catch_up", "clear", "cut", "forget", "rebuild", "search", "untitle"]
+
+Time = int | str | datetime.datetime
+Names = str | Iterable[str]
+
+
+def search(
+    scope: Scope,
+    text: str,
+    *,
+    limit: int,
+    after: str | None = None,
+    session: str | None = None,
+    role: Names | None = None,
+    tool: Names | None = None,
+    channel: Names | None = None,
+    model: Names | None = None,
+    status: Names | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    archived: bool | None = None,
+    pinned: bool | None = None,
+    deleted: bool = False,
+    delegates: bool = False,
+) -> Plan[Found]:
+    """Search everything that is committed by now."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"A search is for a text; got {type(text).__name__}.")
+    sets = {"role": role, "tool": tool, "channel": channel, "model": model, "status": status}
+    asked = find.asked(
+        query.parse(text, scope.now),
+        session=session,
+        sets={name: query.values(given) for name, given in sets.items()},
+        since=query.moment(since, "since", scope.now),
+        until=query.moment(until, "until", scope.now),
+        archived=archived,
+        pinned=pinned,
+    )
+    return find.search(scope, find.Ask(asked, deleted, delegates), limit=limit, after=after)
