@@ -5,6 +5,7 @@ from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.concurrency import TestAtOnce, TestHandles
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
+from recollect.testing.lists import TestLists
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
 from recollect.testing.streams import TestStreams
@@ -22,6 +23,7 @@ __all__ = [
     "TestFormats",
     "TestHandles",
     "TestHolding",
+    "TestLists",
     "TestOwners",
     "TestRead",
     "TestRewind",

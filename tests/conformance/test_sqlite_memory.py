@@ -6,6 +6,7 @@ import pytest
 
 from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.concurrency import TestHandles
+from recollect.testing.lists import TestLists
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
 from recollect.testing.sessions import TestTrash
@@ -19,6 +20,7 @@ __all__ = [
     "TestErase",
     "TestFork",
     "TestHandles",
+    "TestLists",
     "TestRead",
     "TestRewind",
     "TestSaveTurn",

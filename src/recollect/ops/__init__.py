@@ -10,10 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.ops import branches, messages, paths, results, retention, sessions, settings, streams, tools, turns
+    from recollect.ops import (
+        branches,
+        lists,
+        messages,
+        paths,
+        results,
+        retention,
+        sessions,
+        settings,
+        streams,
+        tools,
+        turns,
+    )
 
 __all__ = [
-    "branches", "messages", "paths", "results", "retention", "sessions", "settings", "streams", "tools", "turns",
+    "branches", "lists", "messages", "paths", "results", "retention", "sessions", "settings",
+    "streams", "tools", "turns",
 ]  # fmt: skip
 
 

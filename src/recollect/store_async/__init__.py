@@ -111,26 +111,35 @@ class AsyncStore:
         limit: int = 50,
         *,
         after: str | None = None,
-        order: ops.sessions.Order = "activity",
+        order: ops.lists.Order = "activity",
         deleted: bool = False,
         archived: bool | None = False,
         pinned: bool | None = None,
+        pinned_first: bool = False,
         channel: str | None = None,
         model: str | None = None,
         status: str | None = None,
-        delegates: bool = False,
+        role: str | None = None,
+        tool: str | None = None,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        parent: str | None = None,
+        delegates: bool | None = False,
     ) -> Page[AsyncSession]:
         """List sessions, newest first, a page at a time: pass a page's `next` as `after`.
 
         `deleted` lists the trash. `archived` and `pinned` take True, False or None for either. Sub-agents' sessions
-        are left out unless `delegates` is set.
+        are left out unless `delegates` is set; with `parent` they alone are listed, or the forks where it is not set.
         """
         filters = {
-            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status,
-            "delegates": delegates,
+            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status, "role": role,
+            "tool": tool, "parent": parent, "delegates": delegates,
         }  # fmt: skip
-        by = "deleted" if deleted else order
-        found = await self.run(ops.sessions.list_(self.scope(), limit=limit, after=after, order=by, filters=filters))
+        op = ops.lists.page(
+            self.scope(), limit=limit, after=after, order=order, deleted=deleted, pinned_first=pinned_first,
+            since=since, until=until, filters=filters,
+        )  # fmt: skip
+        found = await self.run(op)
         return Page([AsyncSession(self, info) for info in found.sessions], found.next)
 
     async def delete_session(self, id: str) -> None:
