@@ -51,10 +51,13 @@ from recollect.model.tool_call import ToolCall
 from recollect.store import Session, Store, Stream, Turn, open
 
 if TYPE_CHECKING:
+    from recollect.model.statistics import Stats, Tally, ToolStats
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
 
 __version__ = "0.1.0"
 
+# Values that only some programs name: the module of each is loaded with its first use.
+_LATER = {"Stats": "statistics", "Tally": "statistics", "ToolStats": "statistics"}
 _ASYNC = ("AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async")
 
 
@@ -64,6 +67,9 @@ def __getattr__(name: str) -> Any:
         from recollect import store_async  # noqa: PLC0415
 
         return getattr(store_async, name)
+    if name in _LATER:
+        module = __import__(f"recollect.model.{_LATER[name]}", fromlist=[name])
+        return getattr(module, name)
     raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
@@ -100,6 +106,7 @@ __all__ = [
     "SessionInTrash",
     "SessionNotFound",
     "StaleRevision",
+    "Stats",
     "Store",
     "StoreClosed",
     "StoreError",
@@ -107,12 +114,14 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "Stream",
+    "Tally",
     "TextPart",
     "ToolCall",
     "ToolCallAnswered",
     "ToolCallNotFound",
     "ToolCallPart",
     "ToolResultPart",
+    "ToolStats",
     "Turn",
     "TurnClosed",
     "TurnNotFound",

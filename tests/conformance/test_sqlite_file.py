@@ -8,6 +8,7 @@ from recollect.testing.formats import TestFormats
 from recollect.testing.lists import TestLists
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
+from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
 from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns
@@ -30,7 +31,9 @@ __all__ = [
     "TestSaveTurn",
     "TestSessions",
     "TestSettings",
+    "TestStatistics",
     "TestStreams",
+    "TestToolStatistics",
     "TestTools",
     "TestToolsOnBranches",
     "TestTrash",

@@ -10,6 +10,7 @@ from recollect.testing.lists import TestLists
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
 from recollect.testing.sessions import TestTrash
+from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
 from recollect.testing.turns import TestSaveTurn, TestTurns
@@ -24,7 +25,9 @@ __all__ = [
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestStatistics",
     "TestStreams",
+    "TestToolStatistics",
     "TestTools",
     "TestToolsOnBranches",
     "TestTrash",

@@ -33,7 +33,7 @@ PARTS = [
 ]  # fmt: skip
 VALUES = {
     "Message": recollect.Message, "Draft": recollect.Draft, "Branch": recollect.Branch, "ToolCall": recollect.ToolCall,
-    "Turn value": TurnValue, "Appended": Appended, **{kind.__name__: kind for kind in PARTS},
+    "Stats": recollect.Stats, "Tally": recollect.Tally, "ToolStats": recollect.ToolStats, "Turn value": TurnValue, "Appended": Appended, **{kind.__name__: kind for kind in PARTS},
 }  # fmt: skip
 SHARED = {"to_dict", "from_dict", "to_json", "from_json"}
 

@@ -47,10 +47,14 @@ SCANS: dict[str, str] = {}
 WIDE = {
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",
+    "tool_calls_ranked": "statistics are about all there is",
     "sessions_without_title": "its index has only those, and a few are taken",
 }
 SORTS = {
     "sessions_by_deletion": "the trash is small, and an index for its order would cost every session",
+    "messages_tally": "a page of sessions is added up",
+    "turns_tally": "a page of sessions is added up",
+    "tool_calls_ranked": "ranks are places in an order",
     "sessions_among": "it is given a few sessions to put in order",
     "sessions_among_titled": "it is given a few sessions to put in order",
     "session_in_trash": "one id is seldom more than once in the trash",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         retention,
         sessions,
         settings,
+        statistics,
         streams,
         tools,
         turns,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "branches", "lists", "messages", "paths", "results", "retention", "sessions", "settings",
-    "streams", "tools", "turns",
+    "statistics", "streams", "tools", "turns",
 ]  # fmt: skip
 
 

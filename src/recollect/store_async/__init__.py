@@ -7,7 +7,7 @@ import functools
 import os
 import time
 from collections.abc import Coroutine, Generator
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
 from recollect.engine.process import gone, holder
@@ -20,6 +20,9 @@ from recollect.store_async.session import AsyncSession
 from recollect.store_async.turn import AsyncStream, AsyncTurn
 
 __all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
+
+if TYPE_CHECKING:
+    from recollect.model.statistics import Period, Stats, ToolStats
 
 T = TypeVar("T")
 
@@ -173,6 +176,36 @@ class AsyncStore:
     async def set_setting(self, key: str, value: Any) -> None:
         """Write a setting, any JSON value; None removes it."""
         await self.run(ops.settings.set_setting(self.scope(), key, value))
+
+    async def stats(
+        self,
+        *,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        channel: str | None = None,
+        model: str | None = None,
+        utc_offset: int = 0,
+    ) -> Stats:
+        """Add up what is stored, in all and by model, channel and day. `utc_offset` is in minutes."""
+        plan = ops.statistics.stats(
+            self.scope(), since=since, until=until, channel=channel, model=model, utc_offset=utc_offset
+        )
+        return await self.follow(plan)
+
+    async def tool_stats(
+        self,
+        *,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        tool: str | None = None,
+        period: Period | None = None,
+        utc_offset: int = 0,
+    ) -> list[ToolStats]:
+        """Add up the tool calls: how many, how they ended, how long they took, by tool and period."""
+        op = ops.statistics.tools(
+            self.scope(), since=since, until=until, tool=tool, period=period, utc_offset=utc_offset
+        )
+        return await self.run(op)
 
     async def close(self) -> None:
         """Close the store. Everything acknowledged is on disk."""

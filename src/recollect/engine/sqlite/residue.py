@@ -13,7 +13,7 @@ connection forget the pages that it had read before.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import cast
 
 import apsw
@@ -106,7 +106,7 @@ def _without_residue(page: bytes) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[apsw.VFSFile]:
+def _opened(path: str) -> Generator[apsw.VFSFile]:
     file = apsw.VFSFile(checksum_vfs() or "", path, [_OPEN, 0])
     try:
         yield file
