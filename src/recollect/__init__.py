@@ -10,6 +10,7 @@ from recollect.errors import (
     Conflict,
     Corrupted,
     DiskFull,
+    FileExists,
     FormatUnclear,
     InvalidValue,
     KeyReused,
@@ -18,6 +19,7 @@ from recollect.errors import (
     NetworkFileSystem,
     NotADatabase,
     NotFound,
+    NotSupported,
     RecollectError,
     SchemaTooNew,
     SessionBusy,
@@ -48,16 +50,29 @@ from recollect.model.part import (
     ToolResultPart,
 )
 from recollect.model.tool_call import ToolCall
-from recollect.store import Session, Store, Stream, Turn, open
+from recollect.store import Session, Store, Stream, Turn, open, restore
 
 if TYPE_CHECKING:
+    from recollect.model.finding import Finding, Findings
+    from recollect.model.pruning import Pruned, PruneReport
+    from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Stats, Tally, ToolStats
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
 
 __version__ = "0.1.0"
 
 # Values that only some programs name: the module of each is loaded with its first use.
-_LATER = {"Stats": "statistics", "Tally": "statistics", "ToolStats": "statistics"}
+_LATER = {
+    "Finding": "finding",
+    "Findings": "finding",
+    "Optimized": "space",
+    "Space": "space",
+    "Pruned": "pruning",
+    "PruneReport": "pruning",
+    "Stats": "statistics",
+    "Tally": "statistics",
+    "ToolStats": "statistics",
+}
 _ASYNC = ("AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async")
 
 
@@ -87,6 +102,9 @@ __all__ = [
     "DataPart",
     "DiskFull",
     "Draft",
+    "FileExists",
+    "Finding",
+    "Findings",
     "FormatUnclear",
     "InvalidValue",
     "KeyReused",
@@ -96,6 +114,10 @@ __all__ = [
     "NetworkFileSystem",
     "NotADatabase",
     "NotFound",
+    "NotSupported",
+    "Optimized",
+    "PruneReport",
+    "Pruned",
     "ReasoningPart",
     "RecollectError",
     "SchemaTooNew",
@@ -105,6 +127,7 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
+    "Space",
     "StaleRevision",
     "Stats",
     "Store",
@@ -128,4 +151,5 @@ __all__ = [
     "UnknownFormat",
     "open",
     "open_async",
+    "restore",
 ]

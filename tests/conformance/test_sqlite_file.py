@@ -6,7 +6,9 @@ from recollect.testing.concurrency import TestAtOnce, TestHandles
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
 from recollect.testing.lists import TestLists
+from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
+from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
 from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
@@ -18,6 +20,8 @@ __all__ = [
     "TestAtOnce",
     "TestAttachments",
     "TestDelete",
+    "TestDropOutput",
+    "TestEmptyTrash",
     "TestErase",
     "TestErrors",
     "TestFork",
@@ -25,7 +29,9 @@ __all__ = [
     "TestHandles",
     "TestHolding",
     "TestLists",
+    "TestMaintenance",
     "TestOwners",
+    "TestPruneSessions",
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
@@ -37,5 +43,6 @@ __all__ = [
     "TestTools",
     "TestToolsOnBranches",
     "TestTrash",
+    "TestTrim",
     "TestTurns",
 ]

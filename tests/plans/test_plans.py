@@ -43,15 +43,25 @@ TABLES = (
 )
 
 # A scan or a sort that is meant, and why.
-SCANS: dict[str, str] = {}
+SCANS: dict[str, str] = {
+    "sessions_total": "a check looks at all there is",
+    "blobs_named": "a check looks at all there is",
+    "trees_short": "a check looks at all there is",
+}
 WIDE = {
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",
     "tool_calls_ranked": "statistics are about all there is",
+    "blobs_refs": "a check looks at all there is",
+    "sessions_trashed": "the trash is small, and has an index of its own",
     "sessions_without_title": "its index has only those, and a few are taken",
 }
 SORTS = {
     "sessions_by_deletion": "the trash is small, and an index for its order would cost every session",
+    "sessions_trashed": "the trash is small",
+    "sessions_delegated": "a session has few sub-agents",
+    "messages_large": "a session's branches are few, and few of its messages are large",
+    "blobs_named": "a check counts who refers to each payload",
     "messages_tally": "a page of sessions is added up",
     "turns_tally": "a page of sessions is added up",
     "tool_calls_ranked": "ranks are places in an order",

@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.ops import (
+        bodies,
         branches,
+        check,
         lists,
         messages,
         paths,
+        pruning,
         results,
         retention,
         sessions,
         settings,
         statistics,
         streams,
+        thinning,
         tools,
         turns,
     )
 
 __all__ = [
-    "branches", "lists", "messages", "paths", "results", "retention", "sessions", "settings",
-    "statistics", "streams", "tools", "turns",
+    "bodies", "branches", "check", "lists", "messages", "paths", "pruning", "results", "retention",
+    "sessions", "settings", "statistics", "streams", "thinning", "tools", "turns",
 ]  # fmt: skip
 
 

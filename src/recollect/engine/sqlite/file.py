@@ -8,13 +8,14 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import apsw
 import msgspec
 
 from recollect import sql
-from recollect.engine.sqlite.connection import connect, connect_reader, wait_at_most
+from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
@@ -231,6 +232,14 @@ class File:
             return
         self.unscrubbed = not (self._emptied() and self._wiped() and self._emptied())
 
+    def wipe(self) -> None:
+        """Overwrite what was left behind in pages, without waiting for readers: a later try makes up for it."""
+        self.enter()
+        try:
+            self.unscrubbed = not self._wiped()
+        finally:
+            self.leave()
+
     def _emptied(self) -> bool:
         """Fold the log into the file and cut it off; False where a reader holds it."""
         assert self.writer is not None
@@ -249,6 +258,24 @@ class File:
             return wipe(self.path, _SCRUB_WAIT)
         except apsw.Error:
             return False
+
+    def beside(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do something on a connection of its own, beside those that are in use; in memory there is only one."""
+        self.enter()
+        connection = None
+        try:
+            if self.writer is None:
+                raise StoreClosed
+            if self.memory:
+                return work(self.writer)
+            connection = connect(self.path, self.timeout)
+            configure(connection)
+            return work(connection)
+        except apsw.Error as error:
+            raise self.meaning(error) from error
+        finally:
+            _abandon(connection)
+            self.leave()
 
     def close(self) -> None:
         """Close every connection; the last one folds the log into the file."""
