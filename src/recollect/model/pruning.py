@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from recollect.model.value import Value
+import msgspec
+
+from recollect.model.value import Value, iso
 
 Reason = Literal["age", "count", "size", "parent", "trash"]
 
@@ -34,6 +36,22 @@ class PruneReport(Value, frozen=True, kw_only=True, gc=False):
     output_bytes: int = 0
     trimmed: int = 0
     """Messages that were taken out of sessions that are too long."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data that JSON can carry, with the sums, times as ISO 8601."""
+        times = {"oldest_at": self.oldest_at, "newest_at": self.newest_at}
+        return {
+            **super().to_dict(),
+            "sessions": [session.to_dict() for session in self.sessions],
+            "count": self.count, "messages": self.messages, "bytes": self.bytes,
+            **{name: None if time is None else iso(time) for name, time in times.items()},
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Read what to_dict() gave."""
+        sessions = [msgspec.to_builtins(Pruned.from_dict(session)) for session in plain.get("sessions", ())]
+        return super().from_dict({**plain, "sessions": sessions})
 
     @property
     def count(self) -> int:

@@ -12,5 +12,6 @@ def folded(title: str) -> str:
         return title.strip().lower()
     import unicodedata  # noqa: PLC0415  only where a title has letters beyond ASCII
 
-    apart = unicodedata.normalize("NFKD", title.casefold())
+    # Twice: 𝔄 has a small letter only after it was taken apart, and a small letter may come apart again.
+    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", title).casefold())
     return "".join(letter for letter in apart if not unicodedata.combining(letter)).translate(_PLAIN).strip()
