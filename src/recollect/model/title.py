@@ -12,6 +12,6 @@ def folded(title: str) -> str:
         return title.strip().lower()
     import unicodedata  # noqa: PLC0415  only where a title has letters beyond ASCII
 
-    # Twice: 𝔄 has a small letter only after it was taken apart, and a small letter may come apart again.
+    # Twice: some letters have a small one only after they were taken apart, and that may come apart again.
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", title).casefold())
     return "".join(letter for letter in apart if not unicodedata.combining(letter)).translate(_PLAIN).strip()
