@@ -10,6 +10,7 @@ from recollect.errors import (
     Conflict,
     Corrupted,
     DiskFull,
+    FileExists,
     FormatUnclear,
     IndexDamaged,
     InvalidValue,
@@ -19,6 +20,7 @@ from recollect.errors import (
     NetworkFileSystem,
     NotADatabase,
     NotFound,
+    NotSupported,
     RecollectError,
     SchemaTooNew,
     SessionBusy,
@@ -50,13 +52,29 @@ from recollect.model.part import (
     ToolResultPart,
 )
 from recollect.model.tool_call import ToolCall
-from recollect.store import Session, Store, Stream, Turn, open
+from recollect.store import Session, Store, Stream, Turn, open, restore
 
 if TYPE_CHECKING:
+    from recollect.model.finding import Finding, Findings
+    from recollect.model.pruning import Pruned, PruneReport
+    from recollect.model.space import Optimized, Space
+    from recollect.model.statistics import Stats, Tally, ToolStats
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
 
 __version__ = "0.1.0"
 
+# Values that only some programs name: the module of each is loaded with its first use.
+_LATER = {
+    "Finding": "finding",
+    "Findings": "finding",
+    "Optimized": "space",
+    "Space": "space",
+    "Pruned": "pruning",
+    "PruneReport": "pruning",
+    "Stats": "statistics",
+    "Tally": "statistics",
+    "ToolStats": "statistics",
+}
 _ASYNC = ("AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async")
 
 
@@ -66,6 +84,9 @@ def __getattr__(name: str) -> Any:
         from recollect import store_async  # noqa: PLC0415
 
         return getattr(store_async, name)
+    if name in _LATER:
+        module = __import__(f"recollect.model.{_LATER[name]}", fromlist=[name])
+        return getattr(module, name)
     raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
@@ -83,6 +104,9 @@ __all__ = [
     "DataPart",
     "DiskFull",
     "Draft",
+    "FileExists",
+    "Finding",
+    "Findings",
     "FormatUnclear",
     "Hit",
     "IndexDamaged",
@@ -94,6 +118,10 @@ __all__ = [
     "NetworkFileSystem",
     "NotADatabase",
     "NotFound",
+    "NotSupported",
+    "Optimized",
+    "PruneReport",
+    "Pruned",
     "ReasoningPart",
     "RecollectError",
     "SchemaTooNew",
@@ -103,7 +131,9 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
+    "Space",
     "StaleRevision",
+    "Stats",
     "Store",
     "StoreClosed",
     "StoreError",
@@ -111,16 +141,19 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "Stream",
+    "Tally",
     "TextPart",
     "ToolCall",
     "ToolCallAnswered",
     "ToolCallNotFound",
     "ToolCallPart",
     "ToolResultPart",
+    "ToolStats",
     "Turn",
     "TurnClosed",
     "TurnNotFound",
     "UnknownFormat",
     "open",
     "open_async",
+    "restore",
 ]

@@ -15,6 +15,7 @@
     │   ├── StaleRevision
     │   ├── AmbiguousName
     │   ├── KeyReused
+    │   ├── FileExists
     │   ├── TurnClosed
     │   └── ToolCallAnswered
     ├── InvalidValue
@@ -31,6 +32,7 @@
         ├── NotADatabase
         ├── SchemaTooNew
         ├── NetworkFileSystem
+        ├── NotSupported
         └── LimitReached
 
 The docstring of an error is its message: a sentence that says what happened and what to do, with the error's
@@ -130,6 +132,11 @@ class KeyReused(Conflict):
     messages. Nothing was written."""
 
 
+class FileExists(Conflict):
+    """There is a file {path} already, or a database that is in use. It was left as it is. Choose another name, or say
+    overwrite=True to replace a file that nobody uses."""
+
+
 class TurnClosed(Conflict):
     """Turn {turn} of session {session!r} is {status} and takes no more steps. What it stored is kept. Open a new
     turn, or add the message with session.append()."""
@@ -203,6 +210,10 @@ class SchemaTooNew(StoreError):
 class NetworkFileSystem(StoreError):
     """{path} is on a network file system ({kind}), where SQLite can not rely on locks and shared memory and a
     database can be corrupted. Put it on a local disk (RECOLLECT_DB=/path/on/this/machine), or use PostgreSQL."""
+
+
+class NotSupported(StoreError):
+    """{what} is not there for this kind of store. Use the tools that its database brings for it."""
 
 
 class LimitReached(StoreError):

@@ -23,12 +23,20 @@ Steps = Generator[Statement, list[Row], T]
 class Op(Generic[T]):
     """One operation, ready to run: what to do, on what, and whether it writes."""
 
-    __slots__ = ("args", "scrubs", "steps", "writes")
+    __slots__ = ("args", "scrubs", "steps", "unindexes", "writes")
 
-    def __init__(self, steps: Callable[..., Steps[T]], *args: Any, writes: bool = True, scrubs: bool = False) -> None:
+    def __init__(
+        self,
+        steps: Callable[..., Steps[T]],
+        *args: Any,
+        writes: bool = True,
+        scrubs: bool = False,
+        unindexes: bool = False,
+    ) -> None:
         self.steps = steps
         self.args = args
         self.writes = writes
+        self.unindexes = unindexes  # it takes words out of the search index, which must not fail it if it is damaged
         self.scrubs = scrubs  # what it deletes must not stay readable in the log either
 
     def start(self) -> Steps[T]:

@@ -5,8 +5,12 @@ from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.concurrency import TestAtOnce, TestHandles
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
+from recollect.testing.lists import TestLists
+from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
+from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
+from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
 from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns
@@ -16,21 +20,29 @@ __all__ = [
     "TestAtOnce",
     "TestAttachments",
     "TestDelete",
+    "TestDropOutput",
+    "TestEmptyTrash",
     "TestErase",
     "TestErrors",
     "TestFork",
     "TestFormats",
     "TestHandles",
     "TestHolding",
+    "TestLists",
+    "TestMaintenance",
     "TestOwners",
+    "TestPruneSessions",
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
     "TestSessions",
     "TestSettings",
+    "TestStatistics",
     "TestStreams",
+    "TestToolStatistics",
     "TestTools",
     "TestToolsOnBranches",
     "TestTrash",
+    "TestTrim",
     "TestTurns",
 ]

@@ -6,9 +6,13 @@ import pytest
 
 from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.concurrency import TestHandles
+from recollect.testing.lists import TestLists
+from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
+from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
 from recollect.testing.sessions import TestTrash
+from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
 from recollect.testing.turns import TestSaveTurn, TestTurns
@@ -16,16 +20,24 @@ from recollect.testing.turns import TestSaveTurn, TestTurns
 __all__ = [
     "TestAppend",
     "TestDelete",
+    "TestDropOutput",
+    "TestEmptyTrash",
     "TestErase",
     "TestFork",
     "TestHandles",
+    "TestLists",
+    "TestMaintenance",
+    "TestPruneSessions",
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestStatistics",
     "TestStreams",
+    "TestToolStatistics",
     "TestTools",
     "TestToolsOnBranches",
     "TestTrash",
+    "TestTrim",
     "TestTurns",
 ]
 

@@ -33,7 +33,10 @@ PARTS = [
 ]  # fmt: skip
 VALUES = {
     "Message": recollect.Message, "Draft": recollect.Draft, "Branch": recollect.Branch, "ToolCall": recollect.ToolCall,
-    "Turn value": TurnValue, "Appended": Appended, "Hit": recollect.Hit, **{kind.__name__: kind for kind in PARTS},
+    "Hit": recollect.Hit,
+    "PruneReport": recollect.PruneReport, "Pruned": recollect.Pruned, "Findings": recollect.Findings,
+    "Finding": recollect.Finding, "Space": recollect.Space, "Optimized": recollect.Optimized,
+    "Stats": recollect.Stats, "Tally": recollect.Tally, "ToolStats": recollect.ToolStats, "Turn value": TurnValue, "Appended": Appended, **{kind.__name__: kind for kind in PARTS},
 }  # fmt: skip
 SHARED = {"to_dict", "from_dict", "to_json", "from_json"}
 
@@ -96,7 +99,7 @@ def test_the_async_half_has_the_same_names_and_arguments(noun):
             assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
 
 
-@pytest.mark.parametrize("name", ["open", "open_async"])
+@pytest.mark.parametrize("name", ["open", "open_async", "restore"])
 def test_opening_is_described_with_its_arguments(name):
     found = section(PAGE, f"recollect.{name}")
     for argument, parameter in inspect.signature(getattr(recollect, name)).parameters.items():
@@ -107,7 +110,7 @@ def test_opening_is_described_with_its_arguments(name):
 
 def test_every_public_name_is_mentioned():
     known = (
-        names(read(PAGE)) | {found.title for found in sections(PAGE)} | {"open", "open_async"}
+        names(read(PAGE)) | {found.title for found in sections(PAGE)} | {"open", "open_async", "restore"}
     )  # those have sections of their own
     missing = [name for name in recollect.__all__ if name not in known]
     assert missing == []

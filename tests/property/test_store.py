@@ -157,8 +157,10 @@ class Comparison(RuleBasedStateMachine):
         return store
 
     def teardown(self):
+        problems = self.store.check(deep=False).problems
         self.store.close()
         self.folder.cleanup()
+        assert problems == ()
 
     # What the rules work on.
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import recollect.model
 from recollect.model.branch import Branch
 from recollect.model.compaction import Compaction
+from recollect.model.finding import Finding, Findings
 from recollect.model.hit import Hit
 from recollect.model.message import Draft, Message
 from recollect.model.page import Page
@@ -26,8 +27,11 @@ from recollect.model.part import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.pruning import Pruned, PruneReport
 from recollect.model.session import Session
 from recollect.model.snapshot import Snapshot
+from recollect.model.space import Optimized, Space
+from recollect.model.statistics import Stats, Tally, ToolStats
 from recollect.model.tool_call import ToolCall
 from recollect.model.turn import Turn, failure
 from recollect.model.value import Value, iso, milliseconds
@@ -63,6 +67,20 @@ VALUES = [
         color="red", metadata={"big": 2**80}, pinned_at=AT, archived_at=AT, deleted_at=AT, branch=2, revision=3,
         message_count=4, token_count=5, input_tokens=6, output_tokens=7, data_schema_version=1, created_at=AT,
         updated_at=AT, active_at=AT, last_message_at=AT,
+    ),
+    Finding(kind="counter", message="m", advice="a", level="notice", session="s", repaired=True),
+    Findings(checked=("counters",), found=(Finding(kind="k", message="m", advice="a"),)),
+    Optimized(before=9, after=4),
+    Pruned(id="a", title="T", active_at=AT, messages=2, bytes=9, reason="size"),
+    PruneReport(
+        dry_run=True, erased=True, sessions=(Pruned(id="a", active_at=AT, messages=2, bytes=9, reason="age"),), outputs=1,
+        output_bytes=2, trimmed=3,
+    ),
+    Space(total=9, text=1, tool_output=2, attachments=1, index=2, free=1, other=2, log=3, tables={"messages": 3}),
+    Stats(sessions=1, messages=2, by_day=(Tally(name="2025-11-16", messages=2),)),
+    Tally(name="m", sessions=1, messages=2, turns=3, failures=4, input_tokens=5, output_tokens=6),
+    ToolStats(
+        tool="t", period="2025-11", calls=5, failures=1, canceled=1, unanswered=1, p50_ms=3, p95_ms=9
     ),
     Snapshot(id=1, kind="memory", content={"facts": ["x"]}, message="1.3", tokens=9, created_at=AT, updated_at=AT),
     ToolCall(
@@ -106,7 +124,7 @@ def test_every_field_is_tried_here(value):
     assert None not in {
         getattr(value, name)
         for name in value.__struct_fields__
-        if name not in ("parts", "native", "metadata", "content", "error")
+        if name not in ("parts", "native", "metadata", "content", "error", "tables")
     }
 
 
@@ -125,7 +143,10 @@ def test_the_json_is_json_for_everyone(value):
     assert type(value).from_dict(value.to_dict()) == value
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+TIMED = [value for value in VALUES if any(name.endswith("_at") for name in dir(value))]
+
+
+@pytest.mark.parametrize("value", TIMED, ids=lambda value: type(value).__name__)
 def test_times_are_iso_8601_outside(value):
     times = {name: text for name, text in value.to_dict().items() if name.endswith("_at") and name != "fork_at"}
     assert times

@@ -22,10 +22,11 @@ from recollect.model.message import Draft
 from recollect.model.part import AttachmentPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Op, Scope
-from recollect.ops import messages, paths, retention, sessions, settings, turns
+from recollect.ops import lists, messages, paths, retention, sessions, settings, turns
 
 NOW = 1_763_287_200_123
 SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead")
+ANY = dict.fromkeys(("archived", "pinned", "channel", "model", "status", "role", "tool", "parent", "delegates"))
 HELLO = Draft(role="user", parts=(TextPart(text="hello"),))
 COUNTS = (8, 3, 30, 0, 0, NOW, NOW - 5, NOW)  # revision, messages, tokens, in, out, updated, active, last message
 
@@ -82,6 +83,7 @@ def row_of(name: str, known: dict[str, Any]) -> tuple[Any, ...]:
     row = []
     for column in columns(name):
         bare = "parent" if "SELECT p.id" in column else column.removeprefix("s.")
+        bare = "delegate_count" if bare.startswith("(SELECT count(*) FROM sessions AS d") else bare
         key = next(
             (word for word in sorted(known, key=len, reverse=True) if bare == word or bare.startswith(word + " ")), None
         )
@@ -392,9 +394,10 @@ class TestEnsure:
     def test_one_that_is_not_there_is_created_with_a_tree_and_a_branch(self):
         script = self.made("cli:a", {"title": "T", "pinned": True}, [])
         assert script.names == [
-            "session_get", "session_get", "tree_insert", "session_insert", "tree_branch", "branch_insert",
-            "session_head", "session_activate", "session_by_key",
+            "session_get", "session_get", "tree_insert", "session_insert", "title_set", "tree_branch",
+            "branch_insert", "session_head", "session_activate", "session_by_key",
         ]  # fmt: skip
+        assert script.params("title_set")["folded"] == "t"
         row = script.params("session_insert")
         assert (row["owner"], row["id"], row["tree"], row["now"]) == ("me", "cli:a", 21, NOW)
         assert (row["channel"], row["channel_id"], row["status"]) == ("cli", "a", "active")
@@ -435,13 +438,13 @@ class TestOthers:
             sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"), settings.last(SCOPE),
             settings.setting(SCOPE, "k"), messages.forward(SCOPE, "a"), messages.backward(SCOPE, "a"),
             messages.get(SCOPE, "a", 1), turns.turns(SCOPE, "a"),
-            sessions.list_(SCOPE, limit=1, filters=sessions.NO_FILTERS),
+            lists.page(SCOPE, limit=1, filters=ANY),
         ]  # fmt: skip
         assert not any(op.writes for op in reading)
         assert messages.append(SCOPE, "a", [HELLO]).writes
 
     def test_only_erasing_scrubs(self):
-        assert next(retention.erase(SCOPE, "a")).scrubs
+        assert retention.erase(SCOPE, "a").scrubs
         assert not sessions.trash(SCOPE, "a").scrubs
         with pytest.raises(InvalidValue):
             retention.erase(SCOPE, "a", forks="maybe")
@@ -449,19 +452,22 @@ class TestOthers:
     @pytest.mark.parametrize("cursor", ["", "x", "1", "1.", ".1", "1.2.3", "-1.2", "1.x"])
     def test_a_cursor_that_is_none(self, cursor):
         with pytest.raises(InvalidValue):
-            sessions.list_(SCOPE, limit=1, after=cursor, filters=sessions.NO_FILTERS)
+            lists.page(SCOPE, limit=1, after=cursor, filters=ANY)
 
     @pytest.mark.parametrize("limit", [0, -1, "5", None, 1.5])
     def test_a_limit_that_is_none(self, limit):
         with pytest.raises(InvalidValue):
-            sessions.list_(SCOPE, limit=limit, filters=sessions.NO_FILTERS)
+            lists.page(SCOPE, limit=limit, filters=ANY)
 
     def test_one_more_is_read_to_know_whether_the_list_goes_on(self):
         script = Script({"sessions_by_activity": [session_row()] * 3})
-        listed = script.run(sessions.list_(SCOPE, limit=2, filters=sessions.NO_FILTERS))
+        listed = script.run(lists.page(SCOPE, limit=2, filters=ANY))
         assert script.params("sessions_by_activity")["limit"] == 3
         assert len(listed.sessions) == 2
-        assert listed.next == "3.11"
+        again = Script({"sessions_by_activity": []})
+        assert again.run(lists.page(SCOPE, limit=2, after=listed.next, filters=ANY)).next is None
+        asked = again.params("sessions_by_activity")
+        assert (asked["at"], asked["key"]) == (listed.sessions[-1].active_at, session_row()[0])
 
     @pytest.mark.parametrize("name", ["", "x", "1", "1.", ".5", "1.5.2", "a.b", "-1", -1, True, None])
     def test_what_is_no_message_id(self, name):

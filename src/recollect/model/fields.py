@@ -78,6 +78,7 @@ class SessionFields:
     input_tokens = Field[int]()
     output_tokens = Field[int]()
     data_schema_version = Field[int]()
+    delegate_count = Field[int]()
     created_at = Field[int]()
     updated_at = Field[int]()
     active_at = Field[int]()

@@ -33,6 +33,7 @@ class Session(Value, frozen=True, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     data_schema_version: int = DATA_SCHEMA_VERSION
+    delegate_count: int = 0
     parent: str | None = None
     relation: Relation | None = None
     external_id: str | None = None

@@ -11,22 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.ops import (
+        bodies,
         branches,
+        check,
+        leases,
+        lists,
         messages,
         paths,
+        pruning,
+        record,
         results,
         retention,
         search,
         sessions,
         settings,
+        statistics,
         streams,
+        thinning,
         tools,
         turns,
     )
 
 __all__ = [
-    "branches", "messages", "paths", "results", "retention", "search", "sessions", "settings", "streams", "tools",
-    "turns",
+    "bodies", "branches", "check", "leases", "lists", "messages", "paths", "pruning", "record", "results",
+    "retention", "search", "sessions", "settings", "statistics", "streams", "thinning", "tools", "turns",
 ]  # fmt: skip
 
 

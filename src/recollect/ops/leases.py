@@ -18,6 +18,14 @@ def recover(scope: Scope, session: int) -> Steps[None]:
         yield from changed(scope, session)
 
 
+def busy(scope: Scope, session: int) -> Steps[bool]:
+    """Say whether a session has an open turn whose holder is alive."""
+    for branch, _, position in (yield from rows("branches_open", session=session)):
+        if (yield from _holder(scope, branch, position)) is not None:
+            return True
+    return False
+
+
 def changed(scope: Scope, session: int) -> Steps[None]:
     """Raise a session's revision for a change that counts nothing."""
     yield from do(

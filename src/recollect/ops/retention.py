@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from recollect.errors import IndexDamaged, InvalidValue, SessionHasForks, SessionNotFound
+from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
 from recollect.model import json
-from recollect.op import Op, Plan, Row, Scope, Steps, do, each, rows
+from recollect.op import Op, Row, Scope, Steps, do, each, rows
 from recollect.ops import search, sessions
 
 FORKS = ("refuse", "keep", "erase")
@@ -26,19 +26,11 @@ class Erased(NamedTuple):
     sessions: list[str]
 
 
-def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Plan[Erased]:
+def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Op[Erased]:
     """Erase a session, living or in the trash, and every branch that no other session reaches."""
     if forks not in FORKS:
         raise InvalidValue(f"forks is one of {', '.join(FORKS)}; got {forks!r}.")
-    return _erasing(scope, Op(_erase, scope, session, forks, scrubs=True))
-
-
-def _erasing(scope: Scope, op: Op[Erased]) -> Plan[Erased]:
-    try:
-        return (yield op)
-    except IndexDamaged:  # what can not be taken out of the index goes with all of it
-        yield search.clear(scope)
-        return (yield op)
+    return Op(_erase, scope, session, forks, scrubs=True, unindexes=True)
 
 
 def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
@@ -61,6 +53,22 @@ def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
     return Erased([names[key] for key in sorted(gone)])
 
 
+def remove(scope: Scope, here: sessions.Here) -> Steps[None]:
+    """Erase a session that is at hand; forks are left the past that they share."""
+    branches = yield from _branches_of(here.tree)
+    yield from search.untitle(here.session)
+    yield from do("session_delete", session=here.session)
+    yield from _sweep(scope, here.tree, branches, {here.session})
+
+
+def alone(here: sessions.Here) -> Steps[dict[int, int]]:
+    """Say from where on each branch of a session is its own: after the last position that another session reaches."""
+    branches = yield from _branches_of(here.tree)
+    needed = _needed(branches, {here.session})
+    own = (branch for branch in branches if branch.session == here.session)
+    return {branch.key: needed.get(branch.key) or 0 for branch in own}
+
+
 def _branches_of(tree: int) -> Steps[list[_Branch]]:
     return [_Branch(*row) for row in (yield from rows("branches_of_tree", tree=tree))]
 
@@ -80,6 +88,16 @@ def _dependent(branches: list[_Branch], session: int) -> set[int]:
 
 def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> Steps[None]:
     """Delete what no session reaches: whole branches, and the ends of branches beyond the last fork from them."""
+    needed = _needed(branches, gone)
+    for branch in sorted(branches, key=lambda item: item.key, reverse=True):
+        cut = needed.get(branch.key, 0)
+        if cut is not None:
+            yield from _cut(scope, branch, branches, cut)
+    yield from do("tree_delete", tree=tree)
+
+
+def _needed(branches: list[_Branch], gone: set[int]) -> dict[int, int | None]:
+    """Say up to which position the sessions that stay reach into each branch; None: all of it."""
     needed: dict[int, int | None] = {}
     # A child has a higher key than its parent, so that going backwards meets every child first.
     for branch in sorted(branches, key=lambda item: item.key, reverse=True):
@@ -88,11 +106,7 @@ def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> 
         if branch.key in needed and branch.parent is not None:
             held = needed.get(branch.parent, 0)
             needed[branch.parent] = None if held is None else max(held, branch.fork_at)
-    for branch in sorted(branches, key=lambda item: item.key, reverse=True):
-        cut = needed.get(branch.key, 0)
-        if cut is not None:
-            yield from _cut(scope, branch, branches, cut)
-    yield from do("tree_delete", tree=tree)
+    return needed
 
 
 def _cut(scope: Scope, branch: _Branch, branches: list[_Branch], cut: int) -> Steps[None]:

@@ -1,28 +1,21 @@
-"""Sessions: create, open, list, change, put in the trash and take out again.
+"""Sessions: create, open, change, put in the trash and take out again.
 
-What is said in them is in messages.py, turns.py and branches.py; erasing is in retention.py.
+What is said in them is in messages.py, turns.py and branches.py; lists of them are in lists.py, and erasing is in
+retention.py.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from recollect.errors import AmbiguousName, InvalidValue, SessionExists, SessionInTrash, SessionNotFound, StaleRevision
 from recollect.model import json, keys
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
+from recollect.model.title import folded
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
-NEVER = 1 << 62
 _MATCHES = 6
-_MOST = 1_000_000
-
-Order = Literal["activity", "created", "deleted"]
-_ORDERS: dict[str, tuple[str, str]] = {
-    "activity": ("sessions_by_activity", "active_at"),
-    "created": ("sessions_by_creation", "created_at"),
-    "deleted": ("sessions_by_deletion", "deleted_at"),
-}
 
 
 class Here(NamedTuple):
@@ -33,13 +26,6 @@ class Here(NamedTuple):
     head: int
     open_turns: int
     value: Session
-
-
-class Listed(NamedTuple):
-    """A page of sessions, and where the next one begins."""
-
-    sessions: list[Session]
-    next: str | None
 
 
 def here(row: Row) -> Here:
@@ -151,7 +137,7 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork:
     """Write the row of a new session; `fork` holds what a fork has from the start."""
     channel, channel_id = keys.place(session)
     blank: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
-    row = {
+    row: dict[str, Any] = {
         **blank,
         "status": "active",
         "channel": channel,
@@ -168,7 +154,17 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork:
     }
     made = yield from one("session_insert", owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
     assert made is not None
+    if row["title"] is not None:
+        yield from _title(scope, made[0], row["title"])
     return made[0]
+
+
+def _title(scope: Scope, session: int, title: str | None) -> Steps[None]:
+    """Keep a title as lists put it in order."""
+    if title is None:
+        yield from do("title_clear", session=session)
+    else:
+        yield from do("title_set", session=session, owner=scope.owner, folded=folded(title))
 
 
 def create(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
@@ -265,34 +261,6 @@ def _get(scope: Scope, session: str) -> Steps[Session | None]:
     return None if row is None else here(row).value
 
 
-def list_(
-    scope: Scope, *, limit: int, after: str | None = None, order: str = "activity", filters: dict[str, Any]
-) -> Op[Listed]:
-    """Read a page of sessions by key, newest first."""
-    if order not in _ORDERS:
-        raise InvalidValue(f"Sessions are listed by one of {', '.join(_ORDERS)}; got {order!r}.")
-    if not isinstance(limit, int) or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {limit!r}.")
-    at, key = (NEVER, NEVER) if after is None else _cursor(after)
-    return Op(listed, scope, order, at, key, limit, filters, writes=False)
-
-
-def _cursor(text: str) -> tuple[int, int]:
-    at, _, key = text.partition(".")
-    if at.isdecimal() and key.isdecimal() and max(int(at), int(key)) <= NEVER:
-        return int(at), int(key)
-    raise InvalidValue(f"{text!r} is no place in a list. Use the `next` of the page before.")
-
-
-def listed(scope: Scope, order: str, at: int, key: int, limit: int, filters: dict[str, Any]) -> Steps[Listed]:
-    """Read a page that begins after a time and a key."""
-    query, time = _ORDERS[order]
-    found = yield from rows(query, owner=scope.owner, at=at, key=key, limit=limit + 1, **filters)
-    page = [value_of(row) for row in found[:limit]]
-    more = f"{getattr(page[-1], time)}.{found[limit - 1][0]}" if len(found) > limit else None
-    return Listed(page, more)
-
-
 def update(scope: Scope, session: str, fields: dict[str, Any], expected: int | None = None) -> Op[Session]:
     """Change what is known about a session."""
     return Op(_update, scope, session, checked_fields(fields, scope.now), expected)
@@ -307,6 +275,8 @@ def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int |
     row = yield from one("session_update", owner=scope.owner, id=session, now=scope.now, **params)
     if row is None:
         raise (yield from refused(scope, session, expected))
+    if "title" in columns:
+        yield from _title(scope, row[0], columns["title"])
     return here(row).value
 
 
@@ -366,8 +336,3 @@ def _resolve(scope: Scope, name: str) -> Steps[Session]:
         count = f"more than {_MATCHES - 1}" if len(matches) == _MATCHES else len(matches)
         raise AmbiguousName(name=name, count=count, matches=shown)
     return (yield from find(scope, matches[0][0])).value
-
-
-NO_FILTERS: dict[str, Any] = {
-    "archived": None, "pinned": None, "channel": None, "model": None, "status": None, "delegates": False,
-}  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from recollect.model import json
 from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, do, one
-from recollect.ops import sessions
+from recollect.ops import lists, sessions
 
 _LAST_SESSION = "last_session"
 
@@ -23,8 +23,7 @@ def _last(scope: Scope) -> Steps[Session | None]:
         found = yield from one("session_get", owner=scope.owner, id=json.decode(row[0]))
         if found is not None:
             return sessions.here(found).value
-    newest = yield from sessions.listed(scope, "activity", sessions.NEVER, sessions.NEVER, 1, sessions.NO_FILTERS)
-    return newest.sessions[0] if newest.sessions else None
+    return (yield from lists.newest(scope))
 
 
 def set_last(scope: Scope, session: str) -> Op[None]:

@@ -151,8 +151,13 @@ def calls(scope: Scope, session: str) -> Op[list[ToolCall]]:
 
 def _calls(scope: Scope, session: str) -> Steps[list[ToolCall]]:
     here = yield from sessions.find(scope, session)
+    return (yield from on_path(here.head))
+
+
+def on_path(branch: int) -> Steps[list[ToolCall]]:
+    """Read the tool calls of a path, oldest first."""
     found: dict[Place, ToolCall] = {}
-    for row in (yield from rows("tool_calls_of_path", branch=here.head)):
+    for row in (yield from rows("tool_calls_of_path", branch=branch)):
         found.setdefault((row[0], row[2], row[3]), _value(row))
     return list(found.values())
 

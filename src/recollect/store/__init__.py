@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Self, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
 from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.sync import SqliteEngine
 from recollect.engine.url import target
-from recollect.errors import RecollectError
+from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import keys
 from recollect.model.hit import Hit
 from recollect.model.page import Page
@@ -18,9 +19,16 @@ from recollect.op import Op, Plan, Scope
 from recollect.store.session import Session
 from recollect.store.turn import Stream, Turn
 
-__all__ = ["Session", "Store", "Stream", "Turn", "open"]
+__all__ = ["Session", "Store", "Stream", "Turn", "open", "restore"]
+
+if TYPE_CHECKING:
+    from recollect.model.finding import Findings
+    from recollect.model.pruning import PruneReport
+    from recollect.model.space import Optimized, Space
+    from recollect.model.statistics import Period, Stats, ToolStats
 
 T = TypeVar("T")
+Progress = Callable[[int, int], object]
 
 
 def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Store:
@@ -29,6 +37,24 @@ def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", 
     `owner` is the scope whose sessions it sees, `timeout` how many seconds a locked file is waited for.
     """
     return Store(SqliteEngine(target(path_or_url).path, timeout=timeout), owner)
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    verify: bool = True,
+    timeout: float = 30.0,
+) -> str | None:
+    """Bring a backup back to a path, or to where open() would look; give the path of the copy kept of what was there.
+
+    Stores that are open on it, here and in other processes, go on with what the backup holds. `verify` says whether
+    the checksum of each page of the backup must fit.
+    """
+    from recollect.engine.sqlite.backup import restore as bring_back  # noqa: PLC0415
+
+    place = target(path).path
+    return bring_back(os.fspath(backup), place, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
 
 
 class Store:
@@ -49,7 +75,15 @@ class Store:
 
     def run(self, op: Op[T]) -> T:
         """Run an operation of recollect.ops."""
-        return self._engine.run(op)
+        return self._unindexing(op) if op.unindexes else self._engine.run(op)
+
+    def _unindexing(self, op: Op[T]) -> T:
+        """Run an operation that takes words out of the search index; what it can not take out goes with all of it."""
+        try:
+            return self._engine.run(op)
+        except IndexDamaged:
+            self._engine.run(ops.search.clear(self.scope()))
+            return self._engine.run(op)
 
     def follow(self, plan: Plan[T]) -> T:
         """Run several operations in a row."""
@@ -92,26 +126,35 @@ class Store:
         limit: int = 50,
         *,
         after: str | None = None,
-        order: ops.sessions.Order = "activity",
+        order: ops.lists.Order = "activity",
         deleted: bool = False,
         archived: bool | None = False,
         pinned: bool | None = None,
+        pinned_first: bool = False,
         channel: str | None = None,
         model: str | None = None,
         status: str | None = None,
-        delegates: bool = False,
+        role: str | None = None,
+        tool: str | None = None,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        parent: str | None = None,
+        delegates: bool | None = False,
     ) -> Page[Session]:
         """List sessions, newest first, a page at a time: pass a page's `next` as `after`.
 
         `deleted` lists the trash. `archived` and `pinned` take True, False or None for either. Sub-agents' sessions
-        are left out unless `delegates` is set.
+        are left out unless `delegates` is set; with `parent` they alone are listed, or the forks where it is not set.
         """
         filters = {
-            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status,
-            "delegates": delegates,
+            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status, "role": role,
+            "tool": tool, "parent": parent, "delegates": delegates,
         }  # fmt: skip
-        by = "deleted" if deleted else order
-        found = self.run(ops.sessions.list_(self.scope(), limit=limit, after=after, order=by, filters=filters))
+        op = ops.lists.page(
+            self.scope(), limit=limit, after=after, order=order, deleted=deleted, pinned_first=pinned_first,
+            since=since, until=until, filters=filters,
+        )  # fmt: skip
+        found = self.run(op)
         return Page([Session(self, info) for info in found.sessions], found.next)
 
     def search(
@@ -166,7 +209,32 @@ class Store:
 
         Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
         """
-        return self.follow(ops.retention.erase(self.scope(), id, forks=forks)).sessions
+        return self.run(ops.retention.erase(self.scope(), id, forks=forks)).sessions
+
+    def empty_trash(self, *, older_than: ops.pruning.Duration | None = None, dry_run: bool = False) -> PruneReport:
+        """Erase what is in the trash, or what has been there for so long. Forks keep the past that they share."""
+        return self.follow(ops.pruning.empty_trash(self.scope(), older_than=older_than, dry_run=dry_run))
+
+    def prune(
+        self,
+        *,
+        older_than: ops.pruning.Duration | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        max_messages: int | None = None,
+        tool_output_over: int | None = None,
+        dry_run: bool = False,
+        erase: bool = False,
+    ) -> PruneReport:
+        """Let sessions go by age, count and size, to the trash unless `erase` is set; pinned ones stay.
+
+        `max_messages` takes the oldest turns out of longer sessions, `tool_output_over` drops larger tool outputs.
+        """
+        plan = ops.pruning.prune(
+            self.scope(), older_than=older_than, keep=keep, max_bytes=max_bytes, max_messages=max_messages,
+            tool_output_over=tool_output_over, dry_run=dry_run, erase=erase,
+        )  # fmt: skip
+        return self.follow(plan)
 
     def last_session(self) -> Session | None:
         """Give the session that was last active: the one that was set, or the one with the newest activity."""
@@ -184,6 +252,80 @@ class Store:
     def set_setting(self, key: str, value: Any) -> None:
         """Write a setting, any JSON value; None removes it."""
         self.run(ops.settings.set_setting(self.scope(), key, value))
+
+    def stats(
+        self,
+        *,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        channel: str | None = None,
+        model: str | None = None,
+        utc_offset: int = 0,
+    ) -> Stats:
+        """Add up what is stored, in all and by model, channel and day. `utc_offset` is in minutes."""
+        plan = ops.statistics.stats(
+            self.scope(), since=since, until=until, channel=channel, model=model, utc_offset=utc_offset
+        )
+        return self.follow(plan)
+
+    def tool_stats(
+        self,
+        *,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        tool: str | None = None,
+        period: Period | None = None,
+        utc_offset: int = 0,
+    ) -> list[ToolStats]:
+        """Add up the tool calls: how many, how they ended, how long they took, by tool and period."""
+        op = ops.statistics.tools(
+            self.scope(), since=since, until=until, tool=tool, period=period, utc_offset=utc_offset
+        )
+        return self.run(op)
+
+    def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None) -> str:
+        """Copy the store to a file while it is in use, and give the path. The copy is whole and checked."""
+        from recollect.engine.sqlite import backup  # noqa: PLC0415
+
+        told = progress
+        return self._maintain(
+            "A backup", lambda file: backup.backup(file, os.fspath(path), overwrite=overwrite, progress=told)
+        )
+
+    def check(self, *, deep: bool = True, repair: bool = False, progress: Progress | None = None) -> Findings:
+        """Check the file and what is kept beside the messages, and say in words what is wrong.
+
+        `repair` puts right what can be derived from the messages. Without `deep` only what is quickly found is looked
+        at. `progress` is told how many sessions of how many are done.
+        """
+        from recollect.engine.sqlite import check  # noqa: PLC0415
+        from recollect.model.finding import Finding, Findings  # noqa: PLC0415
+
+        found, checked = list[Finding](), ops.check.CHECKED
+        if hasattr(self._engine, "maintain"):
+            found += self._maintain("A check of the file", lambda file: check.check(file, deep=deep))
+            checked = (*check.checked(deep), *checked)
+        found += self.follow(ops.check.check(self.scope(), deep=deep, repair=repair, progress=progress))
+        return Findings(checked=checked, found=tuple(found))
+
+    def space(self) -> Space:
+        """Say where the bytes are: text, tool output, attachments, indexes, free pages."""
+        from recollect.engine.sqlite import space  # noqa: PLC0415
+
+        return self._maintain("A measurement of the file", space.measure)
+
+    def optimize(self) -> Optimized:
+        """Put the file in order: the planner's figures, free pages given back, the log emptied."""
+        from recollect.engine.sqlite import space  # noqa: PLC0415
+
+        return self._maintain("Optimizing", space.optimize)
+
+    def _maintain(self, what: str, work: Callable[[Any], T]) -> T:
+        """Have the engine do something with its file; an engine without one can not."""
+        maintain = getattr(self._engine, "maintain", None)
+        if maintain is None:
+            raise NotSupported(what=what)
+        return maintain(work)
 
     def close(self) -> None:
         """Close the store. Everything acknowledged is on disk."""

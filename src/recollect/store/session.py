@@ -24,6 +24,7 @@ from recollect.op import Op
 from recollect.store.turn import Turn
 
 if TYPE_CHECKING:
+    from recollect.model.statistics import Stats
     from recollect.store import Store
 
 T = TypeVar("T")
@@ -216,3 +217,7 @@ class Session(SessionFields):
         scope = self.store.scope()
         new = keys.new_id(scope.now) if id is None else id
         return Session(self.store, self._run(ops.branches.fork(scope, self.id, at, new, fields)))
+
+    def stats(self, *, utc_offset: int = 0) -> Stats:
+        """Add up what was said in this session, on all its branches, in all and by model and day."""
+        return self.store.follow(ops.statistics.of_session(self.store.scope(), self.id, utc_offset=utc_offset))

@@ -6,14 +6,14 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Coroutine, Generator
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
 from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
 from recollect.engine.url import target
-from recollect.errors import RecollectError
+from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import keys
 from recollect.model.hit import Hit
 from recollect.model.page import Page
@@ -23,7 +23,14 @@ from recollect.store_async.turn import AsyncStream, AsyncTurn
 
 __all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
 
+if TYPE_CHECKING:
+    from recollect.model.finding import Findings
+    from recollect.model.pruning import PruneReport
+    from recollect.model.space import Optimized, Space
+    from recollect.model.statistics import Period, Stats, ToolStats
+
 T = TypeVar("T")
+Progress = Callable[[int, int], object]
 
 
 def open_async(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Opening:
@@ -73,7 +80,15 @@ class AsyncStore:
 
     def run(self, op: Op[T]) -> Coroutine[Any, Any, T]:
         """Run an operation of recollect.ops. The engine's own coroutine is given, not one more around it."""
-        return self._engine.run(op)
+        return self._unindexing(op) if op.unindexes else self._engine.run(op)
+
+    async def _unindexing(self, op: Op[T]) -> T:
+        """Run an operation that takes words out of the search index; what it can not take out goes with all of it."""
+        try:
+            return await self._engine.run(op)
+        except IndexDamaged:
+            await self._engine.run(ops.search.clear(self.scope()))
+            return await self._engine.run(op)
 
     async def follow(self, plan: Plan[T]) -> T:
         """Run several operations in a row."""
@@ -118,26 +133,35 @@ class AsyncStore:
         limit: int = 50,
         *,
         after: str | None = None,
-        order: ops.sessions.Order = "activity",
+        order: ops.lists.Order = "activity",
         deleted: bool = False,
         archived: bool | None = False,
         pinned: bool | None = None,
+        pinned_first: bool = False,
         channel: str | None = None,
         model: str | None = None,
         status: str | None = None,
-        delegates: bool = False,
+        role: str | None = None,
+        tool: str | None = None,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        parent: str | None = None,
+        delegates: bool | None = False,
     ) -> Page[AsyncSession]:
         """List sessions, newest first, a page at a time: pass a page's `next` as `after`.
 
         `deleted` lists the trash. `archived` and `pinned` take True, False or None for either. Sub-agents' sessions
-        are left out unless `delegates` is set.
+        are left out unless `delegates` is set; with `parent` they alone are listed, or the forks where it is not set.
         """
         filters = {
-            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status,
-            "delegates": delegates,
+            "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status, "role": role,
+            "tool": tool, "parent": parent, "delegates": delegates,
         }  # fmt: skip
-        by = "deleted" if deleted else order
-        found = await self.run(ops.sessions.list_(self.scope(), limit=limit, after=after, order=by, filters=filters))
+        op = ops.lists.page(
+            self.scope(), limit=limit, after=after, order=order, deleted=deleted, pinned_first=pinned_first,
+            since=since, until=until, filters=filters,
+        )  # fmt: skip
+        found = await self.run(op)
         return Page([AsyncSession(self, info) for info in found.sessions], found.next)
 
     async def search(
@@ -192,7 +216,34 @@ class AsyncStore:
 
         Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
         """
-        return (await self.follow(ops.retention.erase(self.scope(), id, forks=forks))).sessions
+        return (await self.run(ops.retention.erase(self.scope(), id, forks=forks))).sessions
+
+    async def empty_trash(
+        self, *, older_than: ops.pruning.Duration | None = None, dry_run: bool = False
+    ) -> PruneReport:
+        """Erase what is in the trash, or what has been there for so long. Forks keep the past that they share."""
+        return await self.follow(ops.pruning.empty_trash(self.scope(), older_than=older_than, dry_run=dry_run))
+
+    async def prune(
+        self,
+        *,
+        older_than: ops.pruning.Duration | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        max_messages: int | None = None,
+        tool_output_over: int | None = None,
+        dry_run: bool = False,
+        erase: bool = False,
+    ) -> PruneReport:
+        """Let sessions go by age, count and size, to the trash unless `erase` is set; pinned ones stay.
+
+        `max_messages` takes the oldest turns out of longer sessions, `tool_output_over` drops larger tool outputs.
+        """
+        plan = ops.pruning.prune(
+            self.scope(), older_than=older_than, keep=keep, max_bytes=max_bytes, max_messages=max_messages,
+            tool_output_over=tool_output_over, dry_run=dry_run, erase=erase,
+        )  # fmt: skip
+        return await self.follow(plan)
 
     async def last_session(self) -> AsyncSession | None:
         """Give the session that was last active: the one that was set, or the one with the newest activity."""
@@ -211,6 +262,82 @@ class AsyncStore:
         """Write a setting, any JSON value; None removes it."""
         await self.run(ops.settings.set_setting(self.scope(), key, value))
 
+    async def stats(
+        self,
+        *,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        channel: str | None = None,
+        model: str | None = None,
+        utc_offset: int = 0,
+    ) -> Stats:
+        """Add up what is stored, in all and by model, channel and day. `utc_offset` is in minutes."""
+        plan = ops.statistics.stats(
+            self.scope(), since=since, until=until, channel=channel, model=model, utc_offset=utc_offset
+        )
+        return await self.follow(plan)
+
+    async def tool_stats(
+        self,
+        *,
+        since: ops.lists.Moment | None = None,
+        until: ops.lists.Moment | None = None,
+        tool: str | None = None,
+        period: Period | None = None,
+        utc_offset: int = 0,
+    ) -> list[ToolStats]:
+        """Add up the tool calls: how many, how they ended, how long they took, by tool and period."""
+        op = ops.statistics.tools(
+            self.scope(), since=since, until=until, tool=tool, period=period, utc_offset=utc_offset
+        )
+        return await self.run(op)
+
+    async def backup(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
+    ) -> str:
+        """Copy the store to a file while it is in use, and give the path. The copy is whole and checked."""
+        from recollect.engine.sqlite import backup  # noqa: PLC0415
+
+        told = _on_loop(progress)
+        return await self._maintain(
+            "A backup", lambda file: backup.backup(file, os.fspath(path), overwrite=overwrite, progress=told)
+        )
+
+    async def check(self, *, deep: bool = True, repair: bool = False, progress: Progress | None = None) -> Findings:
+        """Check the file and what is kept beside the messages, and say in words what is wrong.
+
+        `repair` puts right what can be derived from the messages. Without `deep` only what is quickly found is looked
+        at. `progress` is told how many sessions of how many are done.
+        """
+        from recollect.engine.sqlite import check  # noqa: PLC0415
+        from recollect.model.finding import Finding, Findings  # noqa: PLC0415
+
+        found, checked = list[Finding](), ops.check.CHECKED
+        if hasattr(self._engine, "maintain"):
+            found += await self._maintain("A check of the file", lambda file: check.check(file, deep=deep))
+            checked = (*check.checked(deep), *checked)
+        found += await self.follow(ops.check.check(self.scope(), deep=deep, repair=repair, progress=progress))
+        return Findings(checked=checked, found=tuple(found))
+
+    async def space(self) -> Space:
+        """Say where the bytes are: text, tool output, attachments, indexes, free pages."""
+        from recollect.engine.sqlite import space  # noqa: PLC0415
+
+        return await self._maintain("A measurement of the file", space.measure)
+
+    async def optimize(self) -> Optimized:
+        """Put the file in order: the planner's figures, free pages given back, the log emptied."""
+        from recollect.engine.sqlite import space  # noqa: PLC0415
+
+        return await self._maintain("Optimizing", space.optimize)
+
+    async def _maintain(self, what: str, work: Callable[[Any], T]) -> T:
+        """Have the engine do something with its file; an engine without one can not."""
+        maintain = getattr(self._engine, "maintain", None)
+        if maintain is None:
+            raise NotSupported(what=what)
+        return await maintain(work)
+
     async def close(self) -> None:
         """Close the store. Everything acknowledged is on disk."""
         await self._engine.close()
@@ -223,3 +350,11 @@ class AsyncStore:
 
     def __repr__(self) -> str:
         return f"<AsyncStore {self.path!r}>"
+
+
+def _on_loop(progress: Progress | None) -> Progress | None:
+    """Have the running loop call a function that another thread calls."""
+    if progress is None:
+        return None
+    loop = asyncio.get_running_loop()
+    return lambda done, total: loop.call_soon_threadsafe(progress, done, total)

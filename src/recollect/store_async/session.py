@@ -22,6 +22,7 @@ from recollect.op import Op
 from recollect.store_async.turn import AsyncTurn
 
 if TYPE_CHECKING:
+    from recollect.model.statistics import Stats
     from recollect.store_async import AsyncStore
 
 T = TypeVar("T")
@@ -211,3 +212,7 @@ class AsyncSession(SessionFields):
         scope = self.store.scope()
         new = keys.new_id(scope.now) if id is None else id
         return AsyncSession(self.store, await self._run(ops.branches.fork(scope, self.id, at, new, fields)))
+
+    async def stats(self, *, utc_offset: int = 0) -> Stats:
+        """Add up what was said in this session, on all its branches, in all and by model and day."""
+        return await self.store.follow(ops.statistics.of_session(self.store.scope(), self.id, utc_offset=utc_offset))

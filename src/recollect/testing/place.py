@@ -44,7 +44,9 @@ class Place:
     def verify(self) -> None:
         """Check that what is stored adds up, and that it is all there when the data is opened again."""
         before = contents(self.open())
-        after = contents(self.reopen())
+        reopened = self.reopen()
+        after = contents(reopened)
+        assert reopened.check(deep=False).problems == ()
         assert after == before
 
     def __enter__(self) -> Self:

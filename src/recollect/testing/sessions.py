@@ -169,7 +169,7 @@ class TestSessions:
 
     def test_odd_arguments_of_a_list_are_refused(self, store: Store):
         odd: list[dict[str, Any]] = [
-            {"limit": 0}, {"limit": -1}, {"limit": "5"}, {"order": "title"}, {"after": "x"}, {"after": ""},
+            {"limit": 0}, {"limit": -1}, {"limit": "5"}, {"order": "size"}, {"after": "x"}, {"after": ""},
             {"after": "99999999999999999999999.1"},
         ]  # fmt: skip
         for arguments in odd:

@@ -67,6 +67,7 @@ class AsyncSqliteEngine:
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="recollect-read")
         self._closed = False
         self._gate = threading.Lock()
+        self._writing = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="recollect-write", daemon=True)
         self._thread.start()
 
@@ -104,7 +105,8 @@ class AsyncSqliteEngine:
         while True:
             batch, open_ = self._take(wait=not told)
             if batch:
-                _commit(self._file, batch, functools.partial(_tell, told))
+                with self._writing:
+                    _commit(self._file, batch, functools.partial(_tell, told))
             else:
                 _tell(told)
             told = batch
@@ -131,6 +133,20 @@ class AsyncSqliteEngine:
         except queue.Empty:
             return batch, True
         return batch, job is not None
+
+    async def maintain(self, work: Callable[[File], T]) -> T:
+        """Do something with the file as a whole, in a thread; in memory nothing else is done meanwhile."""
+        if self._closed:
+            raise StoreClosed
+        if self._file.after_fork():
+            self._start()
+        return await asyncio.get_running_loop().run_in_executor(None, self._maintain, work)
+
+    def _maintain(self, work: Callable[[File], T]) -> T:
+        if not self._file.memory:
+            return work(self._file)
+        with self._writing:
+            return work(self._file)
 
     async def close(self) -> None:
         """Finish what was asked for, and close. Closing twice is no error."""

@@ -73,10 +73,17 @@ def connect(path: str, timeout: float) -> apsw.Connection:
     return _prepared(connection, timeout)
 
 
-def connect_reader(path: str, timeout: float) -> apsw.Connection:
-    """Open a connection that only reads. It never moves a page into the file, so it needs no checksums."""
+def connect_reader(path: str, timeout: float, *, verify: bool = False) -> apsw.Connection:
+    """Open a connection that only reads. It never moves a page into the file, so it needs no checksums.
+
+    With `verify` a page that does not match its checksum is an error.
+    """
     flags = apsw.SQLITE_OPEN_READONLY
-    return _prepared(apsw.Connection(path, flags=flags, statementcachesize=_STATEMENTS), timeout)
+    vfs = checksum_vfs() if verify else None
+    connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=_STATEMENTS)
+    if vfs is not None:
+        connection.execute("PRAGMA checksum_verification = ON")
+    return _prepared(connection, timeout)
 
 
 def connect_verified(path: str, timeout: float) -> apsw.Connection:
@@ -126,6 +133,11 @@ def shape(connection: apsw.Connection, path: str) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.reserve_bytes(reserve=CHECKSUM_BYTES)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    keep_log(connection, path)
+
+
+def keep_log(connection: apsw.Connection, path: str) -> None:
+    """Have the file keep a write-ahead log."""
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if path != MEMORY and mode != "wal":
         raise StoreUnavailable(path=path, reason=f"the file system does not take a write-ahead log ({mode})")

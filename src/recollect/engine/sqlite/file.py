@@ -9,13 +9,14 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import apsw
 import msgspec
 
 from recollect import sql
-from recollect.engine.sqlite.connection import connect, connect_reader, wait_at_most
+from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
@@ -229,26 +230,66 @@ class File:
             connection.execute(wide[len(some) - 1], tuple(itertools.chain.from_iterable(some)))
 
     def scrub(self) -> None:
-        """Empty the log after an erasure, so that what was erased can not be read there.
+        """Empty the log after an erasure, and what was left behind in pages, so that it can not be read there.
 
         A reader in the middle of its work may hold the log; then the next write tries again, and closing does.
         """
         if self.memory or self.writer is None:
             return
+        self.unscrubbed = not (self._emptied() and self._wiped() and self._emptied())
+
+    def wipe(self) -> None:
+        """Overwrite what was left behind in pages, without waiting for readers: a later try makes up for it."""
+        self.enter()
+        try:
+            self.unscrubbed = not self._wiped()
+        finally:
+            self.leave()
+
+    def _emptied(self) -> bool:
+        """Fold the log into the file and cut it off; False where a reader holds it."""
+        assert self.writer is not None
         wait_at_most(self.writer, _SCRUB_WAIT)
         try:
-            busy = self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            return not self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
         except apsw.Error:
-            busy = True
+            return False
         finally:
             wait_at_most(self.writer, self.timeout)
-        self.unscrubbed = bool(busy)
+
+    def _wiped(self) -> bool:
+        from recollect.engine.sqlite.residue import wipe  # noqa: PLC0415  only where something was erased
+
+        try:
+            return wipe(self.path, _SCRUB_WAIT)
+        except apsw.Error:
+            return False
+
+    def beside(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do something on a connection of its own, beside those that are in use; in memory there is only one."""
+        self.enter()
+        connection = None
+        try:
+            if self.writer is None:
+                raise StoreClosed
+            if self.memory:
+                return work(self.writer)
+            connection = connect(self.path, self.timeout)
+            configure(connection)
+            return work(connection)
+        except apsw.Error as error:
+            raise self.meaning(error) from error
+        finally:
+            _abandon(connection)
+            self.leave()
 
     def close(self) -> None:
         """Close every connection; the last one folds the log into the file."""
         if self._lapsed:
             self._lapsed, self.writer = False, None
             return
+        if self.unscrubbed:
+            self.scrub()
         writer, self.writer = self.writer, None
         while self._idle:
             self._idle.pop().close()

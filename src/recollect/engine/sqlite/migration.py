@@ -7,7 +7,7 @@ import os
 import apsw
 
 from recollect import sql
-from recollect.engine.sqlite.connection import APPLICATION_ID, configure, connect, patiently, shape
+from recollect.engine.sqlite.connection import APPLICATION_ID, configure, connect, keep_log, patiently, shape
 from recollect.engine.url import MEMORY
 from recollect.errors import NotADatabase, SchemaTooNew, StoreUnavailable
 
@@ -21,6 +21,9 @@ def ready(connection: apsw.Connection, path: str, timeout: float, known: list[Mi
     version = check(connection, path, latest)
     if version == 0:
         patiently(lambda: shape(connection, path), timeout)
+    elif path != MEMORY and connection.execute("PRAGMA journal_mode").fetchall()[0][0] != "wal":
+        # A copy is one file, without a log beside it. Opened as a store it needs one.
+        patiently(lambda: keep_log(connection, path), timeout)
     configure(connection)
     pending = [migration for migration in migrations if migration[0] > version]
     for index, migration in enumerate(pending):

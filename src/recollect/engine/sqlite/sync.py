@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TypeVar
 
 from recollect.engine.sqlite.connection import CHECKPOINT, TIMEOUT
@@ -40,6 +41,17 @@ class SqliteEngine:
             return self._file.write(op)
         finally:
             self._lock.release()
+
+    def maintain(self, work: Callable[[File], T]) -> T:
+        """Do something with the file as a whole; in memory nothing else is done meanwhile."""
+        if self._closed:
+            raise StoreClosed
+        if self._file.after_fork():
+            self._lock = threading.Lock()
+        if not self._file.memory:
+            return work(self._file)
+        with self._lock:
+            return work(self._file)
 
     def close(self) -> None:
         """Wait for the write under way, and close. Closing twice is no error."""

@@ -199,6 +199,19 @@ def forget(scope: Scope, branch: int, low: int, high: int = LAST) -> Steps[None]
     yield from do("search_terms_sweep", terms=json.encode(terms(words)))
 
 
+def renew(scope: Scope, branch: int, position: int) -> Steps[None]:
+    """Put a message back into the index, after forget() and a change of its text."""
+    place = yield from one("search_place", branch=branch)
+    if place is None or place[0] < position:
+        return
+    found = yield from rows("search_read", branch=branch, low=position - 1, high=position, limit=1)
+    words: set[str] = set()
+    for _, columns in (read := (yield from _documents(scope, branch, found, place[1], place[2]))):
+        _gather(columns, words)
+    yield from each("search_insert", [(branch, position, *columns) for _, columns in read])
+    yield from each("search_term_insert", [(word,) for word in terms(words)])
+
+
 def cut(scope: Scope, branch: int, low: int) -> Steps[None]:
     """Take the end of a branch out of the index; what is appended there later is indexed anew."""
     yield from forget(scope, branch, low)

@@ -54,6 +54,20 @@ CREATE INDEX sessions_created ON sessions (owner, created_at) WHERE deleted_at I
 CREATE INDEX sessions_title ON sessions (owner, title) WHERE title IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_tree ON sessions (tree);
 CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_channel ON sessions (owner, channel) WHERE channel IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX sessions_model ON sessions (owner, model) WHERE model IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX sessions_status ON sessions (owner, status) WHERE status <> 'active' AND deleted_at IS NULL;
+CREATE INDEX sessions_pinned ON sessions (owner, pinned_at) WHERE pinned_at IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX sessions_archived ON sessions (owner, archived_at) WHERE archived_at IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX sessions_untitled ON sessions (owner) WHERE title IS NULL AND deleted_at IS NULL;
+
+CREATE TABLE titles (
+    session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
+    owner TEXT NOT NULL,
+    folded TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX titles_folded ON titles (owner, folded);
 
 CREATE INDEX sessions_title_changed ON sessions (owner) WHERE title_changed = 1;
 

@@ -1,6 +1,8 @@
 -- shared: session
 key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status,
 model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
+(SELECT count(*) FROM sessions AS d
+    WHERE d.parent = sessions.key AND d.relation = 'delegate' AND d.deleted_at IS NULL),
 CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at,
     archived_at, deleted_at, metadata) IS NOT NULL
 THEN json_array(
@@ -11,10 +13,23 @@ THEN json_array(
 -- shared: chosen
 (:archived IS NULL OR (archived_at IS NOT NULL) = :archived)
 AND (:pinned IS NULL OR (pinned_at IS NOT NULL) = :pinned)
+AND (:titled IS NULL OR (title IS NOT NULL) = :titled)
 AND (:channel IS NULL OR channel = :channel)
 AND (:model IS NULL OR model = :model)
 AND (:status IS NULL OR status = :status)
-AND (:delegates OR relation IS NOT 'delegate')
+AND (:parent IS NULL OR parent = :parent)
+AND (:delegates IS NULL OR (relation IS 'delegate') = :delegates)
+AND (:shown IS NULL OR sessions.key NOT IN (SELECT j.value FROM json_each(:shown) AS j))
+AND (:tool IS NULL OR EXISTS (
+    SELECT 1 FROM branches AS b CROSS JOIN tool_calls AS t
+    ON t.message > (b.key << 32) AND t.message <= (b.key << 32) | 4294967295
+    WHERE b.session = sessions.key AND t.tool = :tool
+))
+AND (:role IS NULL OR EXISTS (
+    SELECT 1 FROM branches AS b CROSS JOIN messages AS m
+    ON m.key > (b.key << 32) AND m.key <= (b.key << 32) | 4294967295
+    WHERE b.session = sessions.key AND m.role = :role AND m.deleted_at IS NULL
+))
 
 -- name: session_get
 SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
@@ -28,21 +43,78 @@ ORDER BY deleted_at DESC, key DESC LIMIT 1
 
 -- name: sessions_by_activity
 SELECT {session} FROM sessions INDEXED BY sessions_active
-WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key)
+WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND {chosen}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_creation
 SELECT {session} FROM sessions INDEXED BY sessions_created
-WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key)
+WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
     AND {chosen}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_deletion
 SELECT {session} FROM sessions
-WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < (:at, :key)
+WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < (:at, :key) AND deleted_at >= :since
     AND {chosen}
 ORDER BY deleted_at DESC, key DESC LIMIT :limit
+
+-- name: sessions_by_folded_title
+SELECT {session} FROM titles CROSS JOIN sessions ON sessions.key = titles.session
+WHERE titles.owner = :owner AND (titles.folded, titles.session) > (:folded, :key)
+    AND deleted_at IS NULL AND active_at >= :since AND active_at < :until
+    AND {chosen}
+ORDER BY titles.folded, titles.session LIMIT :limit
+
+-- name: sessions_among
+SELECT {session} FROM (SELECT value AS picked FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.picked
+WHERE +owner = :owner AND deleted_at IS NULL
+    AND (CASE :order WHEN 'created' THEN created_at ELSE active_at END, key) < (:at, :key)
+    AND CASE :order WHEN 'created' THEN created_at ELSE active_at END >= :since
+    AND {chosen}
+ORDER BY CASE :order WHEN 'created' THEN created_at ELSE active_at END DESC, key DESC LIMIT :limit
+
+-- name: sessions_among_titled
+SELECT {session} FROM (SELECT value AS picked FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.picked
+CROSS JOIN titles ON titles.session = sessions.key
+WHERE +sessions.owner = :owner AND deleted_at IS NULL
+    AND (titles.folded, key) > (:folded, :key) AND active_at >= :since AND active_at < :until
+    AND {chosen}
+ORDER BY titles.folded, key LIMIT :limit
+
+-- name: sessions_with_parent
+SELECT key FROM sessions WHERE parent = :value LIMIT :limit
+
+-- name: sessions_with_pin
+SELECT key FROM sessions INDEXED BY sessions_pinned
+WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
+
+-- name: sessions_with_channel
+SELECT key FROM sessions INDEXED BY sessions_channel
+WHERE owner = :owner AND channel = :value AND deleted_at IS NULL LIMIT :limit
+
+-- name: sessions_with_model
+SELECT key FROM sessions INDEXED BY sessions_model
+WHERE owner = :owner AND model = :value AND deleted_at IS NULL LIMIT :limit
+
+-- name: sessions_with_status
+SELECT key FROM sessions INDEXED BY sessions_status
+WHERE owner = :owner AND status = :value AND status <> 'active' AND deleted_at IS NULL LIMIT :limit
+
+-- name: sessions_with_archive
+SELECT key FROM sessions INDEXED BY sessions_archived
+WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
+
+-- name: sessions_without_title
+SELECT key FROM sessions INDEXED BY sessions_untitled
+WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value LIMIT :limit
+
+-- name: title_set
+INSERT INTO titles (session, owner, folded) VALUES (:session, :owner, :folded)
+ON CONFLICT (session) DO UPDATE SET folded = excluded.folded
+
+-- name: title_clear
+DELETE FROM titles WHERE session = :session
 
 -- name: sessions_by_prefix
 SELECT id, title FROM sessions

@@ -1,0 +1,54 @@
+"""What a store adds up to: sessions, messages, turns, tokens and tool calls, in all and by model, channel and day."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from recollect.model.value import Value
+
+Period = Literal["day", "week", "month"]
+PERIODS: tuple[Period, ...] = ("day", "week", "month")
+
+
+class Tally(Value, frozen=True, kw_only=True, gc=False):
+    """The figures of one model, channel or day. A name of None stands for sessions or messages that have none."""
+
+    name: str | None
+    sessions: int = 0
+    messages: int = 0
+    turns: int = 0
+    failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Stats(Value, frozen=True, kw_only=True, gc=False):
+    """The figures of a store or a session. Tokens are those that providers reported."""
+
+    sessions: int = 0
+    messages: int = 0
+    turns: int = 0
+    failures: int = 0
+    cancelled: int = 0
+    interrupted: int = 0
+    tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tool_calls: int = 0
+    tool_failures: int = 0
+    by_model: tuple[Tally, ...] = ()
+    by_channel: tuple[Tally, ...] = ()
+    by_day: tuple[Tally, ...] = ()
+
+
+class ToolStats(Value, frozen=True, kw_only=True, gc=False):
+    """How a tool did, in all or in one period. Latencies are in milliseconds, by nearest rank, of answered calls."""
+
+    tool: str
+    period: str | None = None
+    calls: int
+    failures: int
+    canceled: int
+    unanswered: int
+    p50_ms: int | None = None
+    p95_ms: int | None = None

@@ -1,0 +1,221 @@
+"""Lists of sessions: a page at a time, by key, in an order and through filters. No message body is read.
+
+A page begins after a place in the order and not after a number of rows, so that what moves in the list meanwhile
+shifts nothing. Where a filter leaves few sessions, an index names them and they are put in order; where it leaves many,
+the list is walked in its order and the filter passes over the others. Either way the cost is that of a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from recollect.errors import InvalidValue, SessionNotFound
+from recollect.model import json
+from recollect.model.message import ROLES
+from recollect.model.moment import Moment, moment
+from recollect.model.session import STATUSES, Session
+from recollect.model.title import folded
+from recollect.op import Op, Row, Scope, Steps, one, rows
+from recollect.ops import sessions
+
+NEVER = 1 << 62
+_MOST = 1_000_000
+_FEW = 500
+"""Up to so many sessions are put in order by themselves; where there are more, one in so many fits soon enough."""
+
+Order = Literal["activity", "created", "title"]
+_WALKS = {"activity": "sessions_by_activity", "created": "sessions_by_creation", "deleted": "sessions_by_deletion"}
+_TIMES = {"activity": "active_at", "created": "created_at", "deleted": "deleted_at"}
+_FLAGS = ("archived", "pinned", "delegates")
+_TEXTS = ("channel", "model", "tool", "parent")
+
+# Which index names the sessions that a filter leaves. The fewest are to be expected from the first.
+_INDEXED: tuple[tuple[str, Any, str], ...] = (
+    ("parent", ..., "sessions_with_parent"),
+    ("pinned", True, "sessions_with_pin"),
+    ("titled", False, "sessions_without_title"),
+    ("channel", ..., "sessions_with_channel"),
+    ("model", ..., "sessions_with_model"),
+    ("status", ..., "sessions_with_status"),
+    ("archived", True, "sessions_with_archive"),
+)
+_NO_FILTERS: dict[str, Any] = dict.fromkeys(
+    ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown", "tool", "role")
+)
+
+
+class Listed(NamedTuple):
+    """A page of sessions, and where the next one begins."""
+
+    sessions: list[Session]
+    next: str | None
+
+
+class _Place(NamedTuple):
+    """A place in a list: which stretch of it, after which value and key, and which pinned sessions were shown."""
+
+    stage: int
+    value: int | str
+    key: int
+    pins: list[int]
+
+
+def page(
+    scope: Scope,
+    *,
+    limit: int,
+    after: str | None = None,
+    order: str = "activity",
+    deleted: bool = False,
+    pinned_first: bool = False,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    filters: dict[str, Any],
+) -> Op[Listed]:
+    """Read a page of sessions."""
+    if order not in ("activity", "created", "title"):
+        raise InvalidValue(f"Sessions are listed by activity, created or title; got {order!r}.")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {limit!r}.")
+    _check(filters)
+    by = "deleted" if deleted else order
+    stages = _stages(by, pinned_first=pinned_first, pinned=filters["pinned"])
+    place = None if after is None else _read(after, by, len(stages))
+    between = (0 if since is None else moment(since, "since"), NEVER if until is None else moment(until, "until"))
+    return Op(_page, scope, by, stages, place, limit, between, filters, writes=False)
+
+
+def _check(filters: dict[str, Any]) -> None:
+    for name in _FLAGS:
+        if filters[name] not in (True, False, None):
+            raise InvalidValue(f"{name} is True, False or None for either; got {filters[name]!r}.")
+    for name in _TEXTS:
+        value = filters[name]
+        if value is not None and (not isinstance(value, str) or value != json.storable(value)):
+            raise InvalidValue(f"{name} is a text; got {value!r}.")
+    for name, known in (("status", STATUSES), ("role", ROLES)):
+        if filters[name] is not None and filters[name] not in known:
+            raise InvalidValue(f"{name} is one of {', '.join(known)}; got {filters[name]!r}.")
+
+
+def _stages(by: str, *, pinned_first: bool, pinned: bool | None) -> list[dict[str, Any]]:
+    """Split a list into its stretches: pinned before the others, titled before untitled."""
+    pins: list[dict[str, Any]] = [{"pinned": True}, {"pinned": False}] if pinned_first and pinned is None else [{}]
+    titles: list[dict[str, Any]] = [{"titled": True}, {"titled": False}] if by == "title" else [{}]
+    return [{**pin, **title} for pin in pins for title in titles]
+
+
+def _page(
+    scope: Scope,
+    by: str,
+    stages: list[dict[str, Any]],
+    place: _Place | None,
+    limit: int,
+    between: tuple[int, int],
+    filters: dict[str, Any],
+) -> Steps[Listed]:
+    chosen = {**_NO_FILTERS, **(yield from _related(scope, filters))}
+    stage, pins = (0, list[int]()) if place is None else (place.stage, list(place.pins))
+    found: list[tuple[int, Row]] = []
+    for index in range(stage, len(stages)):
+        if len(found) > limit:
+            break
+        begun = place if index == stage else None
+        narrowed = {**chosen, **stages[index]}
+        if narrowed["pinned"] is False and pins:
+            narrowed["shown"] = json.encode(pins)  # one that was unpinned since it was shown is not shown again
+        some = yield from _stretch(scope, by, begun, limit + 1 - len(found), between, narrowed)
+        found += [(index, row) for row in some]
+        if stages[index].get("pinned"):
+            pins += [row[0] for row in some[: limit - len(found) + len(some)]]
+    values = [sessions.value_of(row) for _, row in found[:limit]]
+    more = _written(by, *found[limit - 1], values[-1], pins) if len(found) > limit else None
+    return Listed(values, more)
+
+
+def _related(scope: Scope, filters: dict[str, Any]) -> Steps[dict[str, Any]]:
+    """Find the parent whose forks or sub-agents are asked for, living or in the trash."""
+    parent = filters["parent"]
+    if parent is None:
+        return {**filters, "delegates": None if filters["delegates"] in (True, None) else False}
+    row = (yield from sessions.living(scope, parent)) or (yield from sessions.in_trash(scope, parent))
+    if row is None:
+        raise SessionNotFound(session=parent)
+    return {**filters, "parent": row[0]}
+
+
+def _stretch(
+    scope: Scope, by: str, place: _Place | None, limit: int, between: tuple[int, int], chosen: dict[str, Any]
+) -> Steps[list[Row]]:
+    """Read on in one stretch of a list."""
+    keys = None if by == "deleted" else (yield from _few(scope, chosen))
+    since, until = between
+    params = {**chosen, "owner": scope.owner, "since": since, "limit": limit}
+    if by == "title" and chosen["titled"]:
+        params |= {
+            "until": until,
+            "folded": "" if place is None else place.value,
+            "key": 0 if place is None else place.key,
+        }
+        if keys is None:
+            return (yield from rows("sessions_by_folded_title", **params))
+        return (yield from rows("sessions_among_titled", keys=json.encode(keys), **params))
+    by = "activity" if by == "title" else by
+    at, key = min((until, -1), (NEVER, NEVER) if place is None else (place.value, place.key))  # type: ignore[type-var]
+    if keys is None:
+        return (yield from rows(_WALKS[by], at=at, key=key, **params))
+    return (yield from rows("sessions_among", keys=json.encode(keys), order=by, at=at, key=key, **params))
+
+
+def _few(scope: Scope, chosen: dict[str, Any]) -> Steps[list[int] | None]:
+    """Name the sessions that a filter leaves, if they are few."""
+    for name, wanted, query in _INDEXED:
+        value = chosen[name]
+        if value is None or (wanted is not ... and value is not wanted) or (name == "status" and value == "active"):
+            continue
+        asked = value if wanted is ... else True
+        owner = {} if name == "parent" else {"owner": scope.owner}
+        found = yield from rows(query, value=asked, limit=_FEW + 1, **owner)
+        if len(found) <= _FEW:
+            return [row[0] for row in found]
+    return None
+
+
+def _written(by: str, stage: int, row: Row, last: Session, pins: Sequence[int]) -> str:
+    """Write down the place after a session."""
+    import base64  # noqa: PLC0415  only where a list goes on
+
+    value = _sorted_by(by, last)
+    text = json.encode([by[0], stage, value, row[0], *pins])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _sorted_by(by: str, session: Session) -> int | str:
+    if by == "title":
+        return session.active_at if session.title is None else folded(session.title)
+    return getattr(session, _TIMES[by])
+
+
+def _read(text: str, by: str, stages: int) -> _Place:
+    """Read a place that _written() wrote, for a list of the same order."""
+    import base64  # noqa: PLC0415
+
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        letter, stage, value, key, *pins = json.decode(base64.urlsafe_b64decode(padded.encode("ascii")))
+        timed = isinstance(value, int) and 0 <= value <= NEVER
+        worded = isinstance(value, str) and by == "title" and stage % 2 == 0
+        numbers = all(type(number) is int and 0 <= number <= NEVER for number in (stage, key, *pins))
+        if letter == by[0] and numbers and stage < stages and (worded or (timed and (by != "title" or stage % 2))):
+            return _Place(stage, value, key, pins)
+    except (ValueError, TypeError, AttributeError):
+        pass
+    raise InvalidValue(f"{text!r} is no place in this list. Use the `next` of the page before, in the same order.")
+
+
+def newest(scope: Scope) -> Steps[Session | None]:
+    """Read the session with the newest activity, archived or not."""
+    params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": 0, "limit": 1}
+    row = yield from one("sessions_by_activity", at=NEVER, key=NEVER, **params)
+    return None if row is None else sessions.value_of(row)

@@ -1,0 +1,53 @@
+-- shared: counted
+s.key > :after AND s.key <= :last AND +s.owner = :owner AND s.deleted_at IS NULL AND s.updated_at >= :since
+AND (:channel IS NULL OR s.channel = :channel) AND (:model IS NULL OR s.model = :model)
+
+-- name: sessions_counted
+SELECT s.key, s.channel, s.model FROM sessions AS s WHERE {counted} ORDER BY s.key LIMIT :limit
+
+-- name: messages_tally
+SELECT s.key, m.model, (m.created_at + :offset) / 86400000, count(*), sum(m.tokens),
+    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.input_tokens END), 0),
+    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.output_tokens END), 0)
+FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
+CROSS JOIN messages AS m ON m.key > (b.key << 32) AND m.key <= (b.key << 32) | 4294967295
+WHERE {counted} AND m.created_at >= :since AND m.created_at < :until AND m.deleted_at IS NULL
+GROUP BY 1, 2, 3
+
+-- name: turns_tally
+SELECT s.key, t.model, (t.started_at + :offset) / 86400000, t.status, count(*),
+    coalesce(sum(t.input_tokens), 0), coalesce(sum(t.output_tokens), 0)
+FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
+CROSS JOIN turns AS t ON t.key > (b.key << 32) AND t.key <= (b.key << 32) | 4294967295
+WHERE {counted} AND t.started_at >= :since AND t.started_at < :until
+GROUP BY 1, 2, 3, 4
+
+-- name: tool_calls_tally
+SELECT count(*), coalesce(sum(t.status = 'error'), 0)
+FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
+CROSS JOIN tool_calls AS t ON t.message > (b.key << 32) AND t.message <= (b.key << 32) | 4294967295
+WHERE {counted} AND t.created_at >= :since AND t.created_at < :until
+
+-- name: tool_calls_ranked
+WITH calls (tool, period, status, latency) AS (
+    SELECT t.tool,
+        CASE :period
+            WHEN 'day' THEN date((t.created_at + :offset) / 1000, 'unixepoch')
+            WHEN 'week' THEN date((t.created_at + :offset) / 1000, 'unixepoch', 'weekday 0', '-6 days')
+            WHEN 'month' THEN strftime('%Y-%m', (t.created_at + :offset) / 1000, 'unixepoch')
+        END,
+        t.status, CASE WHEN t.status IN ('success', 'error') THEN t.latency_ms END
+    FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
+    CROSS JOIN tool_calls AS t ON t.message > (b.key << 32) AND t.message <= (b.key << 32) | 4294967295
+    WHERE s.owner = :owner AND s.deleted_at IS NULL AND s.updated_at >= :since
+        AND t.created_at >= :since AND t.created_at < :until AND (:tool IS NULL OR t.tool = :tool)
+), ranked AS (
+    SELECT tool, period, status, latency,
+        row_number() OVER (PARTITION BY tool, period ORDER BY latency NULLS LAST) AS place,
+        count(latency) OVER (PARTITION BY tool, period) AS measured
+    FROM calls
+)
+SELECT tool, period, count(*), sum(status = 'error'), sum(status = 'canceled'), sum(status IN ('pending', 'running')),
+    max(CASE WHEN place = (measured * 50 + 99) / 100 THEN latency END),
+    max(CASE WHEN place = (measured * 95 + 99) / 100 THEN latency END)
+FROM ranked GROUP BY tool, period ORDER BY period, tool

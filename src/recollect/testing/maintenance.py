@@ -1,0 +1,137 @@
+"""Maintenance: a check that finds nothing where nothing is wrong, backups, space. An engine without a file has less."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+import recollect.store
+from recollect.errors import FileExists, InvalidValue, NotSupported
+from recollect.model.finding import Findings
+from recollect.store import Store
+from recollect.testing.talk import answers, asks, numbered, texts, user
+
+
+def filled(store: Store) -> None:
+    """Fill a store with some of everything."""
+    session = store.session("a", title="Title")
+    session.append(numbered(4), key="k")
+    session.append([asks("1"), answers("1", text="x" * 5_000)])
+    session.save_turn("q", {"role": "assistant", "content": "a"})
+    session.fork(2, id="f").append(numbered(2))
+    session.rewind(3)
+    session.append(numbered(2))
+    store.session("trash").append(numbered(2))
+    store.delete_session("trash")
+
+
+class TestMaintenance:
+    """What keeps a store in order."""
+
+    def test_a_check_finds_nothing(self, store: Store):
+        filled(store)
+        seen: list[tuple[int, int]] = []
+        for deep in (True, False):
+            findings = store.check(deep=deep, progress=lambda done, total: seen.append((done, total)))
+            assert (findings.found, findings.problems, findings.notices, findings.sound) == ((), (), (), True)
+            assert "counters" in findings.checked
+        assert seen[-1] == (3, 3)
+        assert store.check(repair=True).repaired == ()
+        assert Findings.from_json(findings.to_json()) == findings
+
+    def test_a_check_names_calls_that_were_never_answered(self, store: Store):
+        session = store.session("a")
+        session.append(asks("1", "2"))
+        assert store.check().notices == ()  # the answer may still come
+        session.append(user("never mind"))
+        (notice,) = store.check().notices
+        assert (notice.kind, notice.session, store.check().sound) == ("unanswered", "a", True)
+        assert "1, 2" in notice.message
+        session.record_tool_result("1", "x")
+        session.record_tool_result("2", status="canceled")
+        assert store.check().found == ()
+
+    def test_a_check_tells_of_an_open_turn_only_when_its_holder_is_gone(self, store: Store):
+        session = store.session("a")
+        turn = session.turn("q", lease=0.001)
+        while not store.check().found:
+            pass
+        (notice,) = store.check().notices
+        assert notice.kind == "turn"
+        (repaired,) = store.check(repair=True).repaired
+        assert repaired.message == notice.message
+        assert store.check().found == ()
+        assert session.turns()[0].status == "interrupted"
+        with session.turn("live"):
+            assert store.check().found == ()
+        assert turn.id == "1.1"
+
+    def test_more_sessions_than_a_page(self, store: Store):
+        for number in range(55):
+            store.session(f"s{number}").append(user("x"))
+        seen: list[Any] = []
+        assert store.check(deep=False, progress=lambda *told: seen.append(told)).sound
+        assert seen == [(50, 55), (55, 55)]
+
+    def test_a_backup_is_the_store_as_it_was(self, store: Store, tmp_path: Any):
+        filled(store)
+        path = str(tmp_path / "backup.db")
+        seen: list[tuple[int, int]] = []
+        try:
+            given = store.backup(path, progress=lambda done, total: seen.append((done, total)))
+        except NotSupported:
+            pytest.skip("this engine has no backups of its own")
+        assert given == path
+        assert seen
+        assert seen[-1][0] == seen[-1][1] > 0
+        assert "backup.db" in os.listdir(tmp_path)
+        assert not os.path.exists(path + "-wal")
+        assert os.name != "posix" or os.stat(path).st_mode & 0o777 == 0o600
+        store.session("a").append(user("later"))
+        with pytest.raises(FileExists):
+            store.backup(path)
+        with recollect.store.open(path) as copy:
+            assert texts(copy.session("a"))[-2:] == ["m1", "m2"]
+            assert copy.check().found == ()
+            assert [session.id for session in copy.list_sessions(deleted=True)] == ["trash"]
+        store.backup(path, overwrite=True)
+        with recollect.store.open(path) as copy:
+            assert texts(copy.session("a"))[-1] == "later"
+
+    def test_where_no_backup_can_be(self, store: Store, tmp_path: Any):
+        try:
+            store.backup(tmp_path / "first.db")
+        except NotSupported:
+            pytest.skip("this engine has no backups of its own")
+        for odd in ("", ":memory:", "a\0b", str(tmp_path)):
+            with pytest.raises(InvalidValue):
+                store.backup(odd, overwrite=True)
+        if store.path != ":memory:":
+            with pytest.raises(InvalidValue):
+                store.backup(store.path, overwrite=True)
+        with pytest.raises(recollect.StoreUnavailable):
+            store.backup(tmp_path / "nowhere" / "b.db")
+
+    def test_space_adds_up_and_is_given_back(self, store: Store):
+        session = store.session("a")
+        for number in range(20):
+            session.append([asks(str(number)), answers(str(number), text="x" * 50_000)])
+        session.append({"role": "user", "content": "y" * 300_000})
+        try:
+            space = store.space()
+        except NotSupported:
+            pytest.skip("this engine has no file to measure")
+        parts = (space.text, space.tool_output, space.attachments, space.index, space.free, space.other)
+        assert sum(parts) == space.total
+        assert all(size >= 0 for size in parts)
+        assert space.tool_output >= 1_000_000
+        assert space.text >= 300_000
+        assert space.tables["messages"] == space.text + space.tool_output
+        store.erase_session("a")
+        assert store.space().free > 1_000_000
+        done = store.optimize()
+        assert done.freed == done.before - done.after > 1_000_000
+        assert store.space().free == 0
+        assert store.check().found == ()
