@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import (
     AmbiguousName,
     BranchNotFound,
+    CompactedMeanwhile,
+    CompactionNotFound,
     Conflict,
     Corrupted,
     DiskFull,
@@ -38,6 +40,7 @@ from recollect.errors import (
     UnknownFormat,
 )
 from recollect.model.branch import Branch
+from recollect.model.compaction import Compaction
 from recollect.model.message import Draft, Message
 from recollect.model.part import (
     AttachmentPart,
@@ -47,10 +50,13 @@ from recollect.model.part import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.repair import Repair
+from recollect.model.snapshot import Snapshot
 from recollect.model.tool_call import ToolCall
 from recollect.store import Session, Store, Stream, Turn, open
 
 if TYPE_CHECKING:
+    from recollect.context.compaction import CompactionPolicy
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
 
 __version__ = "0.1.0"
@@ -59,11 +65,15 @@ _ASYNC = ("AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"
 
 
 def __getattr__(name: str) -> Any:
-    """Load the async half on first use: asyncio costs 40 ms that a command line need not pay."""
+    """Load the async half on first use: asyncio costs 40 ms that a command line need not pay. So with what is rare."""
     if name in _ASYNC:
         from recollect import store_async  # noqa: PLC0415
 
         return getattr(store_async, name)
+    if name == "CompactionPolicy":
+        from recollect.context import compaction  # noqa: PLC0415
+
+        return compaction.CompactionPolicy
     raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
@@ -76,6 +86,10 @@ __all__ = [
     "AttachmentPart",
     "Branch",
     "BranchNotFound",
+    "CompactedMeanwhile",
+    "Compaction",
+    "CompactionNotFound",
+    "CompactionPolicy",
     "Conflict",
     "Corrupted",
     "DataPart",
@@ -92,6 +106,7 @@ __all__ = [
     "NotFound",
     "ReasoningPart",
     "RecollectError",
+    "Repair",
     "SchemaTooNew",
     "Session",
     "SessionBusy",
@@ -99,6 +114,7 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
+    "Snapshot",
     "StaleRevision",
     "Store",
     "StoreClosed",

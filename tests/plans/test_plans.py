@@ -23,6 +23,7 @@ LARGE = (
     "blobs",
     "appends",
     "compactions",
+    "pins",
     "snapshots",
     "trees",
 )
@@ -32,6 +33,7 @@ TABLES = (
     "branch",
     "compaction",
     "message",
+    "pin",
     "session",
     "setting",
     "snapshot",

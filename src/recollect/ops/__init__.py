@@ -10,10 +10,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.ops import branches, messages, paths, results, retention, sessions, settings, streams, tools, turns
+    from recollect.ops import (
+        branches,
+        compactions,
+        messages,
+        paths,
+        pins,
+        results,
+        retention,
+        sessions,
+        settings,
+        snapshots,
+        streams,
+        tools,
+        turns,
+        views,
+    )
 
 __all__ = [
-    "branches", "messages", "paths", "results", "retention", "sessions", "settings", "streams", "tools", "turns",
+    "branches", "compactions", "messages", "paths", "pins", "results", "retention", "sessions", "settings",
+    "snapshots", "streams", "tools", "turns", "views",
 ]  # fmt: skip
 
 
