@@ -2,9 +2,11 @@
 
 from recollect.testing.attachments import TestAttachments
 from recollect.testing.branches import TestErase, TestFork, TestRewind
+from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect.testing.concurrency import TestAtOnce, TestHandles
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
+from recollect.testing.history import TestHistory
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
 from recollect.testing.streams import TestStreams
@@ -15,12 +17,15 @@ __all__ = [
     "TestAppend",
     "TestAtOnce",
     "TestAttachments",
+    "TestCompaction",
+    "TestCompactionOnBranches",
     "TestDelete",
     "TestErase",
     "TestErrors",
     "TestFork",
     "TestFormats",
     "TestHandles",
+    "TestHistory",
     "TestHolding",
     "TestOwners",
     "TestRead",
@@ -28,6 +33,7 @@ __all__ = [
     "TestSaveTurn",
     "TestSessions",
     "TestSettings",
+    "TestSnapshots",
     "TestStreams",
     "TestTools",
     "TestToolsOnBranches",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from recollect.testing.branches import TestErase, TestFork, TestRewind
+from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect.testing.concurrency import TestHandles
+from recollect.testing.history import TestHistory
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
 from recollect.testing.sessions import TestTrash
@@ -15,13 +17,17 @@ from recollect.testing.turns import TestSaveTurn, TestTurns
 
 __all__ = [
     "TestAppend",
+    "TestCompaction",
+    "TestCompactionOnBranches",
     "TestDelete",
     "TestErase",
     "TestFork",
     "TestHandles",
+    "TestHistory",
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestSnapshots",
     "TestStreams",
     "TestTools",
     "TestToolsOnBranches",

@@ -31,7 +31,7 @@ def blank(text):
     return not text or text.isspace()
 
 
-def refused_by_anthropic(view):
+def refused_by_anthropic(view):  # noqa: C901  one refusal after another
     """Say why the Messages API would refuse this; None where it would not."""
     talk = [message for message in view if message["role"] != "system"]
     seen = set()

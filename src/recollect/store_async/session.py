@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MessageId = ops.paths.MessageId
+
+
+async def _summarized(summarize: Summarize, messages: list[Message]) -> Any:
+    """Ask for a summary. A function that does not await may take its time: it runs beside the loop."""
+    if inspect.iscoroutinefunction(summarize):
+        return await summarize(messages)
+    made = await asyncio.to_thread(summarize, messages)
+    return await made if inspect.isawaitable(made) else made
 
 
 class AsyncSession(SessionFields):
@@ -136,9 +145,7 @@ class AsyncSession(SessionFields):
         context.compaction.chosen(summary, summarize)
         ready = await self.store.follow(ops.views.prepare(self.store.scope(), self.id, before))
         span = context.compaction.replaced(ready.messages, ready.view.covers, ready.before, keep_turns)
-        text = summary if summarize is None else summarize(list(span.messages))
-        if inspect.isawaitable(text):
-            text = await text
+        text = summary if summarize is None else await _summarized(summarize, list(span.messages))
         op = ops.compactions.compact(
             self.store.scope(), self.id, ready.view.branch, ready.view.rounds, (span.low, span.high),
             summary=text, before=span.tokens, after=tokens,
