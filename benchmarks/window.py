@@ -2,7 +2,7 @@
 
     python benchmarks/window.py
 
-A session of 10,000 messages is fitted to 100,000 tokens. Counts are stored, so the past is neither read nor counted again.
+A session of 10,000 messages is fitted to 100,000 tokens. Counts are stored: the past is neither read nor counted again.
 """
 
 from __future__ import annotations

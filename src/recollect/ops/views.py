@@ -84,7 +84,7 @@ def active(
     while rest:
         piece: _Piece = yield Op(_back, scope, rest, size, writes=False)
         read = piece.messages + read
-        rest, size = piece.rest, messages.PAGE
+        rest = piece.rest
         if enough is not None and enough(_joined(standing.always, read)):
             if rest and not _opened(read):
                 # The newest turn is longer than all there is room for: only what opened it is still of use.
