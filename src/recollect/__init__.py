@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import (
     AmbiguousName,
     BranchNotFound,
+    CompactedMeanwhile,
+    CompactionNotFound,
     Conflict,
     Corrupted,
     DiskFull,
@@ -41,6 +43,7 @@ from recollect.errors import (
     UnknownFormat,
 )
 from recollect.model.branch import Branch
+from recollect.model.compaction import Compaction
 from recollect.model.hit import Hit
 from recollect.model.message import Draft, Message
 from recollect.model.part import (
@@ -51,10 +54,13 @@ from recollect.model.part import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.repair import Repair
+from recollect.model.snapshot import Snapshot
 from recollect.model.tool_call import ToolCall
 from recollect.store import Session, Store, Stream, Turn, open, restore
 
 if TYPE_CHECKING:
+    from recollect.context.compaction import CompactionPolicy
     from recollect.model.finding import Finding, Findings
     from recollect.model.pruning import Pruned, PruneReport
     from recollect.model.space import Optimized, Space
@@ -79,7 +85,7 @@ _ASYNC = ("AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"
 
 
 def __getattr__(name: str) -> Any:
-    """Load the async half on first use: asyncio costs 40 ms that a command line need not pay."""
+    """Load the async half on first use: asyncio costs 40 ms that a command line need not pay. So with what is rare."""
     if name in _ASYNC:
         from recollect import store_async  # noqa: PLC0415
 
@@ -87,6 +93,10 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         module = __import__(f"recollect.model.{_LATER[name]}", fromlist=[name])
         return getattr(module, name)
+    if name == "CompactionPolicy":
+        from recollect.context import compaction  # noqa: PLC0415
+
+        return compaction.CompactionPolicy
     raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
@@ -99,6 +109,10 @@ __all__ = [
     "AttachmentPart",
     "Branch",
     "BranchNotFound",
+    "CompactedMeanwhile",
+    "Compaction",
+    "CompactionNotFound",
+    "CompactionPolicy",
     "Conflict",
     "Corrupted",
     "DataPart",
@@ -124,6 +138,7 @@ __all__ = [
     "Pruned",
     "ReasoningPart",
     "RecollectError",
+    "Repair",
     "SchemaTooNew",
     "Session",
     "SessionBusy",
@@ -131,6 +146,7 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
+    "Snapshot",
     "Space",
     "StaleRevision",
     "Stats",

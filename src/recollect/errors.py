@@ -7,7 +7,8 @@
     │   ├── MessageNotFound
     │   ├── BranchNotFound
     │   ├── TurnNotFound
-    │   └── ToolCallNotFound
+    │   ├── ToolCallNotFound
+    │   └── CompactionNotFound
     ├── Conflict
     │   ├── SessionExists
     │   ├── SessionBusy
@@ -17,7 +18,8 @@
     │   ├── KeyReused
     │   ├── FileExists
     │   ├── TurnClosed
-    │   └── ToolCallAnswered
+    │   ├── ToolCallAnswered
+    │   └── CompactedMeanwhile
     ├── InvalidValue
     │   ├── UnknownFormat
     │   └── FormatUnclear
@@ -99,6 +101,11 @@ class ToolCallNotFound(NotFound):
     the call before its result; session.tool_calls() lists the calls that are known."""
 
 
+class CompactionNotFound(NotFound):
+    """Session {session!r} has no compaction {round} to undo on its active path. session.compactions() lists those it
+    has."""
+
+
 class Conflict(RecollectError):
     """The store is not in the state that this change needs."""
 
@@ -145,6 +152,11 @@ class TurnClosed(Conflict):
 class ToolCallAnswered(Conflict):
     """Tool call {call_id!r} of session {session!r} has another result already. The first one is kept; a new call
     needs a new call id."""
+
+
+class CompactedMeanwhile(Conflict):
+    """Session {session!r} was compacted, or a compaction of it undone, while this summary was made. Nothing was
+    written: call session.compact() again if it still applies."""
 
 
 class InvalidValue(RecollectError, ValueError):

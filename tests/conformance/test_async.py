@@ -103,6 +103,26 @@ def test_what_came_last_is_stored_though_nothing_follows(path):
     asyncio.run(story())
 
 
+def test_a_summary_that_is_awaited(path):
+    async def summarize(messages):
+        await asyncio.sleep(0)
+        return f"{len(messages)} messages"
+
+    async def story():
+        async with recollect.open_async(path) as store:
+            session = await store.session("a")
+            for n in range(6):
+                await session.append(said(f"m{n}"))
+            assert (await session.compact(summarize=summarize)).summary == "4 messages"
+            assert [m.text for m in await session.messages(active=True)] == ["4 messages", "m4", "m5"]
+
+    asyncio.run(story())
+    with recollect.open(path) as store:
+        session = store.session("a")
+        with pytest.raises(recollect.InvalidValue, match="open_async"):
+            session.compact(summarize=summarize, keep_turns=0)
+
+
 def test_many_tasks_at_once(path):
     async def write(store, writer):
         session = await store.session(f"s{writer % 8}")

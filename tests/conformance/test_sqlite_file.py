@@ -2,9 +2,11 @@
 
 from recollect.testing.attachments import TestAttachments
 from recollect.testing.branches import TestErase, TestFork, TestRewind
+from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect.testing.concurrency import TestAtOnce, TestHandles
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
+from recollect.testing.history import TestHistory
 from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
@@ -19,6 +21,8 @@ __all__ = [
     "TestAppend",
     "TestAtOnce",
     "TestAttachments",
+    "TestCompaction",
+    "TestCompactionOnBranches",
     "TestDelete",
     "TestDropOutput",
     "TestEmptyTrash",
@@ -27,6 +31,7 @@ __all__ = [
     "TestFork",
     "TestFormats",
     "TestHandles",
+    "TestHistory",
     "TestHolding",
     "TestLists",
     "TestMaintenance",
@@ -37,6 +42,7 @@ __all__ = [
     "TestSaveTurn",
     "TestSessions",
     "TestSettings",
+    "TestSnapshots",
     "TestStatistics",
     "TestStreams",
     "TestToolStatistics",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from recollect.testing.branches import TestErase, TestFork, TestRewind
+from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect.testing.concurrency import TestHandles
+from recollect.testing.history import TestHistory
 from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
@@ -19,18 +21,22 @@ from recollect.testing.turns import TestSaveTurn, TestTurns
 
 __all__ = [
     "TestAppend",
+    "TestCompaction",
+    "TestCompactionOnBranches",
     "TestDelete",
     "TestDropOutput",
     "TestEmptyTrash",
     "TestErase",
     "TestFork",
     "TestHandles",
+    "TestHistory",
     "TestLists",
     "TestMaintenance",
     "TestPruneSessions",
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestSnapshots",
     "TestStatistics",
     "TestStreams",
     "TestToolStatistics",

@@ -55,6 +55,25 @@ class Path:
         self.owner, self.parent, self.fork_at = owner, parent, fork_at
         self.said = []
         self.open = None
+        self.compactions = []
+
+    def inherit(self, path):
+        """Take over the compactions in force whose whole span is shared."""
+        self.compactions = [Shrunk(old.round, old.low, old.high, old.summary) for old in path.compactions
+                            if not old.undone and old.high <= self.fork_at]  # fmt: skip
+
+    def view(self):
+        """What is sent on: a summary in the place of what it replaced."""
+        force = [item for item in self.compactions if not item.undone]
+        outer = [a for a in force if not any(b.round > a.round and b.low <= a.low and a.high <= b.high for b in force)]
+        found = []
+        for said in self.all():
+            cover = next((item for item in outer if item.low <= said.position <= item.high), None)
+            if cover is not None and said.position == cover.low:
+                found.append(cover.summary)
+            if cover is None and not said.deleted:
+                found.append(said.id)
+        return found
 
     @property
     def last(self):
@@ -78,6 +97,14 @@ class Path:
         made = [Said(self, first + offset, draft, turn) for offset, draft in enumerate(drafts)]
         self.said += made
         return made
+
+
+class Shrunk:
+    """A compaction of the model."""
+
+    def __init__(self, round, low, high, summary):
+        self.round, self.low, self.high, self.summary = round, low, high, summary
+        self.undone = False
 
 
 class Run:
@@ -417,6 +444,8 @@ class Comparison(RuleBasedStateMachine):
         made = self.handle(talk, 0).fork(place, id=id)
         parent, fork_at = (None, 0) if said is None else (said.branch, said.position)
         fork = Talk(id, next(self.count), talk.tree, parent, fork_at)
+        if said is not None:
+            fork.head.inherit(talk.head if said in talk.head.all() else said.branch)
         fork.title = talk.title
         self.talks.append(fork)
         self.touch(fork)
@@ -440,7 +469,9 @@ class Comparison(RuleBasedStateMachine):
             self.touch(talk)
         else:
             parent, fork_at = (None, 0) if said is None else (said.branch, said.position)
-            talk.head = Path(talk.tree, talk, parent, fork_at)
+            before, talk.head = talk.head, Path(talk.tree, talk, parent, fork_at)
+            if said is not None:
+                talk.head.inherit(before if said in before.all() else said.branch)
             self.touch(talk)
         assert handle.branch == talk.head.number
         assert talk.head.tip() is said
@@ -486,6 +517,47 @@ class Comparison(RuleBasedStateMachine):
         talk.title = title
         assert handle.update(title=title).title == title
         self.saw(handle, talk)
+
+    @precondition(some)
+    @rule(number=picks, which=st.integers(0, 1), at=picks)
+    def compact(self, number, which, at):
+        talk = self.pick(number)
+        handle = self.handle(talk, which)
+        path = talk.head
+        if not path.all():
+            with pytest.raises(errors.InvalidValue):
+                handle.compact(summary="nothing", keep_turns=0)
+            return
+        before = path.all()[at % len(path.all())]
+        visible = [place for place in path.view() if isinstance(place, str) and "." in place]
+        if not any(said.id in visible and said.position < before.position for said in path.all()):
+            with pytest.raises(errors.InvalidValue):
+                handle.compact(before=before.id, summary="nothing")
+            return
+        summary = f"summary {next(self.count)}"
+        try:
+            made = handle.compact(before=before.id, summary=summary)
+        except errors.InvalidValue:  # only calls whose results come later
+            assert any(isinstance(part, ToolCallPart) for said in path.all() for part in said.draft.parts)
+            return
+        assert made.to_position < before.position
+        assert made.round == max((item.round for item in path.compactions), default=0) + 1
+        path.compactions.append(Shrunk(made.round, made.from_position, made.to_position, summary))
+        self.saw(handle, talk)
+
+    @precondition(some)
+    @rule(number=picks, which=st.integers(0, 1), round=st.none() | st.integers(1, 3))
+    def undo_a_compaction(self, number, which, round):
+        talk = self.pick(number)
+        handle = self.handle(talk, which)
+        known = talk.head.compactions
+        wanted = [item for item in known if (not item.undone if round is None else item.round == round)]
+        if not wanted:
+            with pytest.raises(errors.CompactionNotFound):
+                handle.undo_compaction(round)
+            return
+        assert handle.undo_compaction(round).round == wanted[-1].round
+        wanted[-1].undone = True
 
     @rule(id=st.sampled_from(IDS))
     def trash(self, id):
@@ -538,6 +610,7 @@ class Comparison(RuleBasedStateMachine):
             self.talks.remove(other)
             for branch in other.branches():
                 branch.owner = None
+                branch.compactions = []
 
     @rule(step=st.sampled_from([0, 1, 1, 5, LEASE, 100_000]))
     def wait(self, step):
@@ -582,7 +655,10 @@ class Comparison(RuleBasedStateMachine):
             assert [message.deleted_at is not None for message in found] == [said.deleted for said in expected]
             assert [message.turn for message in found] == [said.turn for said in expected]
             assert [message.state for message in found] == [said.state for said in expected]
-            assert [message["id"] for message in session.history()] == [said.id for said in talk.messages()]
+            view = session.messages(active=True)
+            assert [m.text if "compaction" in (m.metadata or {}) else m.id for m in view] == talk.head.view()
+            assert session.active_tokens() == sum(message.tokens for message in view)
+            assert len(session.history()) == len(view)
             assert (session.title, session.branch) == (talk.title, talk.head.number)
             self.saw(session, talk)
             self.branches_are_equal(session, talk)
@@ -607,7 +683,7 @@ class Comparison(RuleBasedStateMachine):
         said = tuple((message.id, message.deleted_at) for message in found)
         # An answer that streams in a shared past is told to the session that it streams in.
         streamed = tuple((message.state, message.text) for message in found if message.branch in own)
-        print_ = (session.title, session.branch, said, streamed)
+        print_ = (session.title, session.branch, said, streamed, tuple(talk.head.view()))
         revision, before = self.seen.get(talk.number, (-1, None))
         assert session.revision >= revision
         assert session.revision > revision or print_ == before

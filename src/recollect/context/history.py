@@ -7,16 +7,22 @@ from typing import Any
 
 from recollect import formats
 from recollect.model.message import Message
+from recollect.model.repair import Repair
 
 
 class History(list[dict[str, Any]]):
     """Messages as plain dicts, and beside them what was mended in this view to make it acceptable."""
 
-    def __init__(self, messages: Sequence[dict[str, Any]] = (), repairs: Sequence[str] = ()) -> None:
+    def __init__(self, messages: Sequence[dict[str, Any]] = (), repairs: Sequence[Repair] = ()) -> None:
         super().__init__(messages)
         self.repairs = list(repairs)
 
 
-def history(messages: Sequence[Message], format: str) -> History:
-    """Write messages in a provider's form."""
-    return History(formats.write(messages, format))
+def history(messages: Sequence[Message], format: str, *, repair: bool = True) -> History:
+    """Write messages in a provider's form, mended where the provider would refuse them."""
+    if not repair:
+        return History(formats.write(messages, format))
+    from recollect.context.repair import mended  # noqa: PLC0415  only where a history is asked for
+
+    view, repairs = mended(messages, format)
+    return History(formats.write(view, format), repairs)

@@ -75,6 +75,11 @@ class Message(Value, frozen=True, gc=False):
         return f"{self.branch}.{self.position}"
 
     @property
+    def pinned(self) -> bool:
+        """Whether it stays in every history, however old it is: {"pinned": true} in its metadata says so."""
+        return self.metadata is not None and self.metadata.get("pinned") is True
+
+    @property
     def text(self) -> str:
         """What was said, without reasoning, tool calls and results."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))

@@ -7,15 +7,16 @@ from typing import Any, Literal
 from recollect.model.value import Value
 
 SnapshotKind = Literal["title", "summary", "memory"]
+KINDS: tuple[SnapshotKind, ...] = ("title", "summary", "memory")
 
 
 class Snapshot(Value, frozen=True, kw_only=True, gc=False):
-    """What was made, and the message it reaches."""
+    """What was made, and the message it reaches; None where the session had none yet."""
 
     id: int
     kind: SnapshotKind
     content: Any
-    message: str
+    message: str | None
     tokens: int
     created_at: int
     updated_at: int

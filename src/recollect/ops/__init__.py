@@ -14,10 +14,12 @@ if TYPE_CHECKING:
         bodies,
         branches,
         check,
+        compactions,
         leases,
         lists,
         messages,
         paths,
+        pins,
         pruning,
         record,
         results,
@@ -25,16 +27,19 @@ if TYPE_CHECKING:
         search,
         sessions,
         settings,
+        snapshots,
         statistics,
         streams,
         thinning,
         tools,
         turns,
+        views,
     )
 
 __all__ = [
-    "bodies", "branches", "check", "leases", "lists", "messages", "paths", "pruning", "record", "results",
-    "retention", "search", "sessions", "settings", "statistics", "streams", "thinning", "tools", "turns",
+    "bodies", "branches", "check", "compactions", "leases", "lists", "messages", "paths", "pins", "pruning",
+    "record", "results", "retention", "search", "sessions", "settings", "snapshots", "statistics", "streams",
+    "thinning", "tools", "turns", "views",
 ]  # fmt: skip
 
 

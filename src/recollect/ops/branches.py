@@ -1,6 +1,7 @@
 """Branches: fork a session, go back to a message without losing what followed, list and switch.
 
-A fork copies nothing. It is a branch that leaves another one after a position, in the same tree.
+A fork copies no message. It is a branch that leaves another one after a position, in the same tree. The compactions of
+the past that it shares are its own from then on: what is compacted or undone later, on either side, stays there.
 """
 
 from __future__ import annotations
@@ -58,7 +59,15 @@ def _rewind(scope: Scope, session: str, to: paths.MessageId) -> Steps[Session]:
     branch = yield from _ending_at(here, parent, fork_at)
     if branch is None:
         branch, _ = yield from sessions.new_branch(here.tree, here.session, parent, fork_at, scope.now)
+        yield from _inherit(branch, here.head, path, parent, fork_at)
     return (yield from _stand(scope, here, branch))
+
+
+def _inherit(branch: int, head: int, path: list[paths.Span], parent: int | None, fork_at: int) -> Steps[None]:
+    """Give a new branch the compactions of the past it shares: as its session sees it, or as the branch has it."""
+    if parent is not None:
+        seen = any(span.branch == parent and fork_at <= span.high for span in path)
+        yield from do("compactions_inherit", branch=branch, origin=head if seen else parent, until=fork_at)
 
 
 def _tip(spans: list[paths.Span]) -> tuple[int | None, int]:
@@ -119,8 +128,9 @@ def _fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, colu
     here = yield from sessions.find(scope, session)
     if (yield from one("session_get", owner=scope.owner, id=new)) is not None:
         raise SessionExists(session=new)
+    path = yield from paths.path(here.head)
     if at is None:
-        parent, fork_at = _tip((yield from paths.path(here.head)))
+        parent, fork_at = _tip(path)
     elif at == 0:
         parent, fork_at = None, 0
     else:
@@ -132,6 +142,7 @@ def _fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, colu
     origin = {"parent": here.session, "relation": "fork"}
     key = yield from sessions.insert(scope, new, here.tree, {**inherited, **columns}, origin)
     branch, number = yield from sessions.new_branch(here.tree, key, parent, fork_at, scope.now)
+    yield from _inherit(branch, here.head, path, parent, fork_at)
     yield from do("session_head", session=key, head=branch, branch=number, last=fork_at)
     row = yield from one("session_by_key", session=key)
     assert row is not None

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from recollect.errors import InvalidValue, KeyReused, MessageNotFound
+from recollect.errors import Corrupted, InvalidValue, KeyReused, MessageNotFound
 from recollect.model import json
 from recollect.model.message import Draft, Message
-from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
+from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
 from recollect.ops import record, sessions, tools
 from recollect.ops.paths import LAST, MessageId, Span, locate, parse, path, shown
 
@@ -167,6 +167,9 @@ def _insert(scope: Scope, branch: int, first: int, records: Sequence[record.Reco
             yield from keep_blob(scope, name, payload)
     if any(item.calls or item.results for item in records):
         yield from tools.track(branch, first, records)
+    kept = [(branch, position) for position, item in enumerate(records, first) if item.stays]
+    if kept:
+        yield from each("pin_insert", kept)
 
 
 def _sums(scope: Scope, session: str, records: Sequence[record.Record]) -> dict[str, Any]:
@@ -222,7 +225,7 @@ def _forward(
         room = limit - len(found)
         low, high = max(span.low, after), min(span.high, end)
         if room > 0 and low < high:
-            found += yield from _stretch(scope, "messages_forward", span, low, high, room, deleted)
+            found += yield from stretch(scope, "messages_forward", span, low, high, room, deleted)
     more = found[-1].position if len(found) == limit and found[-1].position < end else None
     return Page(found, branch, end, more)
 
@@ -247,10 +250,14 @@ def backward(
     scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE, deleted: bool = False
 ) -> Op[Page]:
     """Read the last messages of the active path, or the last ones before a message."""
+    return Op(_backward, scope, session, before, checked_limit(limit), deleted, writes=False)
+
+
+def checked_limit(limit: int) -> int:
+    """Give how many messages are wanted, at most as many as a branch can have."""
     if not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"How many messages is a number from 0 on; got {limit!r}.")
-    limit = min(limit, LAST)
-    return Op(_backward, scope, session, before, limit, deleted, writes=False)
+    return min(limit, LAST)
 
 
 def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool) -> Steps[Page]:
@@ -262,15 +269,16 @@ def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, 
         room = limit - len(found)
         high = min(span.high, end)
         if room > 0 and span.low < high:
-            part = yield from _stretch(scope, "messages_backward", span, span.low, high, room, deleted)
+            part = yield from stretch(scope, "messages_backward", span, span.low, high, room, deleted)
             found = part[::-1] + found
     more = found[0].position if found and len(found) == limit else None
     return Page(found, here.head, end, more)
 
 
-def _stretch(
-    scope: Scope, query: str, span: Span, low: int, high: int, limit: int, deleted: bool
+def stretch(
+    scope: Scope, query: str, span: Span, low: int, high: int, limit: int = PAGE, deleted: bool = False
 ) -> Steps[list[Message]]:
+    """Read messages of a stretch, after a position and up to another, in the order of the query."""
     found = yield from rows(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
     if any(row[record.REST] is not None and record.blobs_of(row) is not None for row in found):
         return (yield from _with_payloads(scope, span.number, found))
@@ -285,9 +293,20 @@ def _with_payloads(scope: Scope, number: int, found: list[Row]) -> Steps[list[Me
         for name in names or ():
             if name not in payloads:
                 stored = yield from one("blob_get", owner=scope.owner, hash=name)
-                payloads[name] = b"" if stored is None else stored[0]
+                if stored is None:
+                    raise _without_payload(f"{number}.{row[1]}", name)
+                payloads[name] = stored[0]
         made.append(record.whole(row, number, None if names is None else payloads))
     return made
+
+
+def _without_payload(message: str, name: str) -> Corrupted:
+    return Corrupted(
+        f"Message {message} refers to a payload that is not in the store ({name}): the file was damaged, or another "
+        f"program deleted it. Stop writing to the file and restore a backup.",
+        message=message,
+        payload=name,
+    )
 
 
 def at(scope: Scope, branch: int, number: int, position: int) -> Steps[Message | None]:
@@ -303,10 +322,10 @@ def get(scope: Scope, session: str, name: MessageId) -> Op[Message]:
 
 def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    return (yield from _located(scope, session, here, name))[1]
+    return (yield from located(scope, session, here, name))[1]
 
 
-def _located(scope: Scope, session: str, here: sessions.Here, name: MessageId) -> Steps[tuple[Span, Message]]:
+def located(scope: Scope, session: str, here: sessions.Here, name: MessageId) -> Steps[tuple[Span, Message]]:
     """Find a message by its name, and read it."""
     span = yield from locate(session, here.head, here.session, name)
     message = yield from at(scope, span.branch, span.number, span.high)
@@ -322,7 +341,7 @@ def mark(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Op[Me
 
 def _mark(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    span, message = yield from _located(scope, session, here, name)
+    span, message = yield from located(scope, session, here, name)
     if (message.deleted_at is not None) == deleted:
         return message
     stamp = scope.now if deleted else None

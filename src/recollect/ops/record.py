@@ -41,6 +41,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     results: Sequence[tuple[int, ToolResultPart]] = ()
     payloads: Mapping[str, bytes] = _NOTHING
 
+    @property
+    def stays(self) -> bool:
+        """Whether it is in every history: an instruction, or pinned from the start."""
+        draft = self.draft
+        return draft.role == "system" or (draft.metadata is not None and draft.metadata.get("pinned") is True)
+
 
 def record(draft: Draft, now: int) -> Record:
     """Encode a draft."""

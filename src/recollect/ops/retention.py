@@ -116,9 +116,9 @@ def _cut(scope: Scope, branch: _Branch, branches: list[_Branch], cut: int) -> St
     dropped = [(scope.owner, name) for row in found for name in json.decode(row[0])]
     yield from each("blob_drop", dropped)
     yield from each("blob_sweep", dropped)
-    for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen"):
+    for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen", "pins_erase"):
         yield from do(query, branch=branch.key, low=cut)
-    yield from do("compactions_erase", branch=branch.key, low=cut)
+    yield from do("compactions_erase", branch=branch.key)  # a fork has its own
     if cut == 0:
         for other in branches:
             yield from do("tool_calls_erase_answers", branch=branch.key, parent=other.key)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from recollect import formats, ops
+from recollect import context, formats, ops
 from recollect.context.drafts import drafts, question, tool_result
 from recollect.context.history import History, history
-from recollect.context.window import fit
 from recollect.model import keys
 from recollect.model.branch import Branch
+from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.fields import SessionFields
 from recollect.model.message import Message
 from recollect.model.part import ResultStatus
 from recollect.model.session import Session as Info
+from recollect.model.snapshot import Snapshot, SnapshotKind
 from recollect.model.tool_call import ToolCall
 from recollect.model.turn import LEASE, EndStatus
 from recollect.model.turn import Turn as TurnInfo
@@ -22,11 +25,21 @@ from recollect.op import Op
 from recollect.store_async.turn import AsyncTurn
 
 if TYPE_CHECKING:
+    from recollect.context.compaction import Summarize
+    from recollect.context.window import Counter
     from recollect.model.statistics import Stats
     from recollect.store_async import AsyncStore
 
 T = TypeVar("T")
 MessageId = ops.paths.MessageId
+
+
+async def _summarized(summarize: Summarize, messages: list[Message]) -> Any:
+    """Ask for a summary. A function that does not await may take its time: it runs beside the loop."""
+    if inspect.iscoroutinefunction(summarize):
+        return await summarize(messages)
+    made = await asyncio.to_thread(summarize, messages)
+    return await made if inspect.isawaitable(made) else made
 
 
 class AsyncSession(SessionFields):
@@ -59,10 +72,16 @@ class AsyncSession(SessionFields):
         return appended
 
     async def messages(
-        self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False
+        self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False, active: bool = False
     ) -> list[Message]:
-        """Read the active path: all of it, the last messages, or the last ones before a message."""
+        """Read the active path: all of it, the last messages, or the last ones before a message.
+
+        With `active` it is what is sent on: summaries stand in the place of what was compacted.
+        """
         scope = self.store.scope()
+        if active:
+            plan = ops.views.active(scope, self.id, before=before, last=last)
+            return (await self.store.follow(plan)).messages
         if last is None and before is None:
             return await self.store.follow(ops.messages.everything(scope, self.id, deleted=deleted))
         limit = ops.messages.PAGE if last is None else last
@@ -88,9 +107,92 @@ class AsyncSession(SessionFields):
         """Give the whole response that a message came with, as the provider sent it; None where there was none."""
         return formats.response(await self.message(id))
 
-    async def history(self, format: str = "recollect", budget: int | None = None) -> History:
-        """Give what the provider accepts next, as plain dicts, within a budget of tokens."""
-        return history(fit(await self.messages(), budget), format)
+    async def history(
+        self,
+        format: str = "recollect",
+        budget: int | None = None,
+        *,
+        limit: int | None = None,
+        counter: Counter | str | None = None,
+        repair: bool = True,
+    ) -> History:
+        """Give what the provider accepts next, as plain dicts, within a budget of tokens and a limit of messages.
+
+        Tokens are those stored with the messages, or what `counter` says: "o200k", "cl100k" or a function.
+        """
+        window = context.window.Window(budget, limit, context.counting.counter(counter))
+        view = await self.store.follow(
+            ops.views.active(self.store.scope(), self.id, enough=window.enough if window.bounded else None)
+        )
+        return history(window.fit(view.messages), format, repair=repair)
+
+    async def active_tokens(self) -> int:
+        """Add up the stored sizes of what is sent on: the active path without what was compacted."""
+        return await self._run(ops.views.tokens(self.store.scope(), self.id))
+
+    async def compact(
+        self,
+        before: MessageId | None = None,
+        *,
+        summary: str | None = None,
+        summarize: Summarize | None = None,
+        tokens: int | None = None,
+        keep_turns: int = KEEP_TURNS,
+    ) -> Compaction:
+        """Put a summary in the place of all before a message, or of all but the newest turns.
+
+        `summarize` is given the messages and gives the summary; nothing is locked meanwhile. The messages stay stored.
+        """
+        context.compaction.chosen(summary, summarize)
+        ready = await self.store.follow(ops.views.prepare(self.store.scope(), self.id, before))
+        span = context.compaction.replaced(ready.messages, ready.view.covers, ready.before, keep_turns)
+        text = summary if summarize is None else await _summarized(summarize, list(span.messages))
+        op = ops.compactions.compact(
+            self.store.scope(), self.id, ready.view.branch, ready.view.rounds, (span.low, span.high),
+            summary=text, before=span.tokens, after=tokens,
+        )  # fmt: skip
+        made = await self._run(op)
+        self.info = made.session
+        return made.compaction
+
+    async def undo_compaction(self, round: int | None = None) -> Compaction:
+        """Undo the last compaction of the active path, or the one of a round: its messages are sent on again."""
+        undone = await self._run(ops.compactions.undo(self.store.scope(), self.id, round))
+        self.info = undone.session
+        return undone.compaction
+
+    async def compactions(self) -> list[Compaction]:
+        """Read all compactions of the active path, oldest first, undone ones too."""
+        return await self._run(ops.compactions.compactions(self.store.scope(), self.id))
+
+    async def compaction(self) -> Compaction | None:
+        """Read the last compaction of the active path that is in force; None where there is none."""
+        return next((item for item in reversed(await self.compactions()) if item.undone_at is None), None)
+
+    async def snapshot(
+        self, kind: SnapshotKind, content: Any, *, at: MessageId | None = None, tokens: int | None = None
+    ) -> Snapshot:
+        """Store a title, summary or memory made from the session up to a message, or up to its end."""
+        made = await self._run(ops.snapshots.keep(self.store.scope(), self.id, kind, content, at=at, tokens=tokens))
+        await self.refresh()
+        return made
+
+    async def snapshots(self, kind: SnapshotKind | None = None) -> list[Snapshot]:
+        """Read the snapshots of the session, of one kind or of all, the oldest first."""
+        return await self._run(ops.snapshots.snapshots(self.store.scope(), self.id, kind))
+
+    async def pin_message(self, id: MessageId) -> Message:
+        """Keep a message in every history, however old it is; unpin_message() lets go of it."""
+        return await self._pinned(id, pinned=True)
+
+    async def unpin_message(self, id: MessageId) -> Message:
+        """Let a message leave the history again when it is old."""
+        return await self._pinned(id, pinned=False)
+
+    async def _pinned(self, id: MessageId, *, pinned: bool) -> Message:
+        message = await self._run(ops.pins.mark(self.store.scope(), self.id, id, pinned=pinned))
+        await self.refresh()
+        return message
 
     async def delete_message(self, id: MessageId) -> Message:
         """Take a message out of the conversation; restore_message() brings it back."""

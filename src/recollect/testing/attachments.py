@@ -33,8 +33,8 @@ class TestAttachments:
         talk = [image(payload(1)), {"role": "assistant", "content": "A cat."}, image(payload(1)), image(payload(2))]
         store.session("a").append(talk, format="anthropic")
         session = place.reopen().session("a")
-        assert session.history("anthropic") == talk
-        assert [m["content"] for m in session.history("anthropic")[-1:]] == [talk[3]["content"]]
+        assert session.history("anthropic", repair=False) == talk
+        assert [m["content"] for m in session.history("anthropic", repair=False)[-1:]] == [talk[3]["content"]]
         assert session.messages(last=1)[0].parts == session.messages()[3].parts
         assert session.message(3).parts == session.messages()[0].parts
 
@@ -47,7 +47,7 @@ class TestAttachments:
             for kind in ("image/png", "image/jpeg", "x" * 300, "")
         ]
         store.session("a").append(talk, format="openai")
-        assert place.reopen().session("a").history("openai") == talk
+        assert place.reopen().session("a").history("openai", repair=False) == talk
 
     def test_plain_attachments(self, store: Store, place: Place):
         parts = (
@@ -69,7 +69,7 @@ class TestAttachments:
         session.append({"role": "assistant", "content": [{"type": "tool_use", "id": "u", "name": "x", "input": {}}]})
         session.record_tool_result("u", {"png": payload(4), "text": "y" * 100_000})
         session = place.reopen().session("a")
-        assert session.history("anthropic")[:2] == talk
+        assert session.history("anthropic", repair=False)[:2] == talk
         assert session.messages()[-1].tool_results[0].data == {"png": payload(4), "text": "y" * 100_000}
 
     @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ class TestAttachments:
         result = ToolResultPart(call_id="c", data=odd, metadata={"m": odd})
         session.append([Draft(role="user", parts=(part, part)), Draft(role="tool", parts=(result,))])
         again = place.reopen().session("a")
-        assert again.history("anthropic")[0]["content"][0]["value"] == odd
+        assert again.history("anthropic", repair=False)[0]["content"][0]["value"] == odd
         assert again.messages()[1].parts == (part, part)
         assert again.messages()[2].parts == (result,)
 
@@ -116,13 +116,21 @@ class TestAttachments:
         fork.append(image(payload(7)), format="anthropic")
         store.erase_session("a", forks="keep")
         store = place.reopen()
-        assert store.session("b").history("anthropic") == [image(payload(1)), image(payload(1)), image(payload(98))]
-        assert store.session("f").history("anthropic") == [image(payload(1)), image(payload(1)), image(payload(7))]
+        assert store.session("b").history("anthropic", repair=False) == [
+            image(payload(1)),
+            image(payload(1)),
+            image(payload(98)),
+        ]
+        assert store.session("f").history("anthropic", repair=False) == [
+            image(payload(1)),
+            image(payload(1)),
+            image(payload(7)),
+        ]
         store.erase_session("b")
-        assert store.session("f").history("anthropic")[0] == image(payload(1))
+        assert store.session("f").history("anthropic", repair=False)[0] == image(payload(1))
         store.erase_session("f")
         store.session("c").append(image(payload(1)), format="anthropic")
-        assert place.reopen().session("c").history("anthropic") == [image(payload(1))]
+        assert place.reopen().session("c").history("anthropic", repair=False) == [image(payload(1))]
 
     def test_in_a_stream_and_in_a_turn(self, store: Store, place: Place):
         session = store.session("a")
@@ -135,7 +143,7 @@ class TestAttachments:
         session = place.reopen().session("a")
         expected = [image(payload(n)) for n in (1, 2, 1, 3, 1)]
         expected[2]["role"] = "assistant"
-        assert session.history("anthropic") == expected
+        assert session.history("anthropic", repair=False) == expected
         counted(session)
 
     def test_deleting_and_restoring_keeps_it(self, store: Store, place: Place):
@@ -144,5 +152,5 @@ class TestAttachments:
         session.delete_message(1)
         session = place.reopen().session("a")
         session.restore_message(1)
-        assert session.history("anthropic")[0] == image(payload(1))
+        assert session.history("anthropic", repair=False)[0] == image(payload(1))
         assert texts(session) == ["what is it?", "x"]

@@ -101,4 +101,7 @@ def _whole(session: Session) -> dict[str, Any]:
         "branches": branches,
         "turns": session.turns(),
         "calls": session.tool_calls(),
+        "view": session.messages(active=True),
+        "compactions": session.compactions(),
+        "snapshots": session.snapshots(),
     }

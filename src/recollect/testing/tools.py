@@ -66,7 +66,7 @@ class TestTools:
         assert (part.status, part.error_code, part.error_message, part.output) == (
             status, "E5", "no such file", "no such file",
         )  # fmt: skip
-        sent = session.history("anthropic")[1]["content"][0]
+        sent = session.history("anthropic", repair=False)[1]["content"][0]
         assert (sent["tool_use_id"], sent["is_error"], sent["content"]) == ("t", True, "no such file")
 
     def test_an_error_in_a_message(self, store: Store):

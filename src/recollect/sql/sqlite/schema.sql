@@ -179,6 +179,10 @@ CREATE TABLE snapshots (
 
 CREATE INDEX snapshots_kind ON snapshots (session, kind);
 
+CREATE TABLE pins (
+    message INTEGER PRIMARY KEY
+) STRICT;
+
 CREATE TABLE blobs (
     owner TEXT NOT NULL,
     hash TEXT NOT NULL,

@@ -1,2 +1,28 @@
+-- shared: compaction
+c.key, c.branch, c.from_position, c.to_position, c.round, c.tokens_before, c.tokens_after, c.summary, c.created_at,
+c.undone_at
+
+-- name: compactions_of_branch
+SELECT {compaction} FROM compactions AS c INDEXED BY compactions_branch WHERE c.branch = :branch
+
+-- name: compaction_insert
+INSERT INTO compactions (
+    branch, from_position, to_position, round, tokens_before, tokens_after, summary, created_at
+) VALUES (
+    :branch, :from_position, :to_position, :round, :tokens_before, :tokens_after, :summary, :now
+)
+RETURNING key
+
+-- name: compaction_undo
+UPDATE compactions SET undone_at = :now WHERE key = :key
+
+-- name: compactions_inherit
+INSERT INTO compactions (
+    branch, from_position, to_position, round, tokens_before, tokens_after, summary, created_at
+)
+SELECT :branch, c.from_position, c.to_position, c.round, c.tokens_before, c.tokens_after, c.summary, c.created_at
+FROM compactions AS c INDEXED BY compactions_branch
+WHERE c.branch = :origin AND c.to_position <= :until AND c.undone_at IS NULL
+
 -- name: compactions_erase
-DELETE FROM compactions WHERE branch = :branch AND to_position > :low
+DELETE FROM compactions WHERE branch = :branch

@@ -25,6 +25,24 @@ FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
 
+-- name: messages_pinned
+SELECT {message}
+FROM messages
+WHERE key IN (
+    SELECT p.message FROM pins AS p
+    WHERE p.message > (:branch << 32) | :low AND p.message <= (:branch << 32) | :high
+) AND deleted_at IS NULL
+ORDER BY key
+
+-- name: messages_asked
+SELECT {message}
+FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND role = 'user' AND deleted_at IS NULL
+ORDER BY key DESC LIMIT 1
+
+-- name: message_annotate
+UPDATE messages SET metadata = :metadata WHERE key = (:branch << 32) | :position
+
 -- name: messages_count
 SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
     max(created_at)

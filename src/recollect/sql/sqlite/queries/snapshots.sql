@@ -1,0 +1,24 @@
+-- shared: snapshot
+n.key, n.kind, n.content, b.number, n.message & 4294967295, n.tokens, n.created_at, n.updated_at
+
+-- name: snapshot_find
+SELECT key FROM snapshots INDEXED BY snapshots_kind
+WHERE session = :session AND kind = :kind AND message = (:branch << 32) | :position
+
+-- name: snapshot_insert
+INSERT INTO snapshots (session, kind, content, message, tokens, created_at, updated_at)
+VALUES (:session, :kind, :content, (:branch << 32) | :position, :tokens, :now, :now)
+RETURNING key
+
+-- name: snapshot_write
+UPDATE snapshots SET content = :content, tokens = :tokens, updated_at = :now WHERE key = :key
+
+-- name: snapshot_get
+SELECT {snapshot}
+FROM snapshots AS n LEFT JOIN branches AS b ON b.key = n.message >> 32
+WHERE n.key = :key
+
+-- name: snapshots_of_session
+SELECT {snapshot}
+FROM snapshots AS n LEFT JOIN branches AS b ON b.key = n.message >> 32
+WHERE n.session = :session AND (:kind IS NULL OR n.kind = :kind)
