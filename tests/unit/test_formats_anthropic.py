@@ -315,7 +315,7 @@ def test_results_stand_before_the_text_of_their_message() -> None:
 
 
 def test_mixed_messages_and_what_has_no_words() -> None:
-    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    image = {"type": "file", "file": {"file_id": "file-1"}}
     drafts = [
         *formats.read({"role": "user", "content": [image, {"type": "text", "text": "look"}]}),
         *formats.read({"role": "user", "content": [image]}),

@@ -134,6 +134,23 @@ def user(*blocks: Any) -> dict[str, Any]:
         ({"role": "user", "parts": [], "branch": 1, "position": 2}, "recollect"),
         ({"role": "user", "content": "hi", "metadata": {}}, "recollect"),
         ({"role": "assistant", "content": "hi", "reasoning_content": "hm"}, "openai"),
+        ({"type": "function_call", "call_id": "c"}, "openai-responses"),
+        ({"type": "additional_tools", "role": "developer", "tools": []}, "openai-responses"),
+        ({"object": "response", "output": []}, "openai-responses"),
+        ({"type": "message", "role": "user", "content": "hi"}, "openai-responses"),
+        ({"type": "message", "role": "assistant", "status": "completed", "content": []}, "openai-responses"),
+        ({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}, "openai-responses"),
+        (user({"type": "output_text", "text": "hi"}, {"type": "refusal", "refusal": "no"}), "openai-responses"),
+        ({"role": "developer", "content": [{"type": "input_text", "text": "hi"}]}, "openai-responses"),
+        (user({"type": "image", "image": "AA=="}), "ai-sdk"),
+        (user({"type": "file", "data": "AA==", "mediaType": "text/plain"}), "ai-sdk"),
+        (user(text(providerOptions={})), "ai-sdk"),
+        ({"role": "user", "content": "hi", "providerOptions": {}}, "ai-sdk"),
+        ({"role": "tool", "content": [{"type": "tool-result"}]}, "ai-sdk"),
+        ({"role": "assistant", "content": [{"type": "reasoning", "text": "hm"}, text()]}, "ai-sdk"),
+        ({"role": "user", "parts": [{"type": "text", "text": "hi"}]}, "ai-sdk-ui"),
+        ({"id": "m", "role": "assistant", "parts": [{"type": "step-start"}], "metadata": {}}, "ai-sdk-ui"),
+        ({"id": "m", "role": "assistant", "content": "hi", "toolInvocations": []}, "ai-sdk-ui"),
     ],
 )
 def test_the_format_is_guessed_where_it_is_clear(message: dict[str, Any], format: str | None) -> None:
@@ -145,22 +162,28 @@ def test_the_format_is_guessed_where_it_is_clear(message: dict[str, Any], format
     [
         user({"type": "of_next_year"}),
         user({"type": 5}),
-        user({"type": "image", "image": "AA=="}),
+        user({"type": "image", "url": "AA=="}),
+        user({"type": "image", "image": "AA=="}, {"type": "thinking"}),
         user(text(unknown=1)),
         user({"type": "image_url", "image_url": {}}, {"type": "thinking"}),
         {"role": "assistant", "content": [{"type": "tool_use"}], "tool_calls": []},
         {"role": "user", "content": "hi", "unknown": 1},
         {"role": "user", "parts": []},
-        {"role": "user", "parts": [{"type": "text", "text": "hi"}]},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "user", "parts": [{"type": "text", "text": "hi"}, {"kind": "text", "text": "hi"}]},
+        {"role": "user", "parts": [5]},
+        {"type": "message", "role": "assistant", "content": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "hi"}, {"type": "tool-call"}]},
+        {"role": "user", "content": "hi", "providerOptions": {}, "toolInvocations": []},
     ],
 )
 def test_the_caller_is_asked_where_it_is_not(message: dict[str, Any]) -> None:
-    with pytest.raises(FormatUnclear, match=r"format=\.\.\., one of: anthropic, openai, recollect"):
+    with pytest.raises(FormatUnclear, match=r"format=\.\.\., one of: anthropic, openai, openai-responses, ai-sdk"):
         guess(message)
     with pytest.raises(FormatUnclear, match=r"messages\[1\]: ") as raised:
         formats.read([{"role": "user", "content": "hi"}, message])
-    assert raised.value.fields == {"known": "anthropic, openai, recollect"}
+    assert raised.value.fields == {"known": ", ".join(formats.FORMATS)}
 
 
 def test_one_or_many_in_any_container() -> None:
@@ -196,9 +219,17 @@ def test_what_json_can_not_carry_is_refused() -> None:
 
 
 def test_unknown_formats_are_named() -> None:
-    with pytest.raises(UnknownFormat, match=r"no message format 'gemini'\. The formats are: anthropic, openai, rec"):
+    for name in ("geminy", "", None, 5, "plain", "ai_sdk"):
+        with pytest.raises(
+            UnknownFormat, match=r"no message format .*\. The formats are: anthropic, openai, openai-re"
+        ):
+            formats.write([], name)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_reserved_name_says_that_it_is() -> None:
+    with pytest.raises(UnknownFormat, match=r"'gemini' is reserved for a later version\. The formats are: anthropic"):
         formats.read({"role": "user", "content": "hi"}, "gemini")
-    with pytest.raises(UnknownFormat):
+    with pytest.raises(UnknownFormat, match="reserved"):
         formats.write([], "gemini")
 
 
@@ -208,7 +239,7 @@ def test_a_message_without_a_role_says_which_one() -> None:
 
 
 def test_every_name_has_its_file() -> None:
-    assert formats.FORMATS == ("anthropic", "openai", "recollect")
+    assert formats.FORMATS == ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect")
     for name in formats.FORMATS:
         assert formats.write([], name) == []
 

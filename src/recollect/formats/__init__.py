@@ -3,22 +3,29 @@
 One file per format, each with read(), write() and response(); pure functions that import no SDK and know no database.
 What came in one format goes out equal in that format, whatever it holds, and is translated into the others.
 
-    native.py    what is kept beside our fields, and how it is put back
-    neutral.py   what means the same in every format
-    guess.py     which format a message is in
-    anthropic.py, openai.py, plain.py ("recollect")
+    native.py      what is kept beside our fields, and how it is put back
+    neutral.py     what means the same in every format
+    attachment.py  images, documents and other files
+    guess.py       which format a message is in
+    anthropic.py
+    openai.py      chat completions
+    openai_responses.py, openai_items.py    the Responses API, and its single items
+    ai_sdk.py, ai_sdk_ui.py                 model messages and UI messages
+    ai_sdk_conversion.py                    from the second to the first, by the AI SDK's own rules
+    plain.py       "recollect"
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from recollect.errors import InvalidValue, UnknownFormat
 from recollect.formats import anthropic, neutral, openai, plain
-from recollect.formats.guess import FORMATS
+from recollect.formats.guess import FORMATS, RESERVED
 from recollect.formats.guess import guess as guess_format
-from recollect.formats.native import is_dict
+from recollect.formats.native import is_dict, is_list
 from recollect.model.json import exact
 from recollect.model.message import Draft, Message, checked
 
@@ -34,6 +41,11 @@ class Format(Protocol):
 
 
 _FORMATS: dict[str, Format] = {anthropic.NAME: anthropic, openai.NAME: openai, plain.NAME: plain}
+_ITEMS = "openai-responses"
+_ADDED = frozenset({"parsed", "parsed_arguments"})
+_NESTED = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
+# Loaded when they are used.
+_LATER = {_ITEMS: "openai_responses", "ai-sdk": "ai_sdk", "ai-sdk-ui": "ai_sdk_ui"}
 
 
 def read(messages: Any, format: str | None = None) -> list[Draft]:
@@ -42,12 +54,33 @@ def read(messages: Any, format: str | None = None) -> list[Draft]:
     if not _is_many(messages):
         return _read_one(messages, given)
     drafts: list[Draft] = []
+    items = 0  # how many drafts at the end are items, which are gathered into messages
     for index, message in enumerate(messages):
         try:
-            drafts += _read_one(message, given)
+            found = _read_one(message, given)
         except InvalidValue as error:
             raise type(error)(f"messages[{index}]: {error}", **error.fields) from error
+        drafts += found
+        if found[0].format == _ITEMS and _is_item(message):
+            items += 1
+        elif items:
+            _gather(drafts, items, len(found))
+            items = 0
+    if items > 1:
+        _gather(drafts, items, 0)
     return drafts
+
+
+def _is_item(message: Any) -> bool:
+    return not isinstance(message, (Draft, Message)) and not (isinstance(message, Mapping) and "parts" in message)
+
+
+def _gather(drafts: list[Draft], items: int, after: int) -> None:
+    """Make messages of the items that stand before the last `after` drafts."""
+    from recollect.formats import openai_responses  # noqa: PLC0415  loaded, as these came from it
+
+    end = len(drafts) - after
+    drafts[end - items : end] = openai_responses.gather(drafts[end - items : end])
 
 
 def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
@@ -57,15 +90,25 @@ def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
     """Rebuild the provider's whole response that a message came in, equal to what came; None if it came alone."""
-    module = _FORMATS.get(message.format or "")
-    return None if module is None else module.response(message)
+    name = message.format
+    return _named(name).response(message) if name in _FORMATS or name in _LATER else None
 
 
-def _named(format: str) -> Format:
-    module = _FORMATS.get(format) if isinstance(format, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    if module is None:
-        raise UnknownFormat(format=format, known=", ".join(FORMATS))
-    return module
+def _named(format: str | None) -> Format:
+    module = _FORMATS.get(format) if isinstance(format, str) else None
+    if module is not None:
+        return module
+    if isinstance(format, str) and format in _LATER:
+        found: Any = importlib.import_module(f"recollect.formats.{_LATER[format]}")
+        _FORMATS[format] = found
+        return found
+    if format in RESERVED:
+        raise UnknownFormat(f"The name {format!r} is reserved for a later version. The formats are: {_known()}.")
+    raise UnknownFormat(format=format, known=_known())
+
+
+def _known() -> str:
+    return ", ".join(FORMATS)
 
 
 def _is_many(messages: Any) -> bool:
@@ -87,6 +130,8 @@ def _read_one(value: Any, given: Format | None) -> list[Draft]:
     if isinstance(value, str):
         raise InvalidValue('A text alone does not say who speaks. Write {"role": "user", "content": ...}.')
     message = exact(value)
+    if type(value).__module__.startswith("openai."):
+        message = _as_sent(message)
     if not is_dict(message):
         raise InvalidValue(
             f"A message is a dict or an object of a provider's SDK, not of type {type(value).__name__}. Write "
@@ -95,7 +140,16 @@ def _read_one(value: Any, given: Format | None) -> list[Draft]:
     if given is not None:
         return given.read(message)
     guessed = guess_format(message)
-    return neutral.read(message) if guessed is None else _FORMATS[guessed].read(message)
+    return neutral.read(message) if guessed is None else _named(guessed).read(message)
+
+
+def _as_sent(message: Any) -> Any:
+    """Leave out what OpenAI's SDK adds to the objects it gives: the API did not send it and would refuse it."""
+    if is_list(message):
+        return [_as_sent(item) for item in message]
+    if not is_dict(message):
+        return message
+    return {name: _as_sent(item) if name in _NESTED else item for name, item in message.items() if name not in _ADDED}
 
 
 def _read_at_once(message: dict[str, Any], given: Format | None) -> Draft | None:

@@ -6,30 +6,48 @@ it is. Messages that came in this format go out unaltered, right or wrong: mendi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recollect.errors import InvalidValue
-from recollect.formats import neutral
+from recollect.formats import attachment, neutral
 from recollect.formats.native import (
+    Path,
     content_of,
     count,
     is_dict,
     is_list,
+    is_taken,
     kept_response,
     noted,
     overlay,
+    payload,
     place_content,
     rest,
+    restored,
     role_of,
+    taken,
     write_blocks,
 )
-from recollect.model.json import UNSET, decode, exact
+from recollect.model.json import UNSET, exact
 from recollect.model.message import Draft, Message, Role
-from recollect.model.part import Content, DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.part import (
+    AttachmentPart,
+    Content,
+    DataPart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 
 NAME = "anthropic"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_PDF = "application/pdf"
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_IDS = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]").sub
 
 
 def read_at_once(message: dict[str, Any]) -> Draft | None:
@@ -88,8 +106,12 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Write messages for the Messages API: what came in this format as it came, the rest translated."""
     written: list[dict[str, Any]] = []
     answers: list[Any] | None = None  # the API wants all results of one assistant message in the next message
-    for message in messages:
-        if message.format == NAME:
+    for message in neutral.joined(messages, "openai-responses"):
+        at_once = neutral.write_at_once(message, NAME)
+        if at_once is not None and (message.role != "system" or message.format == NAME):
+            written.append(at_once)
+            answers = None
+        elif message.format == NAME:
             written.append(_own(message))
             answers = None
         elif message.role != "system":
@@ -133,6 +155,48 @@ def _read_text(block: dict[str, Any]) -> Content:
     return TextPart(text=text, native=rest(block, "type", "text"))
 
 
+def _read_file(block: dict[str, Any]) -> Content:
+    """Read an image or a document, whatever its source."""
+    source, name = block.get("source"), block.get("title")
+    if not is_dict(source):
+        return DataPart(native=block)
+    image = attachment.IMAGE if block["type"] == "image" else None
+    match source.get("type"):
+        case "base64":
+            mime_type = source.get("media_type", image)
+            return attachment.read(block, ("source", "data"), mime_type=mime_type, name=name, holds="base64")
+        case "url":
+            return attachment.read(block, ("source", "url"), mime_type=image or _PDF, name=name)
+        case "text":
+            mime_type = source.get("media_type")
+            return attachment.read(block, ("source", "data"), mime_type=mime_type, name=name, holds="text")
+        case "content":
+            return _read_texts(block, ("source", "content"), name)
+        case "file":
+            return attachment.elsewhere(block, mime_type=image, name=name)
+        case _:
+            return DataPart(native=block)
+
+
+def _read_search_result(block: dict[str, Any]) -> Content:
+    return _read_texts(block, ("content",), block.get("title"))
+
+
+def _read_texts(block: dict[str, Any], at: Path, name: Any) -> Content:
+    """Read a file whose content is a text, or blocks of which some are texts."""
+    content: Any = block
+    for step in at:
+        content = content.get(step)
+    if not is_list(content):
+        return attachment.read(block, at, mime_type=attachment.TEXT, name=name, holds="text")
+    texts = [index for index, piece in enumerate(content) if is_dict(piece) and piece.get("type") == "text"]
+    found = taken(block, *[(*at, index, "text") for index in texts])
+    if found is None or not texts:
+        return DataPart(native=block)
+    text, native = found
+    return AttachmentPart(mime_type=attachment.TEXT, name=name if type(name) is str else None, text=text, native=native)
+
+
 def _read_thinking(block: dict[str, Any]) -> Part:
     text = block.get("thinking")
     if type(text) is not str:
@@ -168,16 +232,24 @@ def _read_result(block: dict[str, Any]) -> Part:
     return ToolResultPart(call_id=call_id, status=status, text=text, content=pieces, native=rest(block, *held))
 
 
-def _read_piece(block: dict[str, Any]) -> Content:
-    return _read_text(block) if block.get("type") == "text" else DataPart(native=block)
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
+_CONTENT: dict[str, Callable[[dict[str, Any]], Content]] = {
     "text": _read_text,
+    "image": _read_file,
+    "document": _read_file,
+    "search_result": _read_search_result,
+}
+_READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
+    **_CONTENT,
     "thinking": _read_thinking,
     "tool_use": _read_call,
     "tool_result": _read_result,
 }
+
+
+def _read_piece(block: dict[str, Any]) -> Content:
+    kind = block.get("type")
+    reader = _CONTENT.get(kind) if type(kind) is str else None
+    return DataPart(native=block) if reader is None else reader(block)
 
 
 def _own(message: Message) -> dict[str, Any]:
@@ -190,6 +262,8 @@ def _own(message: Message) -> dict[str, Any]:
 
 def _block(part: Part) -> dict[str, Any] | None:
     """Give the block that a part came in; None for a part that never was one."""
+    if part.native is None and type(part) is ToolCallPart and part.arguments is not UNSET:  # most of what agents write
+        return {"type": "tool_use", "id": part.call_id, "name": part.tool, "input": part.arguments}
     match part:
         case TextPart():
             return overlay({"type": "text", "text": part.text}, part.native)
@@ -202,6 +276,8 @@ def _block(part: Part) -> dict[str, Any] | None:
             return _result_block(part)
         case ReasoningPart():
             return overlay({"type": "thinking", "thinking": part.text}, part.native)
+        case AttachmentPart():
+            return restored(part.native, payload(part)) if is_taken(part.native) else None
         case _:
             return dict(part.native) if is_dict(part.native) else None
 
@@ -223,63 +299,89 @@ def _translate(message: Message, written: list[dict[str, Any]], answers: list[An
     if as_is is not None:
         written.append(as_is)
         return None
-    results = [_translated_result(part) for part in message.parts if type(part) is ToolResultPart]
     if message.role == "assistant":
-        said = _translated(message.parts)
-        if said:
-            written.append({"role": "assistant", "content": neutral.content(said)})
-            answers = None
-        return _answered(results, written, None) if results else answers
-    said = neutral.said(message.parts)
+        for told, results in neutral.steps(message.parts):
+            blocks = _translated(told)
+            if blocks:
+                written.append({"role": "assistant", "content": neutral.content(blocks)})
+                answers = None
+            if results:
+                answers = _answered(results, written, answers)
+        return answers
+    results = [part for part in message.parts if type(part) is ToolResultPart]
+    said = _content(message.parts)
     if message.role == "tool" and results:
         answers = _answered(results, written, answers)
         answers.extend(said)
         return None if said else answers
     if results or said:
-        written.append({"role": "user", "content": neutral.content([*results, *said])})
+        blocks = [*map(_translated_result, results), *said]
+        written.append({"role": "user", "content": neutral.content(blocks)})
         return None
     return answers
 
 
-def _answered(results: list[Any], written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any]:
+def _answered(results: list[ToolResultPart], written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any]:
     if answers is None:
         answers = []
         written.append({"role": "user", "content": answers})
-    answers.extend(results)
+    answers.extend(map(_translated_result, results))
     return answers
 
 
 def _translated(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Write what has words in every format: texts that are not blank, and tool calls."""
+    """Write what an agent may have said: texts that are not blank, and tool calls."""
     blocks: list[dict[str, Any]] = []
     for part in parts:
         if type(part) is ToolCallPart:
-            blocks.append({"type": "tool_use", "id": part.call_id, "name": part.tool, "input": _input(part)})
+            call_id = _call_id(part.call_id)
+            blocks.append({"type": "tool_use", "id": call_id, "name": part.tool, "input": neutral.input(part)})
         elif type(part) is TextPart:
             blocks.extend(neutral.said((part,)))
     return blocks
 
 
+def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Write texts that are not blank, and the files that the API takes."""
+    blocks: list[dict[str, Any]] = []
+    for part in parts:
+        if type(part) is TextPart:
+            blocks.extend(neutral.said((part,)))
+        elif type(part) is AttachmentPart:
+            block = _file_block(attachment.file(part))
+            if block is not None:
+                blocks.append(block)
+    return blocks
+
+
+def _file_block(found: attachment.File) -> dict[str, Any] | None:
+    if found.is_image:
+        if found.data is not None and found.mime_type in _IMAGES:
+            source = {"type": "base64", "media_type": found.mime_type, "data": found.data}
+            return {"type": "image", "source": source}
+        return {"type": "image", "source": {"type": "url", "url": found.url}} if attachment.is_web(found.url) else None
+    if found.text is not None:
+        source = {"type": "text", "media_type": attachment.TEXT, "data": found.text}
+        if not neutral.is_said(found.text):
+            return None
+    elif found.mime_type == _PDF and found.data is not None:
+        source = {"type": "base64", "media_type": _PDF, "data": found.data}
+    elif found.mime_type == _PDF and attachment.is_web(found.url):
+        source = {"type": "url", "url": found.url}
+    else:
+        return None
+    block: dict[str, Any] = {"type": "document", "source": source}
+    return {**block, "title": found.name} if found.name else block
+
+
 def _translated_result(part: ToolResultPart) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.call_id, "content": neutral.answer(part)}
+    content = neutral.answer(part) if part.content is None else _content(part.content) or part.error_message or ""
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _call_id(part.call_id), "content": content}
     if part.status != "success":
         block["is_error"] = True
     return block
 
 
-def _input(part: ToolCallPart) -> dict[str, Any]:
-    """Give the arguments as the object that the API asks for."""
-    value = part.arguments if part.arguments_text is None else _parsed(part.arguments_text)
-    if value is UNSET:
-        return {}
-    return value if is_dict(value) else {"arguments": value}
-
-
-def _parsed(text: str) -> Any:
-    """Read the arguments that a model wrote; the text itself if it is not JSON, nothing if it is blank."""
-    if not text or text.isspace():
-        return UNSET
-    try:
-        return exact(decode(text))
-    except (ValueError, RecursionError, InvalidValue):  # cut off, too deep, or NaN, which Python reads and JSON lacks
-        return text
+def _call_id(call_id: str) -> str:
+    """Give an id of another provider in the letters that the API takes, the same for a call and its result."""
+    return call_id if _IDS(call_id) else _FOREIGN("_", call_id) or "_"

@@ -11,14 +11,21 @@ from typing import Any, Literal, TypeGuard
 
 from recollect.errors import InvalidValue
 from recollect.model.message import Draft, Message, Role
-from recollect.model.part import Part, TextPart
+from recollect.model.part import AttachmentPart, Part, TextPart
 
 Shape = Literal["string", "blocks", "null", "missing"]
 WriteBlock = Callable[[Any], dict[str, Any] | None]
 
 # A native of {"whole": block} stands for the block itself and is not laid over anything.
 WHOLE = "whole"
+# A native of {"block": block, "at": [path, ...]} is a block out of which our field was taken. If it was made of several
+# texts, "cut" has their lengths.
+BLOCK, AT, CUT = "block", "at", "cut"
+_BETWEEN = "\n\n"
 _MOST = 1 << 53
+_MISSING = object()
+
+Path = tuple[str | int, ...]
 
 
 def is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -41,6 +48,66 @@ def overlay(block: dict[str, Any], native: Any) -> dict[str, Any]:
     if is_dict(native):
         block.update(native)
     return block
+
+
+def taken(block: dict[str, Any], *paths: Path) -> tuple[str, dict[str, Any]] | None:
+    """Take texts out of a block: as one text, and what gives the block back with it; None if one is no text."""
+    values = [_found(block, path) for path in paths]
+    if not all(type(value) is str for value in values):
+        return None
+    for path in paths:
+        block = placed(block, path, None)
+    native: dict[str, Any] = {BLOCK: block}
+    if paths:
+        native[AT] = [list(path) for path in paths]
+    if len(paths) > 1:
+        native[CUT] = [len(value) for value in values]
+    return _BETWEEN.join(values), native
+
+
+def is_taken(native: Any) -> TypeGuard[dict[str, Any]]:
+    """Say whether this was made by taken()."""
+    return type(native) is dict and BLOCK in native
+
+
+def restored(native: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """Give a block back out of which taken() took a text."""
+    block: dict[str, Any] = dict(native[BLOCK])
+    start = 0
+    text = text or ""
+    places = native.get(AT, ())
+    lengths = native.get(CUT) or [len(text)] * len(places)
+    for path, length in zip(places, lengths, strict=True):
+        block = placed(block, path, text[start : start + length])
+        start += length + len(_BETWEEN)
+    return block
+
+
+def payload(part: AttachmentPart) -> str | None:
+    """Give what was taken out of the block of a file."""
+    if part.data is not None:
+        return part.data
+    return part.text if part.url is None else part.url
+
+
+def _found(value: Any, path: Path) -> Any:
+    for step in path:
+        if is_dict(value):
+            value = value.get(step, _MISSING) if type(step) is str else _MISSING
+        elif is_list(value) and type(step) is int and step < len(value):
+            value = value[step]
+        else:
+            return _MISSING
+    return value
+
+
+def placed(value: Any, path: Sequence[str | int], item: Any) -> Any:
+    """Copy a value with another item at a place."""
+    if not path:
+        return item
+    copy: Any = list(value) if is_list(value) else dict(value)
+    copy[path[0]] = placed(copy[path[0]], path[1:], item)
+    return copy
 
 
 def role_of(message: dict[str, Any], roles: dict[str, Role], format: str) -> Role:

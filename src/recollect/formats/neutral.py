@@ -1,4 +1,4 @@
-"""What means the same to every provider: a role with text, and a tool's answer as text.
+"""What means the same to every provider: a role with text, a tool's answer as text, the steps of an answer.
 
 A neutral message needs no format: it is stored with format None and comes back equal wherever text blocks are written
 as {"type": "text", "text": ...}. Nothing here knows a provider's own fields.
@@ -6,14 +6,25 @@ as {"type": "text", "text": ...}. Nothing here knows a provider's own fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from recollect.errors import InvalidValue
-from recollect.formats.native import content_of, noted, place_content, role_of
-from recollect.model.json import UNSET, encode
+from recollect.formats import attachment
+from recollect.formats.native import content_of, is_dict, noted, place_content, role_of
+from recollect.model.json import UNSET, decode, encode, exact
 from recollect.model.message import Draft, Message, Role
-from recollect.model.part import Part, TextPart, ToolResultPart
+from recollect.model.part import (
+    AttachmentPart,
+    DataPart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 
 TEXT_FIELDS = ("type", "text")
 MESSAGE_FIELDS = ("role", "content")
@@ -35,9 +46,21 @@ def read(message: dict[str, Any]) -> list[Draft]:
     return [Draft(role=role, parts=parts, native=noted(parts, shape, "null", None))]
 
 
+def write_at_once(message: Message, format: str) -> dict[str, Any] | None:
+    """Write a role with a string, the most common message by far, before it is looked at more closely."""
+    if message.native is not None or len(message.parts) != 1 or message.role == "tool":
+        return None  # a tool's text that answers no call is a tool's message nowhere
+    part = message.parts[0]
+    if type(part) is not TextPart or part.native is not None:
+        return None
+    if message.format is not None and message.format != format:
+        return None
+    return {"role": message.role, "content": part.text}
+
+
 def write(message: Message) -> dict[str, Any] | None:
     """Give a message that has no format and nothing but text, for any provider; None if it is not such a message."""
-    if message.format is not None:
+    if message.format is not None or message.role == "tool":
         return None
     for part in message.parts:
         if type(part) is not TextPart:
@@ -62,7 +85,25 @@ def content(blocks: list[dict[str, Any]]) -> Any:
 
 def said(parts: Iterable[Part]) -> list[dict[str, Any]]:
     """Write the texts of a message, without those that a provider would refuse for being blank."""
-    return [text_block(part) for part in parts if type(part) is TextPart and part.text and not part.text.isspace()]
+    return [text_block(part) for part in parts if type(part) is TextPart and is_said(part.text)]
+
+
+def is_said(text: str) -> bool:
+    """Say whether a text is more than blank."""
+    return bool(text) and not text.isspace()
+
+
+def words(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """Write texts, and files that are text, as blocks."""
+    blocks: list[dict[str, Any]] = []
+    for part in parts:
+        if type(part) is TextPart and is_said(part.text):
+            blocks.append(text_block(part))
+        elif type(part) is AttachmentPart:
+            found = attachment.file(part)
+            if found.text and is_said(found.text):
+                blocks.append({"type": "text", "text": attachment.named(found)})
+    return blocks
 
 
 def answer(part: ToolResultPart) -> str | list[dict[str, Any]]:
@@ -70,10 +111,75 @@ def answer(part: ToolResultPart) -> str | list[dict[str, Any]]:
     if part.text is not None:
         return part.text
     if part.content is not None:
-        return said(part.content) or part.error_message or ""
+        return words(part.content) or part.error_message or ""
     if part.data is not UNSET:
         return compact(part.data)
     return part.error_message or ""
+
+
+def arguments(part: ToolCallPart) -> str:
+    """Give the arguments of a call as JSON text; what the model wrote stays as it is."""
+    if part.arguments_text is not None:
+        return part.arguments_text
+    return "{}" if part.arguments is UNSET else compact(part.arguments)
+
+
+def input(part: ToolCallPart) -> dict[str, Any]:
+    """Give the arguments of a call as an object."""
+    value = part.arguments if part.arguments_text is None else _parsed(part.arguments_text)
+    if value is UNSET:
+        return {}
+    return value if is_dict(value) else {"arguments": value}
+
+
+def _parsed(text: str) -> Any:
+    """Read the arguments that a model wrote; the text itself if it is not JSON, nothing if it is blank."""
+    if not is_said(text):
+        return UNSET
+    try:
+        return exact(decode(text))
+    except (ValueError, RecursionError, InvalidValue):  # cut off, too deep, or NaN, which Python reads and JSON lacks
+        return text
+
+
+Step = tuple[list[Part], list[ToolResultPart]]
+
+
+def steps(parts: Iterable[Part]) -> list[Step]:
+    """Split an answer that has results in it into steps: what was said and asked, and the results of that."""
+    found: list[Step] = [([], [])]
+    for part in parts:
+        told, results = found[-1]
+        if type(part) is ToolResultPart:
+            results.append(part)
+        elif _is_step(part) or (results and type(part) in (TextPart, ReasoningPart)):
+            found.append(([part], []))
+        else:
+            told.append(part)
+    return found
+
+
+def _is_step(part: Part) -> bool:
+    """Say whether this is the mark that the AI SDK puts between steps."""
+    return type(part) is DataPart and is_dict(part.native) and part.native.get("type") == "step-start"
+
+
+def joined(messages: Sequence[Message], pieces: str) -> Sequence[Message]:
+    """Make one message of the pieces of an answer that came one by one, as the items of this format do."""
+    if all(message.format != pieces for message in messages):
+        return messages
+    found: list[Message] = []
+    for message in messages:
+        before = found[-1] if found else None
+        if before is not None and _is_piece(message, pieces) and _is_piece(before, pieces):
+            found[-1] = msgspec.structs.replace(before, parts=(*before.parts, *message.parts), native=None)
+        else:
+            found.append(message)
+    return found
+
+
+def _is_piece(message: Message, format: str) -> bool:
+    return message.format == format and message.role == "assistant"
 
 
 def compact(value: Any) -> str:

@@ -6,31 +6,44 @@ messages that came in this format go out unaltered, right or wrong: mending a hi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 from recollect.errors import InvalidValue
-from recollect.formats import neutral
+from recollect.formats import attachment, neutral
 from recollect.formats.native import (
+    BLOCK,
     WHOLE,
+    Path,
     Shape,
     content_of,
     count,
     is_dict,
     is_list,
+    is_taken,
     kept_response,
     noted,
     overlay,
+    payload,
     place_content,
+    placed,
     rest,
+    restored,
     role_of,
+    taken,
     write_blocks,
 )
 from recollect.model.json import UNSET
 from recollect.model.message import Draft, Message, Role
-from recollect.model.part import Content, DataPart, Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.part import AttachmentPart, Content, DataPart, Part, TextPart, ToolCallPart, ToolResultPart
 
 NAME = "openai"
+_FIELD = "field"  # a text that a message says beside its content: where
+_SAID_ASIDE: tuple[Path, ...] = (("refusal",), ("audio", "transcript"))
+_TAKEN = frozenset({_FIELD, BLOCK})
+_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+_NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _BARE = 3  # a role, content and tool_calls or tool_call_id; an id, type and function
 _ROLES: dict[str, Role] = {
     "user": "user",
@@ -86,28 +99,48 @@ def read(message: dict[str, Any]) -> list[Draft]:
     call_id = message.get("tool_call_id")
     if name == "tool" and type(call_id) is str:
         return [_read_result(message, call_id, parts, shape)]
-    said = parts
-    held = ["role", "content"]
-    if role == "assistant" and "tool_calls" in message:
-        calls = _read_calls(message["tool_calls"])
+    said, fields = parts, rest(message, "role", "content") or {}
+    if role == "assistant":
+        for path in _SAID_ASIDE:
+            aside = taken(fields, path)
+            if aside is not None:
+                fields = aside[1][BLOCK]
+                parts += (TextPart(text=aside[0], native={_FIELD: list(path)}),)
+        calls = _read_calls(fields.get("tool_calls"))
         if calls:
-            held.append("tool_calls")
+            del fields["tool_calls"]
             parts += calls
-    native = noted(said, shape, "null", rest(message, *held), **renamed)
+    native = noted(said, shape, "null", fields, **renamed)
     return [Draft(role=role, parts=parts, format=NAME, native=native)]
 
 
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Write messages for chat completions: what came in this format as it came, the rest translated."""
     written: list[dict[str, Any]] = []
-    for message in messages:
-        if message.format == NAME:
+    shown: list[dict[str, Any]] = []  # what tools showed: a person's message may hold it, a tool's may not
+    for message in neutral.joined(messages, "openai-responses"):
+        if shown and message.role != "tool":
+            _show(written, shown)
+        at_once = neutral.write_at_once(message, NAME)
+        if at_once is not None:
+            written.append(at_once)
+        elif message.format == NAME:
             own = _own(message)
             written.append(own if kept_response(message) is None else _accepted(own))
         else:
             as_is = neutral.write(message)
-            written.extend(_translated(message) if as_is is None else (as_is,))
+            if as_is is None:
+                _translate(message, written, shown)
+            else:
+                written.append(as_is)
+    _show(written, shown)
     return written
+
+
+def _show(written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
+    if shown:
+        written.append({"role": "user", "content": list(shown)})
+        shown.clear()
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
@@ -157,10 +190,38 @@ def _read_result(message: dict[str, Any], call_id: str, parts: tuple[Part, ...],
 
 
 def _read_block(block: dict[str, Any]) -> Content:
-    text = block.get("text")
-    if block.get("type") == "text" and type(text) is str:
-        return TextPart(text=text, native=rest(block, "type", "text"))
-    return DataPart(native=block)
+    match block.get("type"):
+        case "text":
+            return _read_text(block)
+        case "refusal":
+            found = taken(block, ("refusal",))
+            return DataPart(native=block) if found is None else TextPart(text=found[0], native=found[1])
+        case "image_url":
+            return attachment.read(block, ("image_url", "url"), mime_type=attachment.IMAGE)
+        case "input_audio":
+            sound = block.get("input_audio")
+            mime_type = f"audio/{sound.get('format')}" if is_dict(sound) else None
+            return attachment.read(block, ("input_audio", "data"), mime_type=mime_type, holds="base64")
+        case "file":
+            return _read_file(block)
+        case _:
+            return DataPart(native=block)
+
+
+def _read_text(block: dict[str, Any]) -> Content:
+    text, native = block.get("text"), rest(block, "type", "text")
+    if type(text) is not str or (native is not None and not native.keys().isdisjoint(_TAKEN)):
+        return DataPart(native=block)
+    return TextPart(text=text, native=native)
+
+
+def _read_file(block: dict[str, Any]) -> Content:
+    file = block.get("file")
+    if not is_dict(file):
+        return DataPart(native=block)
+    if "file_data" in file:
+        return attachment.read(block, ("file", "file_data"), name=file.get("filename"), holds="either")
+    return attachment.elsewhere(block, name=file.get("filename"))
 
 
 def _read_calls(calls: Any) -> tuple[ToolCallPart, ...] | None:
@@ -206,21 +267,35 @@ def _call_native(call: dict[str, Any], function: dict[str, Any], *, custom: bool
 
 def _own(message: Draft | Message) -> dict[str, Any]:
     """Give a message that came in this format back as it came."""
-    native = message.native or {}
+    native, parts = message.native or _NOTHING, message.parts
+    first = parts[0] if parts and message.role == "tool" else None
+    if not native and type(first) is ToolResultPart and first.text is not None:
+        return {"role": "tool", "tool_call_id": first.call_id, "content": first.text}
     written: dict[str, Any] = {"role": native.get("role", message.role)}
-    parts = message.parts
-    if message.role == "tool" and parts and type(parts[0]) is ToolResultPart:
-        _place_result(written, parts[0], native)
+    if type(first) is ToolResultPart:
+        _place_result(written, first, native)
+        return overlay(written, native.get("fields")) if native else written
+    calls = [_call(part) for part in parts if type(part) is ToolCallPart]
+    if native:
+        said = [part for part in parts if type(part) is not ToolCallPart and not _is_aside(part)]
     else:
-        calls = [_call(part) for part in parts if type(part) is ToolCallPart]
-        said = [part for part in parts if type(part) is not ToolCallPart] if calls else parts
-        place_content(written, said, native.get("content"), "null", _block)
-        if calls:
-            written["tool_calls"] = calls
-    return overlay(written, native.get("fields"))
+        said = parts[: len(parts) - len(calls)]
+    place_content(written, said, native.get("content"), "null", _block)
+    if calls:
+        written["tool_calls"] = calls
+    if native:
+        overlay(written, native.get("fields"))
+        for part in parts:
+            if _is_aside(part):
+                written = placed(written, part.native[_FIELD], part.text)
+    return written
 
 
-def _place_result(written: dict[str, Any], part: ToolResultPart, native: dict[str, Any]) -> None:
+def _is_aside(part: Part) -> TypeGuard[TextPart]:
+    return type(part) is TextPart and is_dict(part.native) and _FIELD in part.native
+
+
+def _place_result(written: dict[str, Any], part: ToolResultPart, native: Mapping[str, Any]) -> None:
     written["tool_call_id"] = part.call_id
     if part.text is not None:
         written["content"] = part.text
@@ -243,12 +318,21 @@ def _accepted(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(part: Part) -> dict[str, Any] | None:
-    if type(part) is TextPart:
-        return overlay({"type": "text", "text": part.text}, part.native)
-    return dict(part.native) if is_dict(part.native) else None
+    match part:
+        case TextPart():
+            if is_taken(part.native):
+                return restored(part.native, part.text)
+            return overlay({"type": "text", "text": part.text}, part.native)
+        case AttachmentPart():
+            return restored(part.native, payload(part)) if is_taken(part.native) else None
+        case _:
+            return dict(part.native) if is_dict(part.native) else None
 
 
 def _call(part: ToolCallPart) -> dict[str, Any]:
+    if part.native is None and part.arguments_text is not None:
+        function = {"name": part.tool, "arguments": part.arguments_text}
+        return {"id": part.call_id, "type": "function", "function": function}
     native = part.native if is_dict(part.native) else {}
     if WHOLE in native:
         return dict(native[WHOLE])
@@ -264,17 +348,28 @@ def _call(part: ToolCallPart) -> dict[str, Any]:
     return call
 
 
-def _translated(message: Message) -> list[dict[str, Any]]:
+def _translate(message: Message, written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
     """Write a message of another format, its tool results as messages of their own."""
-    results = [_translated_result(part) for part in message.parts if type(part) is ToolResultPart]
-    said = neutral.said(message.parts)
     if message.role == "assistant":
-        calls = [_translated_call(part) for part in message.parts if type(part) is ToolCallPart]
-        return [*_assistant(said, calls), *results]
-    if not said:
-        return results
-    role = "system" if message.role == "system" else "user"
-    return [*results, {"role": role, "content": neutral.content(said)}]
+        for told, results in neutral.steps(message.parts):
+            _show(written, shown)
+            calls = [_translated_call(part) for part in told if type(part) is ToolCallPart]
+            written += _assistant(neutral.said(told), calls)
+            _answer(results, written, shown)
+        return
+    _answer([part for part in message.parts if type(part) is ToolResultPart], written, shown)
+    said = neutral.words(message.parts) if message.role == "system" else _content(message.parts)
+    if said:
+        role = "system" if message.role == "system" else "user"
+        written.append({"role": role, "content": neutral.content([*shown, *said])})
+        shown.clear()
+
+
+def _answer(results: list[ToolResultPart], written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
+    for part in results:
+        written.append({"role": "tool", "tool_call_id": part.call_id, "content": neutral.answer(part)})
+        if part.content is not None:
+            shown += [block for piece in part.content if (block := _file_of(piece)) is not None]
 
 
 def _assistant(said: list[dict[str, Any]], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -286,12 +381,34 @@ def _assistant(said: list[dict[str, Any]], calls: list[dict[str, Any]]) -> list[
     return [written]
 
 
+def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Write texts that are not blank, and the files that the API takes."""
+    blocks: list[dict[str, Any]] = []
+    for part in parts:
+        block = _file_of(part)
+        if block is not None:
+            blocks.append(block)
+        else:
+            blocks += neutral.words((part,))
+    return blocks
+
+
+def _file_of(part: Part) -> dict[str, Any] | None:
+    return _file_block(attachment.file(part)) if type(part) is AttachmentPart else None
+
+
+def _file_block(found: attachment.File) -> dict[str, Any] | None:
+    """Write a file; None where the API has no place for it, or where it is text and goes as such."""
+    if found.is_image:
+        is_usable = found.data is not None or attachment.is_web(found.url)
+        return {"type": "image_url", "image_url": {"url": found.link}} if is_usable else None
+    if found.text is not None or found.data is None:
+        return None
+    if found.mime_type in _SOUNDS:
+        return {"type": "input_audio", "input_audio": {"data": found.data, "format": _SOUNDS[found.mime_type]}}
+    return {"type": "file", "file": {"file_data": found.link, "filename": found.name or "file"}}
+
+
 def _translated_call(part: ToolCallPart) -> dict[str, Any]:
-    arguments = part.arguments_text
-    if arguments is None:
-        arguments = "{}" if part.arguments is UNSET else neutral.compact(part.arguments)
-    return {"id": part.call_id, "type": "function", "function": {"name": part.tool, "arguments": arguments}}
-
-
-def _translated_result(part: ToolResultPart) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": part.call_id, "content": neutral.answer(part)}
+    function = {"name": part.tool, "arguments": neutral.arguments(part)}
+    return {"id": part.call_id, "type": "function", "function": function}

@@ -59,13 +59,14 @@ class ToolCallPart(Envelope, frozen=True, kw_only=True, tag="tool_call", gc=Fals
 
 
 class AttachmentPart(Envelope, frozen=True, kw_only=True, tag="attachment", gc=False):
-    """An image, a document or another file: its bytes as base64, or where they are."""
+    """An image, a document or another file: its bytes as base64, where they are, or its text."""
 
     mime_type: str | None = None
     size: int | None = None
     name: str | None = None
     url: str | None = None
     data: str | None = None
+    text: str | None = None
 
 
 class DataPart(Envelope, frozen=True, kw_only=True, tag="data", gc=False):
@@ -95,7 +96,7 @@ class ToolResultPart(Envelope, frozen=True, kw_only=True, tag="tool_result", gc=
         if self.text is not None:
             return self.text
         if self.content is not None:
-            return "\n".join(piece.text for piece in self.content if isinstance(piece, TextPart))
+            return "\n".join([piece.text for piece in self.content if not isinstance(piece, DataPart) and piece.text])
         if self.data is not UNSET:
             return encode(self.data).lstrip()
         return self.error_message or ""

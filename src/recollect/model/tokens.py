@@ -32,6 +32,8 @@ def _size(part: ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart |
     if isinstance(part, ToolResultPart):
         return _bytes(part.output if part.text is None else part.text)
     if isinstance(part, AttachmentPart):
+        if part.text is not None:
+            return _bytes(part.text)
         return PER_ATTACHMENT * BYTES_PER_TOKEN
     return _bytes(str(part.data if part.native is None else part.native))
 

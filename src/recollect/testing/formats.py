@@ -14,9 +14,13 @@ from recollect.testing.place import Place
 from recollect.testing.talk import (
     ANTHROPIC_RESPONSE,
     ANTHROPIC_TALK,
+    MODEL_TALK,
     NAN,
     OPENAI_RESPONSE,
     OPENAI_TALK,
+    RESPONSES_RESPONSE,
+    RESPONSES_TALK,
+    UI_TALK,
     counted,
     texts,
     user,
@@ -34,7 +38,16 @@ def nested(depth: int) -> Any:
 class TestFormats:
     """In and out of the store."""
 
-    @pytest.mark.parametrize(("name", "talk"), [("anthropic", ANTHROPIC_TALK), ("openai", OPENAI_TALK)])
+    @pytest.mark.parametrize(
+        ("name", "talk"),
+        [
+            ("anthropic", ANTHROPIC_TALK),
+            ("openai", OPENAI_TALK),
+            ("openai-responses", RESPONSES_TALK),
+            ("ai-sdk", MODEL_TALK),
+            ("ai-sdk-ui", UI_TALK),
+        ],
+    )
     def test_it_comes_back_equal(self, store: Store, place: Place, name: str, talk: list[dict[str, Any]]):
         given = copy.deepcopy(talk)
         store.session("whole").append(given, format=name)
@@ -46,7 +59,16 @@ class TestFormats:
         for id in ("whole", "single"):
             assert again.session(id).history(name) == talk
 
-    @pytest.mark.parametrize(("name", "talk"), [("anthropic", ANTHROPIC_TALK[1:3]), ("openai", OPENAI_TALK)])
+    @pytest.mark.parametrize(
+        ("name", "talk"),
+        [
+            ("anthropic", ANTHROPIC_TALK[1:3]),
+            ("openai", OPENAI_TALK),
+            ("openai-responses", RESPONSES_TALK[:8]),
+            ("ai-sdk", MODEL_TALK),
+            ("ai-sdk-ui", UI_TALK),
+        ],
+    )
     def test_the_format_is_guessed_where_it_is_clear(self, store: Store, name: str, talk: list[dict[str, Any]]):
         session = store.session("a")
         session.append(talk)
@@ -77,6 +99,33 @@ class TestFormats:
         assert [b["id"] for b in blocks if b["type"] == "tool_use"] == calls
         assert [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"] == calls
 
+    @pytest.mark.parametrize(
+        ("name", "talk", "statuses"),
+        [
+            ("openai-responses", RESPONSES_TALK, ["success", "success"]),
+            ("ai-sdk", MODEL_TALK, ["success", "error"]),
+            ("ai-sdk-ui", UI_TALK, ["success", "error"]),
+        ],
+    )
+    def test_calls_are_followed_in_every_format(
+        self, store: Store, name: str, talk: list[dict[str, Any]], statuses: list[str]
+    ):
+        session = store.session("a")
+        session.append(talk, format=name)
+        assert [(call.call_id, call.tool) for call in session.tool_calls()] == [("call_1", "read"), ("call_2", "read")]
+        assert [call.status for call in session.tool_calls()] == statuses
+        for target in ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui"):
+            assert session.history(target)
+
+    def test_a_result_for_a_call_of_a_ui_message(self, store: Store):
+        session = store.session("a")
+        part = {"type": "tool-read", "toolCallId": "c", "state": "input-available", "input": {}}
+        session.append({"id": "m", "role": "assistant", "parts": [part]})
+        session.record_tool_result("c", {"words": 3})
+        assert [call.status for call in session.tool_calls()] == ["success"]
+        (message,) = session.history("ai-sdk-ui")
+        assert message["parts"] == [{**part, "state": "output-available", "output": {"words": 3}}]
+
     def test_own_messages_come_back_as_they_are(self, store: Store):
         session, copied = store.session("a"), store.session("b")
         session.append(ANTHROPIC_TALK, format="anthropic")
@@ -88,7 +137,11 @@ class TestFormats:
 
     @pytest.mark.parametrize(
         ("response", "tokens", "model"),
-        [(ANTHROPIC_RESPONSE, (16, 7), "claude-test-1"), (OPENAI_RESPONSE, (13, 4), "gpt-test-1")],
+        [
+            (ANTHROPIC_RESPONSE, (16, 7), "claude-test-1"),
+            (OPENAI_RESPONSE, (13, 4), "gpt-test-1"),
+            (RESPONSES_RESPONSE, (11, 5), "gpt-test-2"),
+        ],
     )
     def test_whole_responses(self, store: Store, place: Place, response: Any, tokens: tuple[int, int], model: str):
         session = store.session("a")
@@ -114,6 +167,10 @@ class TestFormats:
     def test_objects_of_openais_sdk(self, store: Store):
         chat: Any = pytest.importorskip("openai.types.chat")
         session = store.session("a")
+        responses: Any = pytest.importorskip("openai.types.responses")
+        response = responses.Response.model_construct(**RESPONSES_RESPONSE)
+        store.session("b").save_turn("q", response)
+        assert formats.response(store.session("b").messages()[1]) == RESPONSES_RESPONSE
         completion = chat.ChatCompletion.model_validate(OPENAI_RESPONSE)
         session.save_turn("q", completion)
         assert formats.response(session.messages()[1]) == OPENAI_RESPONSE

@@ -137,3 +137,90 @@ OPENAI_RESPONSE: dict[str, Any] = {
     ],
     "usage": {"prompt_tokens": 13, "completion_tokens": 4, "total_tokens": 17},
 }
+
+RESPONSES_TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "input_text", "text": "What is in the file?"}]},
+    {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "Read it."}, {"type": "summary_text", "text": "Then say."}],
+        "encrypted_content": "gAAAA",
+    },
+    {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": '{"path": "a"}'},
+    {"type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "read", "arguments": "{"},
+    {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": "words"}]},
+    {"type": "function_call_output", "call_id": "call_2", "output": ""},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Words.", "annotations": [], "future": None}],
+    },
+    {"type": "hologram", "rays": [1, {"a": None}]},
+]
+
+RESPONSES_RESPONSE: dict[str, Any] = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1700000000,
+    "model": "gpt-test-2",
+    "output": [RESPONSES_TALK[1], RESPONSES_TALK[7], RESPONSES_TALK[2]],
+    "usage": {"input_tokens": 11, "output_tokens": 5, "total_tokens": 16},
+    "status": "completed",
+}
+
+MODEL_TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image", "image": "AA=="}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "reasoning", "text": "hm", "providerOptions": {"anthropic": {"signature": "s"}}},
+            {"type": "tool-call", "toolCallId": "call_1", "toolName": "read", "input": {"path": "a"}},
+            {"type": "tool-call", "toolCallId": "call_2", "toolName": "read", "args": {"path": "b"}},
+        ],
+    },
+    {
+        "role": "tool",
+        "content": [
+            {
+                "type": "tool-result",
+                "toolCallId": "call_1",
+                "toolName": "read",
+                "output": {"type": "json", "value": {"words": 3}},
+            },
+            {"type": "tool-result", "toolCallId": "call_2", "toolName": "read", "result": "words", "isError": True},
+        ],
+    },
+    {"role": "assistant", "content": "Three words.", "providerOptions": {}},
+]
+
+UI_TALK: list[dict[str, Any]] = [
+    {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Look."}], "metadata": {"at": 1}},
+    {
+        "id": "m2",
+        "role": "assistant",
+        "parts": [
+            {"type": "step-start"},
+            {
+                "type": "tool-read",
+                "toolCallId": "call_1",
+                "state": "output-available",
+                "input": {"path": "a"},
+                "output": {"words": 3},
+            },
+            {
+                "type": "dynamic-tool",
+                "toolName": "read",
+                "toolCallId": "call_2",
+                "state": "output-error",
+                "input": {},
+                "errorText": "gone",
+            },
+            {"type": "step-start"},
+            {"type": "text", "text": "Three words.", "state": "done"},
+            {"type": "data-hologram", "data": [None]},
+        ],
+    },
+]

@@ -1,0 +1,269 @@
+"""What carries over from each format into each other one, found by translating one example of each thing.
+
+Run it to print the tables of docs/formats.md:  python tests/unit/formats_table.py
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from recollect import formats
+from recollect.model.message import Message
+
+FORMATS = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui")
+NEEDLE = "Tm9lZGxl"  # four bytes of base64 twice over, and a word like any other
+PNG = f"data:image/png;base64,{NEEDLE}"
+PDF = f"data:application/pdf;base64,{NEEDLE}"
+LINK = f"https://example.org/{NEEDLE}.png"
+
+Messages = list[dict[str, Any]]
+
+
+def user(*blocks: dict[str, Any]) -> Messages:
+    return [{"role": "user", "content": list(blocks)}]
+
+
+def agent(*blocks: dict[str, Any]) -> Messages:
+    return [{"role": "assistant", "content": list(blocks)}]
+
+
+def ui(role: str, *parts: dict[str, Any]) -> Messages:
+    return [{"id": "m", "role": role, "parts": list(parts)}]
+
+
+def _anthropic() -> dict[str, Messages]:
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
+    text = {"type": "text", "text": "words"}
+
+    def asked(content: Any) -> Messages:
+        return agent(call) + user({"type": "tool_result", "tool_use_id": "c", "content": content})
+
+    def image(source: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "image", "source": source}
+
+    bytes_of = {"type": "base64", "media_type": "image/png", "data": NEEDLE}
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": NEEDLE}
+    searched = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": NEEDLE}}
+    cited = {"type": "page_location", "cited_text": NEEDLE, "document_index": 0}
+    return {
+        "text": user({"type": "text", "text": NEEDLE}),
+        "system message": [{"role": "system", "content": NEEDLE}],
+        "reasoning": agent({"type": "thinking", "thinking": NEEDLE, "signature": "s"}, text),
+        "signature or encrypted reasoning": agent({"type": "thinking", "thinking": "t", "signature": NEEDLE}, text),
+        "tool call": agent({**call, "input": {"a": NEEDLE}}),
+        "tool result": asked(NEEDLE),
+        "image, as bytes": user(image(bytes_of)),
+        "image, by address": user(image({"type": "url", "url": LINK})),
+        "PDF, as bytes": user({"type": "document", "source": pdf}),
+        "text document": user(
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": NEEDLE}}
+        ),
+        "image in a tool result": asked([image(bytes_of)]),
+        "search result in a tool result": asked(
+            [{"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": NEEDLE}]}]
+        ),
+        "file under the provider's id": user(image({"type": "file", "file_id": NEEDLE})),
+        "citations": agent({**text, "citations": [cited]}),
+        "call that the provider ran": agent(searched, text),
+        "cache marks, provider options": user({**text, "cache_control": {"type": NEEDLE}}),
+    }
+
+
+def _openai() -> dict[str, Messages]:
+    def called(arguments: str, content: Any = "") -> Messages:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": content},
+        ]
+
+    sound = {"type": "input_audio", "input_audio": {"data": NEEDLE, "format": "wav"}}
+    noted = {"type": "url_citation", "url_citation": {"url": NEEDLE}}
+    return {
+        "text": user({"type": "text", "text": NEEDLE}),
+        "system message": [{"role": "developer", "content": NEEDLE}],
+        "tool call": called(json.dumps({"a": NEEDLE})),
+        "tool result": called("{}", NEEDLE),
+        "image, as bytes": user({"type": "image_url", "image_url": {"url": PNG}}),
+        "image, by address": user({"type": "image_url", "image_url": {"url": LINK}}),
+        "PDF, as bytes": user({"type": "file", "file": {"file_data": PDF, "filename": "a.pdf"}}),
+        "sound": user(sound),
+        "refusal": [{"role": "assistant", "content": None, "refusal": NEEDLE}],
+        "transcript of a spoken answer": [
+            {"role": "assistant", "content": None, "audio": {"id": "a", "transcript": NEEDLE}}
+        ],
+        "file under the provider's id": user({"type": "file", "file": {"file_id": NEEDLE}}),
+        "citations": [{"role": "assistant", "content": "words", "annotations": [noted]}],
+        "cache marks, provider options": user(
+            {"type": "text", "text": "words", "prompt_cache_breakpoint": {"mode": NEEDLE}}
+        ),
+    }
+
+
+def _responses() -> dict[str, Messages]:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    said = {"type": "output_text", "text": "words", "annotations": []}
+
+    def answer(block: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "message", "role": "assistant", "id": "m", "status": "completed", "content": [block]}
+
+    def asked(output: Any) -> Messages:
+        return [call, {"type": "function_call_output", "call_id": "c", "output": output}]
+
+    def thought(text: str, encrypted: str) -> Messages:
+        summary = [{"type": "summary_text", "text": text}]
+        return [{"type": "reasoning", "id": "r", "summary": summary, "encrypted_content": encrypted}, answer(said)]
+
+    def image(url: str) -> dict[str, Any]:
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+
+    searched = {"type": "web_search_call", "id": "w", "status": "completed", "action": {"query": NEEDLE}}
+    drawn = {"type": "image_generation_call", "id": "i", "status": "completed", "result": NEEDLE}
+    return {
+        "text": [answer({**said, "text": NEEDLE})],
+        "system message": [{"role": "developer", "content": NEEDLE}],
+        "reasoning": thought(NEEDLE, "e"),
+        "signature or encrypted reasoning": thought("t", NEEDLE),
+        "tool call": [{**call, "arguments": json.dumps({"a": NEEDLE})}],
+        "tool result": asked(NEEDLE),
+        "image, as bytes": user(image(PNG)),
+        "image, by address": user(image(LINK)),
+        "PDF, as bytes": user({"type": "input_file", "file_data": PDF, "filename": "a.pdf"}),
+        "image in a tool result": asked([image(PNG)]),
+        "image that the model made": [drawn, answer(said)],
+        "refusal": [answer({"type": "refusal", "refusal": NEEDLE})],
+        "file under the provider's id": user({"type": "input_file", "file_id": NEEDLE}),
+        "citations": [answer({**said, "annotations": [{"type": "url_citation", "url": NEEDLE}]})],
+        "call that the provider ran": [searched, answer(said)],
+    }
+
+
+def _ai_sdk() -> dict[str, Messages]:
+    call = {"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {"a": 1}}
+    text = {"type": "text", "text": "words"}
+
+    def asked(output: dict[str, Any]) -> Messages:
+        result = {"type": "tool-result", "toolCallId": "c", "toolName": "f", "output": output}
+        return [*agent(call), {"role": "tool", "content": [result]}]
+
+    def file(data: str, media_type: str) -> Messages:
+        return user({"type": "file", "data": data, "mediaType": media_type})
+
+    pictured = {"type": "image-data", "data": NEEDLE, "mediaType": "image/png"}
+    return {
+        "text": user({"type": "text", "text": NEEDLE}),
+        "system message": [{"role": "system", "content": NEEDLE}],
+        "reasoning": agent({"type": "reasoning", "text": NEEDLE}, text),
+        "signature or encrypted reasoning": agent(
+            {"type": "reasoning", "text": "t", "providerOptions": {"anthropic": {"signature": NEEDLE}}}, text
+        ),
+        "tool call": agent({**call, "input": {"a": NEEDLE}}),
+        "tool result": asked({"type": "text", "value": NEEDLE}),
+        "image, as bytes": user({"type": "image", "image": NEEDLE, "mediaType": "image/png"}),
+        "image, by address": user({"type": "image", "image": LINK}),
+        "PDF, as bytes": file(NEEDLE, "application/pdf"),
+        "sound": file(NEEDLE, "audio/wav"),
+        "image in a tool result": asked({"type": "content", "value": [pictured]}),
+        "call that the provider ran": agent({**call, "input": {"a": NEEDLE}, "providerExecuted": True}, text),
+        "cache marks, provider options": user({**text, "providerOptions": {"openai": {"x": NEEDLE}}}),
+    }
+
+
+def _ai_sdk_ui() -> dict[str, Messages]:
+    tool = {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {"a": 1}, "output": "words"}
+    text = {"type": "text", "text": "words"}
+
+    def file(url: str, media_type: str) -> Messages:
+        return ui("user", {"type": "file", "url": url, "mediaType": media_type})
+
+    return {
+        "text": ui("user", {"type": "text", "text": NEEDLE}),
+        "system message": ui("system", {"type": "text", "text": NEEDLE}),
+        "reasoning": ui("assistant", {"type": "reasoning", "text": NEEDLE}, text),
+        "signature or encrypted reasoning": ui(
+            "assistant",
+            {"type": "reasoning", "text": "t", "providerMetadata": {"anthropic": {"signature": NEEDLE}}},
+            text,
+        ),
+        "tool call": ui("assistant", {**tool, "input": {"a": NEEDLE}}),
+        "tool result": ui("assistant", {**tool, "output": NEEDLE}),
+        "image, as bytes": file(PNG, "image/png"),
+        "image, by address": file(LINK, "image/png"),
+        "PDF, as bytes": file(PDF, "application/pdf"),
+        "sound": file(f"data:audio/wav;base64,{NEEDLE}", "audio/wav"),
+        "call that the provider ran": ui("assistant", {**tool, "output": NEEDLE, "providerExecuted": True}, text),
+        "sources": ui("assistant", {"type": "source-url", "sourceId": "s", "url": NEEDLE}, text),
+        "data parts, metadata": ui("assistant", {"type": "data-x", "data": NEEDLE}, text),
+        "cache marks, provider options": ui("user", {**text, "providerMetadata": {"openai": {"x": NEEDLE}}}),
+    }
+
+
+def _recollect() -> dict[str, Messages]:
+    call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
+
+    def said(role: str, *parts: dict[str, Any]) -> Messages:
+        return [{"role": role, "parts": list(parts)}]
+
+    def file(**fields: str) -> Messages:
+        return said("user", {"kind": "attachment", **fields})
+
+    def asked(**fields: Any) -> Messages:
+        return said("assistant", call) + said("tool", {"kind": "tool_result", "call_id": "c", **fields})
+
+    return {
+        "text": said("user", {"kind": "text", "text": NEEDLE}),
+        "system message": said("system", {"kind": "text", "text": NEEDLE}),
+        "reasoning": said("assistant", {"kind": "reasoning", "text": NEEDLE}, {"kind": "text", "text": "words"}),
+        "tool call": said("assistant", {**call, "arguments": {"a": NEEDLE}}),
+        "tool result": asked(text=NEEDLE),
+        "tool result that is data": asked(data={"a": [NEEDLE]}),
+        "image, as bytes": file(mime_type="image/png", data=NEEDLE),
+        "image, by address": file(mime_type="image/png", url=LINK),
+        "PDF, as bytes": file(mime_type="application/pdf", data=NEEDLE),
+        "text document": file(mime_type="text/plain", text=NEEDLE),
+        "sound": file(mime_type="audio/wav", data=NEEDLE),
+        "image in a tool result": asked(content=[{"kind": "attachment", "mime_type": "image/png", "data": NEEDLE}]),
+        "data parts, metadata": said("user", {"kind": "data", "data": NEEDLE}, {"kind": "text", "text": "words"}),
+    }
+
+
+EXAMPLES = {
+    "anthropic": _anthropic(),
+    "openai": _openai(),
+    "openai-responses": _responses(),
+    "ai-sdk": _ai_sdk(),
+    "ai-sdk-ui": _ai_sdk_ui(),
+    "recollect": _recollect(),
+}
+
+
+def stored(messages: Messages, name: str) -> list[Message]:
+    return [
+        Message(branch=1, position=place, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
+        for place, d in enumerate(formats.read(messages, name), 1)
+    ]
+
+
+def carries(messages: Messages, source: str, target: str) -> bool:
+    """Say whether what was looked for is in the other format's view."""
+    written = json.dumps(formats.write(stored(messages, source), target))
+    return NEEDLE in written or base64.b64encode(NEEDLE.encode()).decode() in written
+
+
+def tables() -> str:
+    """Write a table for each format: what of it is in the view of each other one."""
+    lines: list[str] = []
+    for source, found_in in EXAMPLES.items():
+        targets = [target for target in FORMATS if target != source]
+        lines += ["", f"### From `{source}`", "", f"| | {' | '.join(f'`{target}`' for target in targets)} |"]
+        lines.append(f"|---|{'---|' * len(targets)}")
+        for what, messages in found_in.items():
+            found = ["yes" if carries(messages, source, target) else "–" for target in targets]  # noqa: RUF001
+            lines.append(f"| {what} | {' | '.join(found)} |")
+    return "\n".join(lines[1:]) + "\n"
+
+
+if __name__ == "__main__":
+    print(tables())  # noqa: T201
