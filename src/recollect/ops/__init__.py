@@ -10,10 +10,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.ops import branches, messages, paths, results, retention, sessions, settings, streams, tools, turns
+    from recollect.ops import (
+        arrivals,
+        branches,
+        messages,
+        paths,
+        results,
+        retention,
+        sessions,
+        settings,
+        streams,
+        tools,
+        transfer,
+        turns,
+    )
 
 __all__ = [
-    "branches", "messages", "paths", "results", "retention", "sessions", "settings", "streams", "tools", "turns",
+    "arrivals", "branches", "messages", "paths", "results", "retention", "sessions", "settings", "streams", "tools",
+    "transfer", "turns",
 ]  # fmt: skip
 
 

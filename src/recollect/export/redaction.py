@@ -1,0 +1,221 @@
+"""Secrets in what is written out, masked: `[redacted:github-token]` stands where one was.
+
+It works on values, never on written JSON, so that no structure breaks and no escape hides a secret. A secret is known
+by its form (a provider's key), by what it stands in (a header, a URL, a PEM block) or by the name beside it
+(password=..., "api_key": ...). The same secret always gives the same mark. It is a net, not a proof: what looks like
+any other word is not found.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, NamedTuple
+
+_EDGE = r"(?<![A-Za-z0-9_\-+/=])"
+_END = r"(?![A-Za-z0-9_\-])"
+
+
+class _Rule(NamedTuple):
+    name: str
+    pattern: re.Pattern[str]
+    needs: tuple[str, ...]
+    """Words of which one is in every text that fits, so that the rest is not looked at; lower case."""
+
+
+def _rule(name: str, pattern: str, *needs: str, flags: int = 0) -> _Rule:
+    return _Rule(name, re.compile(pattern, flags), needs)
+
+
+def _token(name: str, body: str, *needs: str) -> _Rule:
+    return _rule(name, f"{_EDGE}(?P<secret>{body}){_END}", *needs)
+
+
+# The order matters: what is told from more comes first.
+_RULES = (
+    _rule(
+        "private-key",
+        r"(?P<secret>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?!-----BEGIN )[\s\S])*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z))",
+        "private key",
+    ),
+    _token("anthropic-key", r"sk-ant-[A-Za-z0-9_\-]{16,}", "sk-ant-"),
+    _token("openrouter-key", r"sk-or-(?:v1-)?[A-Za-z0-9]{32,}", "sk-or-"),
+    _token("stripe-key", r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{24,}", "_live_", "_test_", "whsec_"),
+    _token("openai-key", r"sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_\-]{20,}|sk-(?=[A-Za-z\-]*\d)[A-Za-z0-9]{20,}", "sk-"),
+    _token("aws-key-id", r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}", "akia", "asia", "abia", "acca"),
+    _token("github-token", r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}", "gh", ),
+    _token("gitlab-token", r"gl(?:pat|ptt|dt|rt|soat|ft|imt|agent|cbt)-[A-Za-z0-9_\-.]{20,}", "gl"),
+    _token("slack-token", r"xox[abeoprs]-[A-Za-z0-9\-]{10,}|xapp-\d-[A-Za-z0-9\-]{10,}", "xox", "xapp-"),
+    _rule(
+        "slack-webhook",
+        r"(?P<secret>https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/_\-]{20,})",
+        "hooks.slack.com",
+    ),
+    _rule(
+        "discord-webhook",
+        r"(?P<secret>https://(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{17,20}/[A-Za-z0-9_\-]{60,})",
+        "/webhooks/",
+    ),
+    _token("google-key", r"AIza[A-Za-z0-9_\-]{35}", "aiza"),
+    _token("google-oauth", r"GOCSPX-[A-Za-z0-9_\-]{20,}|ya29\.[A-Za-z0-9_\-]{20,}", "gocspx-", "ya29."),
+    _token("huggingface-token", r"hf_[A-Za-z]{30,40}|hf_[A-Za-z0-9]{34,40}", "hf_"),
+    _token("npm-token", r"npm_[A-Za-z0-9]{36,}", "npm_"),
+    _token("pypi-token", r"pypi-[A-Za-z0-9_\-]{50,}", "pypi-"),
+    _token("digitalocean-token", r"do[opr]_v1_[a-f0-9]{64}", "_v1_"),
+    _token("sendgrid-key", r"SG\.[A-Za-z0-9_\-]{16,32}\.[A-Za-z0-9_\-]{32,64}", "sg."),
+    _token("groq-key", r"gsk_[A-Za-z0-9]{40,}", "gsk_"),
+    _token("xai-key", r"xai-[A-Za-z0-9]{60,}", "xai-"),
+    _token("replicate-key", r"r8_[A-Za-z0-9]{37,}", "r8_"),
+    _token("perplexity-key", r"pplx-[A-Za-z0-9]{40,}", "pplx-"),
+    _token("telegram-token", r"\d{8,10}:[A-Za-z0-9_\-]{35}", ":"),
+    _token("jwt", r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*", "eyj"),
+    _token("discord-token", r"(?:mfa\.[A-Za-z0-9_\-]{60,}|[MNO][A-Za-z0-9_\-]{23,27}\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,45})", "."),
+    _rule(
+        "authorization",
+        r"\b(?:authorization|proxy-authorization)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|apikey)\s+"
+        r"(?P<secret>[^\s\"',;]{6,})",
+        "authorization",
+        flags=re.IGNORECASE,
+    ),
+    _rule("authorization", r"\b(?:Bearer|BEARER)\s+(?P<secret>(?=\S*\d)[A-Za-z0-9_\-.~+/]{20,}=*)", "bearer"),
+    _rule("url-password", r"\b[a-z][a-z0-9+.\-]{1,30}://[^\s/:@?#\"'<>]{0,256}:(?P<secret>[^\s/@?#\"'<>]{1,256})@", "://",
+          flags=re.IGNORECASE),
+    _rule(
+        "url-token",
+        r"[?&](?:access_token|api_?key|auth_?token|token|secret|client_secret|password|passwd|sig|signature|x-amz-signature|"
+        r"x-amz-security-token|key)=(?P<secret>[^\s&#\"'<>]{8,})",
+        "?", "&",
+        flags=re.IGNORECASE,
+    ),
+)  # fmt: skip
+
+_SECRET_WORDS = (
+    r"pass(?:word|wd|phrase|code)?|pwd|secret(?:[_\-]?(?:access)?[_\-]?key)?|secret[_\-]?token|"
+    r"api[_\-]?(?:key|token|secret)|access[_\-]?(?:key|token|secret)|auth[_\-]?(?:key|token)|refresh[_\-]?token|"
+    r"session[_\-]?token|id[_\-]?token|bearer[_\-]?token|bot[_\-]?token|private[_\-]?key|client[_\-]?secret|signing[_\-]?(?:key|secret)|"
+    r"encryption[_\-]?key|webhook[_\-]?secret|account[_\-]?key|token|credentials?|connection[_\-]?string"
+)
+# A name as it stands before `=` or `:` in code, in an env file, in YAML: API_KEY=..., db.password: "...".
+_ASSIGNED = re.compile(
+    rf"""(?<![A-Za-z0-9])(?P<name>[A-Za-z0-9_.\-]{{0,64}}?(?:(?<![A-Za-z])|(?<=[_.\-]))(?:{_SECRET_WORDS}))
+    (?P<gap>["']?[ \t]{{0,8}}(?:=|:(?!:)|=>)[ \t]{{0,8}})
+    (?:(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote))[^\\\n]|\\.){{4,4096}})(?P=quote)|(?P<bare>[^\s"'`,;(){{}}\[\]<>]{{6,4096}}))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_NAMED = re.compile(rf"(?:^|[_.\-\s])(?:{_SECRET_WORDS})$", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_MARK = re.compile(r"\[redacted:[a-z\-]+\]")
+
+# What stands for a value and is none: a variable, a placeholder, a type, an example.
+_HARMLESS = re.compile(
+    r"""(?:[$%{<].*|\*+|x+|\.{2,}|…+|-+|(?:os\.|process\.|env|config|settings|self\.|get|self|str|int|bool|none|null|nil|true|false|
+    undefined|string|optional|required|default|example|changeme|your|my|the|a|an|to|is|was|not|and|or|in|of|for)(?:[\s._\[(:|-].*)?|
+    .*\(.*|[A-Za-z_]+\.[A-Za-z_.]+|[a-z]+|[A-Z_]+|[A-Z]?[a-z]+(?:[ _-][A-Za-z]+)*|\d{1,6}|.*[|].*)""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_PLAIN_WORDS = re.compile(r"[A-Za-z]+(?:[ _\-][A-Za-z]+)*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
+_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
+_TYPED = ("mime_type", "media_type", "mimeType", "mediaType", "mimetype")
+_LONG = 2_048
+
+
+class Redactor:
+    """Masks secrets in text and in plain data; says how many it found, by kind."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, int] = {}
+
+    def text(self, text: str) -> str:
+        """Mask the secrets in a text."""
+        if len(text) < 6:  # noqa: PLR2004  nothing that short is told from a word
+            return text
+        low = text.lower()
+        for rule in _RULES:
+            if any(word in low for word in rule.needs):
+                text = rule.pattern.sub(lambda match, rule=rule: self._masked(match, rule.name), text)
+        return _ASSIGNED.sub(self._assigned, text)
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """Mask the secrets in plain data. What a key names as one is masked whatever it looks like."""
+        if isinstance(value, str):
+            return self._named(value) if name and _names_secret(name) else self._string(value)
+        if isinstance(value, dict):
+            return self._object(value)
+        if isinstance(value, list | tuple):
+            return [self.value(item, name) for item in value]
+        return value
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        typed = any(isinstance(value.get(key), str) for key in _TYPED) or value.get("type") == "base64"
+        masked: dict[str, Any] = {}
+        for key, item in value.items():
+            told = self.text(key)
+            while told in masked:
+                told += "'"
+            if typed and key == "data" and isinstance(item, str):
+                masked[told] = self._payload(item)
+            else:
+                masked[told] = self.value(item, key)
+        return masked
+
+    def _string(self, text: str) -> str:
+        if text[:5].lower() == "data:" and (match := _URL.match(text)):
+            return text[: match.end()] + self._payload(text[match.end() :])
+        if len(text) >= _LONG and _BASE64.fullmatch(text):
+            return self._payload(text)
+        return self.text(text)
+
+    def _payload(self, text: str) -> str:
+        """Mask the secrets in an attachment, if it is a text; another file is left as it is."""
+        try:
+            words = base64.b64decode(text, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return text if _BASE64.fullmatch(text) else self.text(text)
+        if "\0" in words:
+            return text
+        masked = self.text(words)
+        return text if masked == words else base64.b64encode(masked.encode()).decode()
+
+    def _named(self, text: str) -> str:
+        masked = self._string(text)
+        if masked != text or not text.strip() or _PLAIN_WORDS.fullmatch(text) or text[:1] in "$<{%":
+            return masked
+        return self._mark("secret")
+
+    def _masked(self, match: re.Match[str], name: str) -> str:
+        secret = match["secret"]
+        if _MARK.search(secret) or secret[:1] in "$<{" or not secret.strip("*xX."):
+            return match[0]
+        start, end = match.span("secret")
+        return match[0][: start - match.start()] + self._mark(name) + match[0][end - match.start() :]
+
+    def _assigned(self, match: re.Match[str]) -> str:
+        group = "quoted" if match["quoted"] is not None else "bare"
+        secret = match[group]
+        if _MARK.search(secret) or _HARMLESS.fullmatch(secret) or _ordinary(secret, match["name"]):
+            return match[0]
+        start, end = match.span(group)
+        return match[0][: start - match.start()] + self._mark("secret") + match[0][end - match.start() :]
+
+    def _mark(self, name: str) -> str:
+        self.found[name] = self.found.get(name, 0) + 1
+        return f"[redacted:{name}]"
+
+
+def _names_secret(name: str) -> bool:
+    """Whether the name of a field says that it holds a secret: apiKey, DB_PASSWORD, client-secret; not max_tokens."""
+    return len(name) <= 64 and bool(_NAMED.search(_CAMEL.sub("_", name)))  # noqa: PLR2004
+
+
+def _ordinary(secret: str, name: str) -> bool:
+    """Whether what stands after `token:` in a sentence is a word of the sentence, or part of code."""
+    loose = name.lower().rpartition("_")[2].rpartition(".")[2].rpartition("-")[2]
+    if loose in ("token", "pass", "credential", "credentials", "secret") and not any(c.isdigit() for c in secret):
+        return True
+    return (
+        secret.startswith(("http://", "https://", "/", "./", "../", "~/", "[", "(", "&", "+", "!"))
+        and "@" not in secret
+    )
