@@ -1,4 +1,4 @@
-"""Sessions to and from files: Markdown, JSON, JSON lines and a self-contained HTML page; with secrets masked on request.
+"""Sessions to and from files: Markdown, JSON, JSON lines and a self-contained HTML page, with secrets masked if asked.
 
 Everything is read and written piece by piece, so that memory does not grow with the session. docs/export.md describes
 what is in the files. This room stands on the operations and a store, never on SQL.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from recollect.errors import InvalidValue
@@ -185,7 +185,7 @@ def _poured(found: Iterator[bytes], target: Any) -> int:
 
 
 @contextlib.contextmanager
-def _replacing(path: str) -> Iterator[IO[bytes]]:
+def _replacing(path: str) -> Generator[IO[bytes]]:
     """Write beside a file and put it in its place at the end, so that a failure leaves what was there."""
     partial = f"{path}.{os.getpid()}.partial"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -200,7 +200,7 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _opened(file: File) -> Iterator[Any]:
+def _opened(file: File) -> Generator[Any]:
     if not isinstance(file, str | os.PathLike):
         yield file
         return

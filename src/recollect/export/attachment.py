@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recollect.model.part import AttachmentPart
 
@@ -48,12 +48,50 @@ def shown(part: AttachmentPart) -> Shown:
     return Shown(name, mime_type, size, download=f"data:{_ANYTHING};base64,{data}")
 
 
+def of_block(block: Any) -> AttachmentPart | None:
+    """Read a provider's block that holds an image or a file, where it was kept as it came; None if it is another."""
+    block = block.get("whole", block) if isinstance(block, dict) else None
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(block, dict) or not isinstance(kind, str):
+        return None
+    name = _text(block, "title") or _text(block, "name") or _text(block, "filename")
+    source = block.get("source")
+    if isinstance(source, dict):
+        if source.get("type") == "text" and isinstance(source.get("data"), str):
+            return None
+        return _part(name, _text(source, "media_type"), _text(source, "data"), _text(source, "url"))
+    if kind in ("image_url", "input_image"):
+        address = block.get("image_url")
+        return _part(
+            name, None, None, _text(address, "url") if isinstance(address, dict) else _text(block, "image_url")
+        )
+    file = block.get("file") if kind == "file" else block if kind == "input_file" else None
+    if isinstance(file, dict):
+        data = _text(file, "file_data")
+        url = data if data is not None and data.startswith("data:") else _text(file, "file_url")
+        return _part(_text(file, "filename") or name, None, None if url == data else data, url)
+    sound = block.get("input_audio")
+    if isinstance(sound, dict):
+        return _part(name or "audio", f"audio/{_text(sound, 'format') or 'wav'}", _text(sound, "data"), None)
+    return None
+
+
+def _part(name: str | None, mime_type: str | None, data: str | None, url: str | None) -> AttachmentPart | None:
+    return None if data is None and url is None else AttachmentPart(name=name, mime_type=mime_type, data=data, url=url)
+
+
+def _text(block: dict[str, Any], name: str) -> str | None:
+    value = block.get(name)
+    return value if isinstance(value, str) else None
+
+
 def size(number: int | None) -> str:
     """Write how large something is."""
     if number is None:
         return ""
+    left = float(number)
     for unit in ("bytes", "KB", "MB"):
-        if number < 1_000:  # noqa: PLR2004
-            return f"{number:.0f} {unit}"
-        number = number / 1_000  # pyright: ignore[reportAssignmentType]
-    return f"{number:.1f} GB"
+        if left < 1_000:  # noqa: PLR2004
+            return f"{left:.0f} {unit}"
+        left /= 1_000
+    return f"{left:.1f} GB"

@@ -57,7 +57,8 @@ async def driven_async(store: AsyncStore, flow: Flow[Any]) -> AsyncIterator[byte
 
 def settled(store: Store, flow: Flow[T]) -> T:
     """Drive a flow that gives a result and sends nothing out. An operation's error is raised inside the flow."""
-    step, given = flow.send, None
+    step: Any = flow.send
+    given: Any = None
     try:
         while True:
             op: Any = step(given)
@@ -71,7 +72,8 @@ def settled(store: Store, flow: Flow[T]) -> T:
 
 async def settled_async(store: AsyncStore, flow: Flow[T]) -> T:
     """Drive a flow that gives a result, with an async store."""
-    step, given = flow.send, None
+    step: Any = flow.send
+    given: Any = None
     try:
         while True:
             op: Any = step(given)

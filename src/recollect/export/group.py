@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue
@@ -17,13 +19,18 @@ class Given:
     def __init__(self, record: records.SessionRecord, line: int, columns: dict[str, Any]) -> None:
         self.record = record
         self.line = line
-        self.columns = columns
         self.own: list[int] = []
+        self._columns = columns
 
     @property
     def id(self) -> str:
         """Its id in the file."""
         return self.record.id
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What is known about it. Without the branch it stands on it is not whole, and a whole one goes over it."""
+        return self._columns if self.record.branch in self.own else {**self._columns, "revision": 0}
 
     @property
     def head(self) -> int:
@@ -41,6 +48,20 @@ class Line:
         self.session = None if record.shared else record.session
         self.created_at: int = records.moment(record.created_at)
         self.last = record.fork_at
+        self.gaps: list[tuple[int, int]] = []
+
+    def reach(self, position: int) -> None:
+        """Note the next message, and what is missing before it."""
+        if position > self.last + 1:
+            self.gaps.append((self.last, position))
+        self.last = position
+
+    def has(self, position: int) -> bool:
+        """Whether the file has a message of this branch."""
+        if not self.fork_at < position <= self.last:
+            return False
+        index = bisect.bisect_right(self.gaps, (position, 0)) - 1
+        return index < 0 or not self.gaps[index][0] < position < self.gaps[index][1]
 
 
 class Entry(NamedTuple):
@@ -78,25 +99,32 @@ class Group:
         if not record.shared:
             self.sessions[record.session].own.append(record.id)
 
-    def check_place(self, name: str, *, new: bool = False) -> None:
-        """Refuse a message that has no branch, or that comes before its place."""
+    def add_message(self, name: str) -> None:
+        """Take note of a message. One that has no branch, or that comes after one that follows it, is refused."""
         number, position = records.place(name)
-        branch = self.branches.get(number)
-        if branch is None:
-            raise InvalidValue(f"Branch {number} is not in the file.")
+        self.check_branch(number)
+        branch = self.branches[number]
         if position <= branch.fork_at:
             raise InvalidValue(f"Branch {number} begins after position {branch.fork_at}.")
-        if new:
-            if position <= branch.last:
-                raise InvalidValue(f"Message {name} comes twice, or after one that follows it.")
-            branch.last = position
+        if position <= branch.last:
+            raise InvalidValue(f"Message {name} comes twice, or after one that follows it.")
+        branch.reach(position)
+
+    def has(self, number: int, position: int) -> bool:
+        """Whether the file has a message."""
+        return number in self.branches and self.branches[number].has(position)
+
+    def check_message(self, name: str) -> None:
+        """Refuse what speaks of a message that is not there."""
+        if not self.has(*records.place(name)):
+            raise InvalidValue(f"Message {name} is not in the file before it.")
 
     def check_branch(self, number: int) -> None:
         """Refuse what speaks of a branch that is not there."""
         if number not in self.branches:
             raise InvalidValue(f"Branch {number} is not in the file.")
 
-    def entries(self) -> Any:
+    def entries(self) -> Iterator[Entry]:
         """Go through the records that were kept."""
         for piece in self.spool:
             yield Entry(piece.line, records.decode(piece.text))
@@ -107,7 +135,7 @@ class Group:
         needed = self.needed(session)
         for entry in self.entries():
             if isinstance(entry.record, records.MessageRecord) and records.place(entry.record.id)[0] in needed:
-                found.update(records.encode(entry.record) if _plain(entry.record) else repr(entry.record).encode())
+                found.update(repr(entry.record).encode())
         return found.hexdigest()
 
     def needed(self, session: str) -> dict[int, int | None]:
@@ -131,11 +159,3 @@ class Group:
     def close(self) -> None:
         """Let go of what was kept."""
         self.spool.close()
-
-
-def _plain(record: records.MessageRecord) -> bool:
-    try:
-        records.encode(record)
-    except (ValueError, OverflowError):
-        return False
-    return True

@@ -13,6 +13,7 @@ from recollect.export.selection import Chosen, Cut, visit
 from recollect.model import json
 from recollect.op import Row, Scope
 from recollect.ops import transfer
+from recollect.ops.transfer import POSITION
 
 
 class Options(NamedTuple):
@@ -106,8 +107,11 @@ class _Writer:
             page: transfer.Page = yield from ask(transfer.page(name, key, low, cut.high, deleted=self.options.deleted))
             for row in page.messages:
                 yield from self._message(name, number, row)
-            beside = [records.of_turn(name, number, masks.turn(row, self.options.redactor)) for row in page.turns]
-            yield b"".join(self.joined.add(record) for record in (*beside, *self._calls(chosen, cut, page.calls)))
+            there = {row[POSITION] for row in page.messages}
+            turns = [masks.turn(row, self.options.redactor) for row in page.turns if row[0] in there]
+            calls = self._calls(chosen, cut, [row for row in page.calls if row[0] in there])
+            beside = [records.of_turn(name, number, row) for row in turns]
+            yield b"".join(self.joined.add(record) for record in (*beside, *calls))
             low = page.more
         for row in (yield from ask(transfer.compactions(key, cut.high))):
             yield self.joined.add(records.of_compaction(name, number, masks.compaction(row, self.options.redactor)))
@@ -148,7 +152,9 @@ class _Writer:
 
 def within(row: Row, high: int) -> Row:
     """Give a tool call as it stands where only so much of the branch that answers it is there."""
-    result = row[6]
-    if result is None or result <= high:
-        return row
+    return row if row[6] is None or row[6] <= high else unanswered(row)
+
+
+def unanswered(row: Row) -> Row:
+    """Give a tool call as it stands without its result."""
     return (*row[:5], "pending", None, None, row[8], row[9], None, None, None, None)

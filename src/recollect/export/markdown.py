@@ -37,16 +37,20 @@ class Markdown:
     """Gives the pieces of a Markdown document."""
 
     def begin(self, *, redacted: bool, several: bool) -> bytes:
+        """Open the document."""
         note = "*Secrets were masked when this was written.*\n\n" if redacted else ""
         return (note + ("# Conversations\n\n" if several else "")).encode()
 
     def entry(self, number: int, session: Session) -> bytes:
+        """List a session."""
         return f"{number}. {_words(session.title or session.id)}\n".encode()
 
     def contents_end(self) -> bytes:
+        """Close the list."""
         return b"\n"
 
     def session(self, number: int, session: Session, branches: int) -> bytes:
+        """Head a session."""
         facts = [
             ("Session", f"`{session.id.replace('`', ' ')}`"),
             ("Model", session.model and _words(session.model)),
@@ -64,6 +68,7 @@ class Markdown:
         return _encoded(f"{rule}# {title}\n\n" + "\n".join(lines) + "\n\n" + _system(session))
 
     def message(self, said: Said) -> bytes:
+        """Show a message."""
         notes = [said.id, moment(said.created_at)]
         notes += [] if said.model is None else [_words(said.model)]
         notes += [] if said.state == "completed" else [said.state]
@@ -76,18 +81,22 @@ class Markdown:
         return _encoded("\n\n".join(piece for piece in pieces if piece) + "\n\n")
 
     def summary(self, summary: Summary) -> bytes:
+        """Mark a compaction."""
         state = ", undone" if summary.undone else ""
         head = f"*Compacted: {summary.first} to {summary.last}{state}*"
         return _encoded(f"---\n\n{head}\n\n{_quote(summary.summary)}\n\n---\n\n")
 
     def side(self, side: Side) -> bytes:
+        """Head a branch."""
         where = "from the beginning" if side.leaves is None else f"after {side.leaves}"
         return f"---\n\n# Branch {side.number}, {where}\n\n".encode()
 
     def session_end(self) -> bytes:
+        """Close a session."""
         return b""
 
     def end(self) -> bytes:
+        """Close the document."""
         return b""
 
 
@@ -155,6 +164,9 @@ def _attachment(part: AttachmentPart) -> str:
 
 
 def _data(part: DataPart) -> str:
+    held = attachment.of_block(part.native)
+    if held is not None:
+        return _attachment(held)
     value = part.native if part.data is UNSET else part.data
     return f"<details><summary>Data</summary>\n\n{_block(_pretty(value), 'json')}\n\n</details>"
 

@@ -58,6 +58,7 @@ class Page:
         self._head: bytes | None = None
 
     def begin(self, *, redacted: bool, several: bool) -> bytes:
+        """Open the page, or keep its head until the one session is known."""
         note = '<p class="note">Secrets were masked when this page was written.</p>' if redacted else ""
         title = '<h1>Conversations</h1><ol class="contents">' if several else ""
         # The page of one session is called after it, so its head waits for the session.
@@ -67,6 +68,7 @@ class Page:
         return b""
 
     def entry(self, number: int, session: Session) -> bytes:
+        """List a session."""
         last = session.last_message_at or session.created_at
         return _encoded(
             f'<li><a href="#s{number}"><span dir="auto">{escaped(session.title or session.id)}</span>'
@@ -74,9 +76,11 @@ class Page:
         )
 
     def contents_end(self) -> bytes:
+        """Close the list."""
         return b"</ol>"
 
     def session(self, number: int, session: Session, branches: int) -> bytes:
+        """Head a session."""
         self._day, self._number = "", number
         title = escaped(session.title or session.id)
         head = ""
@@ -96,6 +100,7 @@ class Page:
         )
 
     def message(self, said: Said) -> bytes:
+        """Show a message."""
         place = f"m{self._number}-{said.id.replace('.', '-')}"
         body = "".join(_part(part, said.calls.get(index)) for index, part in enumerate(said.parts))
         if said.error is not None:
@@ -114,6 +119,7 @@ class Page:
         return f'<div class="day"><time datetime="{day}">{day}</time></div>'
 
     def summary(self, summary: Summary) -> bytes:
+        """Mark a compaction."""
         undone = ", undone" if summary.undone else ""
         label = f"Compacted: {summary.first} to {summary.last}{undone}"
         return _encoded(
@@ -122,17 +128,20 @@ class Page:
         )
 
     def side(self, side: Side) -> bytes:
+        """Head a branch."""
         where = "from the beginning" if side.leaves is None else f"leaves after {side.leaves}"
         before = "</section>" if self._in_branch else ""
         self._in_branch, self._day = True, ""
         return _encoded(f'{before}<section class="branch"><h2>Branch {side.number}<small>{escaped(where)}</small></h2>')
 
     def session_end(self) -> bytes:
+        """Close a session."""
         end = "</section></article>" if self._in_branch else "</article>"
         self._in_branch = False
         return end.encode()
 
     def end(self) -> bytes:
+        """Close the page."""
         return b"<footer>Written by Recollect. Times are in UTC.</footer></main></body></html>\n"
 
 
@@ -225,7 +234,7 @@ def _card(status: str, name: str, hint: str, took: int | None, inside: str, faul
     """Show a call on one line that opens; one that failed is open."""
     icon = _ICON.format(kind=f"is-{status}", label=status, path=_PATHS[status])
     opened = " open" if status == "error" else ""
-    duration = "" if took is None else f'<span class="took">{_duration(took)}</span>'
+    duration = "" if not took else f'<span class="took">{_duration(took)}</span>'
     state = "" if status in ("success", "error") else f'<span class="took">{status}</span>'
     problem = f'<p class="fault" dir="auto">{escaped(fault)}</p>' if fault else ""
     return (
@@ -272,6 +281,9 @@ def _attachment(part: AttachmentPart) -> str:
 
 
 def _data(part: DataPart) -> str:
+    held = attachment.of_block(part.native)
+    if held is not None:
+        return _attachment(held)
     value = part.native if part.data is UNSET else part.data
     return _thought("Data", code(_told(value)))
 

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from recollect.errors import SessionExists
-from recollect.export import records
+from recollect.export import batches
 from recollect.export.flow import Flow, ask
 from recollect.export.group import Given, Group
 from recollect.export.report import Refused
-from recollect.op import Row, Scope
+from recollect.op import Scope
 from recollect.ops import arrivals
-from recollect.ops.transfer import PAGE_ROWS, POSITION
 
 _LONGEST = 500
 
@@ -52,6 +51,11 @@ class Placement:
     def writes(self) -> bool:
         """Whether anything is to be written."""
         return any(target.mode != "keep" for target in self.targets.values())
+
+    def name(self, session: str | None) -> str | None:
+        """Name a session as it is called in the store."""
+        target = None if session is None else self.targets.get(session)
+        return session if target is None else target.id
 
     def wants(self, number: int, position: int) -> bool:
         """Whether a place of the file goes here."""
@@ -165,7 +169,7 @@ def _verdict(group: Group, given: Given, there: arrivals.Standing) -> Flow[_Verd
         if (parent, present.fork_at) != (branch.parent, branch.fork_at) or (own and present.session != there.key):
             return _Verdict("keep", f"Branch {number} is another one in the store.")
         more = more or (own and present.last > branch.last)
-    difference = yield from _difference(group, limits, there, renew=renew)
+    difference = yield from _difference(group, given, limits, there, renew=renew)
     if difference.differs is not None:
         return _Verdict("keep", f"Message {difference.differs} is another one in the store.")
     adds = adds or difference.adds
@@ -188,40 +192,26 @@ class _Difference(NamedTuple):
 
 
 def _difference(
-    group: Group, limits: dict[int, int | None], there: arrivals.Standing, *, renew: bool
+    group: Group, given: Given, limits: dict[int, int | None], there: arrivals.Standing, *, renew: bool
 ) -> Flow[_Difference]:
-    """Compare the messages that the file has of a session with those in the store, a page at a time."""
+    """Compare what the file has of a session with what is in the store, a batch at a time."""
+    keys = {number: branch.key for number, branch in there.branches.items()}
     adds = False
-    batch: list[Row] = []
-    current = 0
-    for entry in _messages(group, limits):
-        number, row = entry
-        if batch and (number != current or len(batch) >= PAGE_ROWS):
-            found = yield from _compared(current, batch, there, renew=renew)
-            if found.differs is not None:
-                return found
-            adds, batch = adds or found.adds, []
-        current = number
-        batch.append(row)
-    found = yield from _compared(current, batch, there, renew=renew)
-    return _Difference(adds or found.adds, found.differs)
 
+    def wants(number: int, position: int) -> bool:
+        limit = limits.get(number, 0)
+        return limit is None or position <= limit
 
-def _messages(group: Group, limits: dict[int, int | None]) -> Sequence[tuple[int, Row]]:
-    def through() -> Sequence[tuple[int, Row]]:  # pyright: ignore[reportReturnType]
-        for entry in group.entries():
-            if isinstance(entry.record, records.MessageRecord):
-                number, row, _ = records.message_row(entry.record)
-                limit = limits.get(number, 0)
-                if limit is None or row[POSITION] <= limit:
-                    yield number, row
-
-    return through()
-
-
-def _compared(number: int, batch: list[Row], there: arrivals.Standing, *, renew: bool) -> Flow[_Difference]:
-    branch = there.branches.get(number)
-    if branch is None or not batch:
-        return _Difference(bool(batch), None)
-    found: arrivals.Difference = yield from ask(arrivals.compare(branch.key, batch, renew=renew))
-    return _Difference(found.adds, None if found.differs is None else f"{number}.{found.differs}")
+    for found in batches.gathered(group, keys, wants):
+        if found.number not in keys:
+            adds = True
+            continue
+        batch = found.batch(keys[found.number], there.key, {}, renew=renew)
+        difference: arrivals.Difference = yield from ask(arrivals.compare(batch))
+        if difference.differs is not None:
+            return _Difference(adds, f"{found.number}.{difference.differs}")
+        adds = adds or difference.adds
+    snapshots = batches.snapshots(group, given.id, keys)
+    if snapshots and not adds:
+        adds = yield from ask(arrivals.lacks_snapshots(there.key, snapshots))
+    return _Difference(adds, None)

@@ -39,9 +39,12 @@ def escaped(text: str) -> str:
     return html.escape(text.translate(_UNSHOWN).encode("utf-8", "replace").decode())
 
 
-_UNSHOWN = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code) not in "\t\n\r"}
-# Marks that turn the direction of what follows can make a file name or a line of code read as another one.
-_UNSHOWN |= dict.fromkeys((0x202A, 0x202B, 0x202C, 0x202D, 0x202E), "\N{REPLACEMENT CHARACTER}")
+# Control characters; and marks that turn the direction of what follows, which can make a line of code or the name of a
+# file read as another one.
+_UNSHOWN = dict.fromkeys(
+    [code for code in range(32) if chr(code) not in "\t\n\r"] + [0x7F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)],
+    "\N{REPLACEMENT CHARACTER}",
+)
 
 
 def code(text: str, language: str = "") -> str:

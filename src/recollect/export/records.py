@@ -214,8 +214,8 @@ def decode(text: bytes) -> Any_:
         return _decoder.decode(text)
     except msgspec.ValidationError as error:
         raise InvalidValue(_plain(error)) from error
-    except (msgspec.DecodeError, RecursionError):
-        return msgspec_convert(plain(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return converted(plain(text))
 
 
 def plain(text: bytes) -> Any:
@@ -230,7 +230,7 @@ def plain(text: bytes) -> Any:
         raise InvalidValue(f"It is not JSON: {error}.") from error
 
 
-def msgspec_convert(value: Any) -> Any_:
+def converted(value: Any) -> Any_:
     """Make a record of plain data."""
     try:
         return msgspec.convert(value, Any_)
@@ -272,9 +272,7 @@ def raw(text: str | None) -> msgspec.Raw | None:
 def of_session(value: Session, tree: int) -> SessionRecord:
     """Write what is known about a session."""
     fields = {name: getattr(value, name) for name in SessionRecord.__struct_fields__ if hasattr(value, name)}
-    for name in fields:
-        if name.endswith("_at"):
-            fields[name] = time(fields[name])
+    fields |= {name: time(found) for name, found in fields.items() if name.endswith("_at")}
     if value.metadata is not None:
         fields["metadata"] = raw(json.encode(value.metadata))
     return SessionRecord(**fields, tree=tree)

@@ -13,7 +13,7 @@ import binascii
 import re
 from typing import Any, NamedTuple
 
-_EDGE = r"(?<![A-Za-z0-9_\-+/=])"
+_EDGE = r"(?<![A-Za-z0-9_])"
 _END = r"(?![A-Za-z0-9_\-])"
 
 
@@ -42,11 +42,12 @@ _RULES = (
     ),
     _token("anthropic-key", r"sk-ant-[A-Za-z0-9_\-]{16,}", "sk-ant-"),
     _token("openrouter-key", r"sk-or-(?:v1-)?[A-Za-z0-9]{32,}", "sk-or-"),
-    _token("stripe-key", r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{24,}", "_live_", "_test_", "whsec_"),
-    _token("openai-key", r"sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_\-]{20,}|sk-(?=[A-Za-z\-]*\d)[A-Za-z0-9]{20,}", "sk-"),
+    _token("stripe-key", r"[srp]k_(?:live|test)_[A-Za-z0-9]{10,}", "_live_", "_test_"),
+    _token("stripe-key", r"whsec_[A-Za-z0-9+/=]{24,}", "whsec_"),
+    _token("openai-key", r"sk-(?:proj|svcacct|admin)-[A-Za-z0-9_\-]{20,}|sk-(?=[A-Za-z]*\d)[A-Za-z0-9]{20,}", "sk-"),
     _token("aws-key-id", r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}", "akia", "asia", "abia", "acca"),
-    _token("github-token", r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}", "gh", ),
-    _token("gitlab-token", r"gl(?:pat|ptt|dt|rt|soat|ft|imt|agent|cbt)-[A-Za-z0-9_\-.]{20,}", "gl"),
+    _token("github-token", r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}", "gh", "github_pat_"),
+    _token("gitlab-token", r"gl(?:pat|ptt|dt|rt|soat|ft|imt|agent|cbt)-[A-Za-z0-9_\-]{20,}", "gl"),
     _token("slack-token", r"xox[abeoprs]-[A-Za-z0-9\-]{10,}|xapp-\d-[A-Za-z0-9\-]{10,}", "xox", "xapp-"),
     _rule(
         "slack-webhook",
@@ -71,7 +72,11 @@ _RULES = (
     _token("perplexity-key", r"pplx-[A-Za-z0-9]{40,}", "pplx-"),
     _token("telegram-token", r"\d{8,10}:[A-Za-z0-9_\-]{35}", ":"),
     _token("jwt", r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*", "eyj"),
-    _token("discord-token", r"(?:mfa\.[A-Za-z0-9_\-]{60,}|[MNO][A-Za-z0-9_\-]{23,27}\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,45})", "."),
+    _token(
+        "discord-token",
+        r"mfa\.[A-Za-z0-9_\-]{60,}|[MNO][A-Za-z0-9_\-]{23,27}\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,45}",
+        ".",
+    ),
     _rule(
         "authorization",
         r"\b(?:authorization|proxy-authorization)[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest|apikey)\s+"
@@ -91,35 +96,44 @@ _RULES = (
     ),
 )  # fmt: skip
 
-_SECRET_WORDS = (
-    r"pass(?:word|wd|phrase|code)?|pwd|secret(?:[_\-]?(?:access)?[_\-]?key)?|secret[_\-]?token|"
-    r"api[_\-]?(?:key|token|secret)|access[_\-]?(?:key|token|secret)|auth[_\-]?(?:key|token)|refresh[_\-]?token|"
-    r"session[_\-]?token|id[_\-]?token|bearer[_\-]?token|bot[_\-]?token|private[_\-]?key|client[_\-]?secret|signing[_\-]?(?:key|secret)|"
-    r"encryption[_\-]?key|webhook[_\-]?secret|account[_\-]?key|token|credentials?|connection[_\-]?string"
+_NAMES = (
+    r"pass(?:word|wd|phrase|code)|passwd|pwd|"
+    r"secret(?:[_\-]?(?:access[_\-]?)?(?:key|token))?|"
+    r"(?:api|access|auth|app|master|private|signing|encryption|account|license|ssh)[_\-]?key(?:[_\-]?id)?|"
+    r"(?:api|access|client|app|consumer|shared|signing|webhook|jwt)[_\-]?secret|"
+    r"(?:api|access|auth|refresh|session|id|bearer|bot|deploy|registry|personal|csrf|xsrf)?[_\-]?token|"
+    r"credentials?|connection[_\-]?string|cookie"
 )
+_LOOSE = re.compile(r"(?:^|[_.\-])(?:token|secret|credentials?|cookie|key[_\-]?id)$", re.IGNORECASE)
+"""Names that are words of a sentence as well, so that what follows must look like a secret."""
+
 # A name as it stands before `=` or `:` in code, in an env file, in YAML: API_KEY=..., db.password: "...".
 _ASSIGNED = re.compile(
-    rf"""(?<![A-Za-z0-9])(?P<name>[A-Za-z0-9_.\-]{{0,64}}?(?:(?<![A-Za-z])|(?<=[_.\-]))(?:{_SECRET_WORDS}))
-    (?P<gap>["']?[ \t]{{0,8}}(?:=|:(?!:)|=>)[ \t]{{0,8}})
-    (?:(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote))[^\\\n]|\\.){{4,4096}})(?P=quote)|(?P<bare>[^\s"'`,;(){{}}\[\]<>]{{6,4096}}))""",
+    rf"""(?<![A-Za-z0-9])(?P<name>(?:[A-Za-z0-9]{{1,32}}[_.\-]){{0,6}}(?:{_NAMES}))
+    (?P<gap>["']?[ \t]{{0,8}}(?:=>|:=|=(?!=)|:(?!:))[ \t]{{0,8}})
+    (?:(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote))[^\\\n]|\\.){{4,4096}})(?P=quote)
+    |(?P<bare>[^\s"'`,;(){{}}\[\]<>]{{6,4096}}))""",
     re.IGNORECASE | re.VERBOSE,
 )
-_NAMED = re.compile(rf"(?:^|[_.\-\s])(?:{_SECRET_WORDS})$", re.IGNORECASE)
+_NAMED = re.compile(rf"(?:^|[_.\-\s])(?:{_NAMES})$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MARK = re.compile(r"\[redacted:[a-z\-]+\]")
 
-# What stands for a value and is none: a variable, a placeholder, a type, an example.
-_HARMLESS = re.compile(
-    r"""(?:[$%{<].*|\*+|x+|\.{2,}|…+|-+|(?:os\.|process\.|env|config|settings|self\.|get|self|str|int|bool|none|null|nil|true|false|
-    undefined|string|optional|required|default|example|changeme|your|my|the|a|an|to|is|was|not|and|or|in|of|for)(?:[\s._\[(:|-].*)?|
-    .*\(.*|[A-Za-z_]+\.[A-Za-z_.]+|[a-z]+|[A-Z_]+|[A-Z]?[a-z]+(?:[ _-][A-Za-z]+)*|\d{1,6}|.*[|].*)""",
-    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+# What stands for a value and is none.
+_PLACEHOLDER = re.compile(
+    r"[$%{<\[(&!].*|\W*|x+|.{0,40}\(.*|(?:os|process|env|config|settings|self|this|args|params|request|options)[.\[].*|"
+    r"(?:your|my|the|some|enter|insert|example|changeme|change|replace|todo|test|dummy|placeholder|redacted)\b.*|"
+    r"(?:none|null|nil|true|false|undefined|string|str|bytes|bool|int|integer|number|object|text|optional|required|"
+    r"default|missing|invalid|expired|empty|unknown|yes|no|on|off|enabled|disabled|hidden|masked)\W*",
+    re.IGNORECASE | re.DOTALL,
 )
-_PLAIN_WORDS = re.compile(r"[A-Za-z]+(?:[ _\-][A-Za-z]+)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_]*(?:\.[A-Za-z_]+)*\W?")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
 _URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 _TYPED = ("mime_type", "media_type", "mimeType", "mediaType", "mimetype")
 _LONG = 2_048
+_SHORTEST = 6
+_TELLING = 16
 
 
 class Redactor:
@@ -130,7 +144,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Mask the secrets in a text."""
-        if len(text) < 6:  # noqa: PLR2004  nothing that short is told from a word
+        if len(text) < _SHORTEST:  # nothing that short is told from a word
             return text
         low = text.lower()
         for rule in _RULES:
@@ -141,7 +155,7 @@ class Redactor:
     def value(self, value: Any, name: str = "") -> Any:
         """Mask the secrets in plain data. What a key names as one is masked whatever it looks like."""
         if isinstance(value, str):
-            return self._named(value) if name and _names_secret(name) else self._string(value)
+            return self._named(value, name) if name and _names_secret(name) else self._string(value)
         if isinstance(value, dict):
             return self._object(value)
         if isinstance(value, list | tuple):
@@ -179,9 +193,13 @@ class Redactor:
         masked = self.text(words)
         return text if masked == words else base64.b64encode(masked.encode()).decode()
 
-    def _named(self, text: str) -> str:
+    def _named(self, text: str, name: str) -> str:
+        """Mask the value of a field that is called as a secret is."""
         masked = self._string(text)
-        if masked != text or not text.strip() or _PLAIN_WORDS.fullmatch(text) or text[:1] in "$<{%":
+        if masked != text or _PLACEHOLDER.fullmatch(text):
+            return masked
+        telling = len(text) >= _TELLING or any(letter.isdigit() for letter in text)
+        if (_LOOSE.search(name) and not telling) or " " in text.strip():
             return masked
         return self._mark("secret")
 
@@ -194,8 +212,7 @@ class Redactor:
 
     def _assigned(self, match: re.Match[str]) -> str:
         group = "quoted" if match["quoted"] is not None else "bare"
-        secret = match[group]
-        if _MARK.search(secret) or _HARMLESS.fullmatch(secret) or _ordinary(secret, match["name"]):
+        if not _is_secret(match[group], match["name"], match["gap"], quoted=group == "quoted"):
             return match[0]
         start, end = match.span(group)
         return match[0][: start - match.start()] + self._mark("secret") + match[0][end - match.start() :]
@@ -210,12 +227,16 @@ def _names_secret(name: str) -> bool:
     return len(name) <= 64 and bool(_NAMED.search(_CAMEL.sub("_", name)))  # noqa: PLR2004
 
 
-def _ordinary(secret: str, name: str) -> bool:
-    """Whether what stands after `token:` in a sentence is a word of the sentence, or part of code."""
-    loose = name.lower().rpartition("_")[2].rpartition(".")[2].rpartition("-")[2]
-    if loose in ("token", "pass", "credential", "credentials", "secret") and not any(c.isdigit() for c in secret):
-        return True
-    return (
-        secret.startswith(("http://", "https://", "/", "./", "../", "~/", "[", "(", "&", "+", "!"))
-        and "@" not in secret
-    )
+def _is_secret(value: str, name: str, gap: str, *, quoted: bool) -> bool:
+    """Whether what is assigned to such a name in a text is a secret, and not code, a placeholder or a sentence."""
+    if _MARK.search(value) or _PLACEHOLDER.fullmatch(value):
+        return False
+    if not quoted and value.startswith(("http://", "https://", "/", "./", "../", "~/")):
+        return False
+    told = any(letter.isdigit() for letter in value)
+    if _LOOSE.search(name):
+        return told and len(value) >= _SHORTEST + 2 and " " not in value
+    if quoted:
+        return " " not in value or told
+    # PASSWORD=letmein is a line of an env file; `password = letters` is code, and `password: letters` a sentence.
+    return told or not _IDENTIFIER.fullmatch(value) or gap.strip("\"'") == "="

@@ -44,9 +44,7 @@ def reader(file: Any) -> Read:
 
 def pieces(read: Read) -> Iterator[Piece]:
     """Read a file to its end."""
-    start = _start(read)
-    if start.startswith(codecs.BOM_UTF8):
-        start = start[len(codecs.BOM_UTF8) :]
+    start = _start(read).removeprefix(codecs.BOM_UTF8)
     again = _again(start, read)
     if _is_document(start):
         yield from Document(again).pieces()
@@ -225,7 +223,7 @@ class Document:
         return not self._ended or bool(self._buffer)
 
     def _value(self) -> str:
-        """Read one value. What is cut off is read on, in steps that double, so that a large one is tried a few times."""
+        """Read one value. What is cut off is read on, in steps that double: a large one is tried a few times."""
         self._peek()
         size = _CHUNK
         while True:

@@ -12,7 +12,7 @@ import msgspec
 
 from recollect.export import masks, records
 from recollect.export.flow import Flow, ask
-from recollect.export.lines import Options
+from recollect.export.lines import Options, within
 from recollect.export.selection import Chosen, Cut, spans, visit
 from recollect.model import blob, json
 from recollect.model.part import Part, ToolCallPart, ToolResultPart
@@ -71,15 +71,41 @@ class Side(NamedTuple):
 class Renderer(Protocol):
     """Gives the pieces of a document, in the order in which they are asked for."""
 
-    def begin(self, *, redacted: bool, several: bool) -> bytes: ...
-    def entry(self, number: int, session: Session) -> bytes: ...
-    def contents_end(self) -> bytes: ...
-    def session(self, number: int, session: Session, branches: int) -> bytes: ...
-    def message(self, said: Said) -> bytes: ...
-    def summary(self, summary: Summary) -> bytes: ...
-    def side(self, side: Side) -> bytes: ...
-    def session_end(self) -> bytes: ...
-    def end(self) -> bytes: ...
+    def begin(self, *, redacted: bool, several: bool) -> bytes:
+        """Open the document."""
+        ...
+
+    def entry(self, number: int, session: Session) -> bytes:
+        """List a session."""
+        ...
+
+    def contents_end(self) -> bytes:
+        """Close the list."""
+        ...
+
+    def session(self, number: int, session: Session, branches: int) -> bytes:
+        """Head a session."""
+        ...
+
+    def message(self, said: Said) -> bytes:
+        """Show a message."""
+        ...
+
+    def summary(self, summary: Summary) -> bytes:
+        """Mark a compaction."""
+        ...
+
+    def side(self, side: Side) -> bytes:
+        """Head a branch."""
+        ...
+
+    def session_end(self) -> bytes:
+        """Close a session."""
+        ...
+
+    def end(self) -> bytes:
+        """Close the document."""
+        ...
 
 
 def transcript(scope: Scope, ids: Sequence[str] | None, options: Options, renderer: Renderer) -> Flow[None]:
@@ -232,10 +258,7 @@ def _nearest(position: int, index: int, calls: Sequence[Row], path: Sequence[tup
     if not found:
         return None
     row = max(found, key=lambda row: ends[row[2]][0])
-    high = ends[row[2]][1]
-    if row[6] is not None and row[6] > high:
-        return (*row[:5], "pending", None, None, *row[8:10], None, None, None, None)
-    return row
+    return within(row, ends[row[2]][1])
 
 
 def _sides(chosen: Chosen, path: Sequence[tuple[Cut, int, int]]) -> list[tuple[Side, tuple[Cut, int, int]]]:

@@ -89,6 +89,21 @@ def _standing(scope: Scope, ids: Sequence[str]) -> Steps[dict[str, Standing]]:
     return found
 
 
+class Batch(NamedTuple):
+    """What to write on one branch: rows in the order of their positions, and the payloads that they refer to."""
+
+    branch: int
+    number: int
+    session: int | None
+    renew: bool
+    """Whether marks of deletion take the place of those that are there."""
+    messages: Sequence[Row]
+    turns: Sequence[dict[str, Any]]
+    calls: Sequence[Row]
+    compactions: Sequence[dict[str, Any]]
+    payloads: Mapping[str, bytes]
+
+
 class Difference(NamedTuple):
     """What a file says of a branch that the store does not."""
 
@@ -97,20 +112,25 @@ class Difference(NamedTuple):
     """The position of the first message that is another one."""
 
 
-def compare(branch: int, given: Sequence[Row], *, renew: bool) -> Op[Difference]:
-    """Compare messages, in the order of their positions, with those that a branch has."""
-    return Op(_compare, branch, given, renew, writes=False)
+def compare(batch: Batch) -> Op[Difference]:
+    """Compare what a file has of a branch with what the store has of it."""
+    return Op(_compare, batch, writes=False)
 
 
-def _compare(branch: int, given: Sequence[Row], renew: bool) -> Steps[Difference]:
-    present = yield from _present(branch, given)
+def _compare(batch: Batch) -> Steps[Difference]:
+    present = yield from _present(batch.branch, batch.messages)
     adds = False
-    for row in given:
+    for row in batch.messages:
         stored = present.get(row[POSITION])
-        state = "new" if stored is None else _against(stored, row, renew)
+        state = "new" if stored is None else _against(stored, row, batch.renew)
         if state == "differs":
             return Difference(adds, row[POSITION])
         adds = adds or state in ("new", "further")
+    for turn in batch.turns:
+        adds = adds or (yield from _goes_on(batch, turn))
+    adds = adds or bool((yield from _new_calls(batch)))
+    for compaction in batch.compactions:
+        adds = adds or (yield from _same_compaction(batch.branch, compaction)) is None
     return Difference(adds, None)
 
 
@@ -233,21 +253,6 @@ def _stand(arrival: Arrival, key: int, numbers: Mapping[int, int]) -> Steps[None
         yield from do("session_raise", session=key, **told)
 
 
-class Batch(NamedTuple):
-    """What to write on one branch: rows in the order of their positions, and the payloads that they refer to."""
-
-    branch: int
-    number: int
-    session: int | None
-    renew: bool
-    """Whether marks of deletion take the place of those that are there."""
-    messages: Sequence[Row]
-    turns: Sequence[dict[str, Any]]
-    calls: Sequence[Row]
-    compactions: Sequence[dict[str, Any]]
-    payloads: Mapping[str, bytes]
-
-
 def add(scope: Scope, tree: int, batch: Batch) -> Op[int]:
     """Write what is new of a batch, and give how many messages that was."""
     return Op(_add, scope, tree, batch)
@@ -329,10 +334,15 @@ def _replace(scope: Scope, tree: int, batch: Batch, stored: Row, row: Row) -> St
     yield from do("branch_unindex", branch=batch.branch, position=row[POSITION] - 1)
 
 
+def _goes_on(batch: Batch, turn: dict[str, Any]) -> Steps[bool]:
+    """Whether a turn is new, or has come further than the one that is there."""
+    stored = yield from one("turn_get", branch=batch.branch, position=turn["position"])
+    return stored is None or _TURNS[stored[1]] < _TURNS[turn["status"]]
+
+
 def _turn(batch: Batch, turn: dict[str, Any]) -> Steps[None]:
     position, status = turn["position"], turn["status"]
-    stored = yield from one("turn_get", branch=batch.branch, position=position)
-    if stored is not None and _TURNS[stored[1]] >= _TURNS[status]:
+    if not (yield from _goes_on(batch, turn)):
         return
     is_open = status == "open"
     yield from do(
@@ -351,27 +361,41 @@ def _turn(batch: Batch, turn: dict[str, Any]) -> Steps[None]:
 
 
 def _calls(batch: Batch) -> Steps[None]:
-    """Write the calls: (position, part, answering branch, ...) as rows of tool_calls_of_span are."""
+    new = yield from _new_calls(batch)
+    yield from each("tool_call_insert", [(batch.branch, *row[:6], row[2], *row[6:]) for row in new])
+
+
+def _new_calls(batch: Batch) -> Steps[list[Row]]:
+    """Find the calls that are new or have come further; rows as those of tool_calls_of_span."""
     if not batch.calls:
-        return
+        return []
     positions = [row[0] for row in batch.calls]
     found = yield from rows("tool_calls_of_span", branch=batch.branch, low=min(positions) - 1, high=max(positions))
     present = {row[:3]: _CALLS[row[5]] for row in found}
-    new = [
-        (batch.branch, *row[:6], row[2], *row[6:]) for row in batch.calls if present.get(row[:3], -1) < _CALLS[row[5]]
-    ]
-    yield from each("tool_call_insert", new)
+    return [row for row in batch.calls if present.get(row[:3], -1) < _CALLS[row[5]]]
+
+
+def _same_compaction(branch: int, compaction: dict[str, Any]) -> Steps[Row | None]:
+    found = yield from rows("compactions_of_branch", branch=branch, high=compaction["to_position"])
+    told = tuple(compaction[name] for name in _COMPACTION)
+    return next((row for row in found if (row[0], row[1], row[2], row[6]) == told), None)
 
 
 def _compaction(branch: int, compaction: dict[str, Any]) -> Steps[None]:
-    high = compaction["to_position"]
-    for row in (yield from rows("compactions_of_branch", branch=branch, high=high)):
-        if (row[0], row[1], row[2], row[6]) == tuple(compaction[name] for name in _COMPACTION):
-            if compaction["undone_at"] is not None:
-                named = {name: compaction[name] for name in (*_COMPACTION, "undone_at")}
-                yield from do("compaction_undo", branch=branch, **named)
-            return
-    yield from do("compaction_bring", branch=branch, **compaction)
+    if (yield from _same_compaction(branch, compaction)) is None:
+        yield from do("compaction_bring", branch=branch, **compaction)
+    elif compaction["undone_at"] is not None:
+        named = {name: compaction[name] for name in (*_COMPACTION, "undone_at")}
+        yield from do("compaction_undo", branch=branch, **named)
+
+
+def lacks_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Op[bool]:
+    """Say whether some of these snapshots are not there."""
+    return Op(_lacks_snapshots, session, found, writes=False)
+
+
+def _lacks_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Steps[bool]:
+    return bool((yield from _new_snapshots(session, found)))
 
 
 def keep_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Op[None]:
@@ -380,10 +404,14 @@ def keep_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Op[None]:
 
 
 def _keep_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Steps[None]:
+    for snapshot in (yield from _new_snapshots(session, found)):
+        yield from do("snapshot_bring", session=session, **snapshot)
+
+
+def _new_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Steps[list[dict[str, Any]]]:
     present = {(row[0], row[2], row[3], row[5]) for row in (yield from rows("snapshots_of_session", session=session))}
-    for snapshot in found:
-        if tuple(snapshot[name] for name in ("kind", "branch", "position", "created_at")) not in present:
-            yield from do("snapshot_bring", session=session, **snapshot)
+    names = ("kind", "branch", "position", "created_at")
+    return [snapshot for snapshot in found if tuple(snapshot[name] for name in names) not in present]
 
 
 def link(scope: Scope, session: str, parent: str) -> Op[None]:

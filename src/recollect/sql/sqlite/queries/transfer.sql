@@ -73,7 +73,7 @@ WHERE key = :session
 
 -- name: session_raise
 UPDATE sessions
-SET revision = max(revision + 1, :revision), updated_at = max(updated_at, :updated_at),
+SET revision = CASE WHEN revision > :revision THEN revision + 1 ELSE :revision END, updated_at = max(updated_at, :updated_at),
     last_message_at = coalesce(max(coalesce(last_message_at, 0), :last_message_at), last_message_at)
 WHERE key = :session
 
