@@ -9,6 +9,7 @@ from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
+from recollect.testing.transfer import TestTransfer
 from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "TestStreams",
     "TestTools",
     "TestToolsOnBranches",
+    "TestTransfer",
     "TestTrash",
     "TestTurns",
 ]

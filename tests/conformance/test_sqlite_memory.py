@@ -11,6 +11,7 @@ from recollect.testing.place import Place
 from recollect.testing.sessions import TestTrash
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
+from recollect.testing.transfer import TestTransfer
 from recollect.testing.turns import TestSaveTurn, TestTurns
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "TestStreams",
     "TestTools",
     "TestToolsOnBranches",
+    "TestTransfer",
     "TestTrash",
     "TestTurns",
 ]

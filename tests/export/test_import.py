@@ -68,7 +68,7 @@ class TestDamage:
                 everything(copy)
                 _, again = imported(joined(whole), copy)
                 everything(copy)
-                assert not [bad for bad in again.bad if number not in (0,)], (number, found.bad)
+                assert again.bad == [], (number, found.bad)
                 messages = sum(kind(line) == "message" for line in whole)
                 assert exported(copy).count(b'{"type":"message"') == messages or again.conflicts
 
@@ -132,7 +132,7 @@ class TestDamage:
 
     def test_a_newer_version_is_refused_whole(self, store, empty):
         text = exported(store).replace(b'"version":1', b'"version":2', 1)
-        with pytest.raises(recollect.InvalidValue, match="newer|version 2"):
+        with pytest.raises(recollect.InvalidValue, match="version 2"):
             imported(text, empty)
         assert everything(empty)["sessions"] == {}
 
@@ -179,7 +179,7 @@ class TestHostile:
         ("type", "fields"),
         [
             ("message", {"id": "1.0"}), ("message", {"id": "9.1"}), ("message", {"id": "1.99999999999"}),
-            ("message", {"id": "1.-1"}), ("message", {"id": "1.1.1"}), ("message", {"id": "١.٢"}),
+            ("message", {"id": "1.-1"}), ("message", {"id": "1.1.1"}), ("message", {"id": "\u0661.\u0662"}),
             ("message", {"role": "god"}), ("message", {"tokens": -1}), ("message", {"tokens": 1 << 60}),
             ("message", {"created_at": "yesterday"}), ("message", {"created_at": -5}), ("message", {"turn": 77}),
             ("message", {"created_at": "0001-01-01T00:00:00+23:59"}), ("message", {"parts": {}}),
@@ -452,9 +452,10 @@ class TestSearchIndex:
             assert sql("SELECT indexed_to FROM branches") == [(5,)]
 
 
-class TestChats:
-    OPENAI = [{"role": "user", "content": "hi"}, *talk.OPENAI_TALK[2:]]
+OPENAI = [{"role": "user", "content": "hi"}, *talk.OPENAI_TALK[2:]]
 
+
+class TestChats:
     @pytest.mark.parametrize("layout", ["array", "lines", "object", "indented"])
     @pytest.mark.parametrize("said", [talk.ANTHROPIC_TALK, OPENAI], ids=["anthropic", "openai"])
     def test_messages_of_a_provider_become_a_session_once(self, empty, layout, said):

@@ -82,7 +82,7 @@ def test_a_private_key_goes_whole_and_a_public_one_stays():
         ("https://x.test/a?access_token=abcdefgh12&b=1", "https://x.test/a?access_token=[redacted:url-token]&b=1"),
         ("PASSWORD=letmein", "PASSWORD=[redacted:secret]"),
         ("export DB_PASSWORD='correct horse 9'", "export DB_PASSWORD='[redacted:secret]'"),
-        ("api_key = \"abcdef\"", "api_key = \"[redacted:secret]\""),
+        ('api_key = "abcdef"', 'api_key = "[redacted:secret]"'),
         ("apiKey: 'zzzz-yyyy'", "apiKey: '[redacted:secret]'"),
         ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "AWS_SECRET_ACCESS_KEY=[redacted:secret]"),
         ("client-secret: 8f3b2a1c9d", "client-secret: [redacted:secret]"),

@@ -79,6 +79,8 @@ class Group:
         self.sessions: dict[str, Given] = {}
         self.branches: dict[int, Line] = {}
         self.spool = Spool()
+        self.awaited: list[tuple[int, int]] = []
+        """Lines that speak of a branch of a fork, which comes after its origin."""
 
     def add_session(self, record: records.SessionRecord, line: int, soonest: int) -> None:
         """Take a session."""

@@ -114,6 +114,8 @@ class Intake:
             group.add_message(record.id)
         else:
             _check(group, record)
+            if isinstance(record, records.ToolCallRecord) and record.branch not in group.branches:
+                group.awaited.append((piece.line, record.branch))
         group.spool.add(piece.line, piece.text)
 
     def _blob(self, record: records.BlobRecord) -> None:
@@ -138,6 +140,9 @@ class Intake:
         if group is None:
             return
         try:
+            for line, number in group.awaited:
+                if number not in group.branches:
+                    self.report.refuse(line, f"Branch {number} is not in the file.")
             for id, given in list(group.sessions.items()):
                 if not given.own:
                     self.report.refuse(given.line, f"Session {id!r} has no branch in the file.")
@@ -202,7 +207,6 @@ def _check(group: Group, record: Any) -> None:
         records.turn_columns(record)
     elif isinstance(record, records.ToolCallRecord):
         group.check_message(record.message)
-        group.check_branch(record.branch)
         records.call_row(record, 0)
     elif isinstance(record, records.CompactionRecord):
         records.compaction_columns(record)
