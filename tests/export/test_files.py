@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import stat
+import tracemalloc
 
 import pytest
 from worlds import build, everything, exported
@@ -133,3 +134,53 @@ def test_a_session_that_is_erased_meanwhile_is_said(tmp_path):
         store.erase_session("a")
         with pytest.raises(recollect.SessionNotFound):
             begun.extend(pieces)
+
+
+def test_a_pipe_is_written_to_and_a_link_is_followed(store, tmp_path):
+    target = tmp_path / "real.jsonl"
+    target.write_text("before")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(target)
+    export.write(store, None, None, link)
+    assert link.is_symlink()
+    assert target.read_bytes() == exported(store)
+    export.write(store, None, "html", os.devnull)
+    assert not os.path.isfile(os.devnull)
+    with pytest.raises(IsADirectoryError):
+        export.write(store, None, "html", tmp_path)
+
+
+@pytest.mark.parametrize("format", ["md", "json", "jsonl", "html"])
+def test_nothing_is_a_whole_file_too(store, format):
+    found = exported(store, [], format)
+    assert format == "md" or found
+    if format == "html":
+        assert found.startswith(b"<!doctype html>")
+        assert found.count(b"</html>") == 1
+    if format in ("json", "jsonl"):
+        with recollect.open(":memory:") as copy:
+            report = export.read(copy, io.BytesIO(found))
+            assert (report.bad, report.created) == ([], [])
+
+
+def test_a_document_without_its_header(store):
+    text = exported(store, format="json")
+    with recollect.open(":memory:") as copy:
+        report = export.read(copy, io.BytesIO(b"{" + text[text.index(b'"sessions"') :]))
+        assert report.bad == []
+        assert exported(copy) == exported(store)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "json", "md", "html"])
+def test_memory_does_not_grow_with_the_session(tmp_path, format):
+    with recollect.open(tmp_path / "a.db") as store:
+        store.session("a").append([talk.user("word " * 2_000)] * 1_200)  # 12 MB
+        exported(store, [], format)  # what is loaded once
+        tracemalloc.start()
+        try:
+            size = sum(map(len, export.chunks(store, None, format)))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert size > 12_000_000
+    assert peak < 4_000_000

@@ -187,6 +187,11 @@ def _poured(found: Iterator[bytes], target: Any) -> int:
 @contextlib.contextmanager
 def _replacing(path: str) -> Generator[IO[bytes]]:
     """Write beside a file and put it in its place at the end, so that a failure leaves what was there."""
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written to, never replaced
+        with open(path, "wb") as target:
+            yield target
+        return
     partial = f"{path}.{os.getpid()}.partial"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

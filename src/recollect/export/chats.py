@@ -6,6 +6,7 @@ A chat becomes a session whose id is made from what it says, so that the same fi
 from __future__ import annotations
 
 import hashlib
+import json as standard
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from recollect.export.flow import Flow, ask
 from recollect.export.report import Report
 from recollect.export.source import Piece
 from recollect.export.spool import Spool
+from recollect.model import json
 from recollect.model.message import Draft
 from recollect.op import Scope
 from recollect.ops import messages, sessions
@@ -89,16 +91,13 @@ def _whole(
     chat.title = _title(value)
     try:
         for message in value["messages"]:
-            chat.add(line, formats_json(message), message, report)
+            chat.add(line, standard.dumps(message).encode(), message, report)
         yield from chat.store(scope, report, progress)
     finally:
         chat.close()
 
 
-def formats_json(value: Any) -> bytes:
-    """Write plain data as JSON."""
-    from recollect.model import json  # noqa: PLC0415  beside the name of an argument elsewhere
-
+def _written(value: Any) -> bytes:
     return json.encode(value).lstrip(" ").encode()
 
 
@@ -119,13 +118,13 @@ class Chat:
     def add(self, line: int, text: bytes, value: Any, report: Report) -> None:
         """Take a message, if it is one."""
         try:
-            drafts = self._drafts(value)
+            drafts, told = self._drafts(value), _written(value)
         except InvalidValue as error:
             report.refuse(line, error)
             return
         if drafts:
             self.spool.add(line, text)
-            self.digest.update(formats_json(value) + b"\n")
+            self.digest.update(told + b"\n")
 
     def _drafts(self, value: Any) -> list[Draft]:
         if not isinstance(value, dict):

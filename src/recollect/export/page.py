@@ -29,6 +29,7 @@ from recollect.model.session import Session
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _WHO = {"user": "Person", "assistant": "Agent", "system": "System", "tool": "Tool"}
 _HINT = 160
+_FOOT = "<footer>Written by Recollect. Times are in UTC.</footer></main></body></html>"
 
 _CHEVRON = (
     '<svg class="chevron" viewBox="0 0 10 10" fill="none" stroke="currentColor" stroke-width="1.5" aria-hidden="true">'
@@ -72,7 +73,7 @@ class Page:
         last = session.last_message_at or session.created_at
         return _encoded(
             f'<li><a href="#s{number}"><span dir="auto">{escaped(session.title or session.id)}</span>'
-            f"<small>{session.message_count:,} · {moment(last)[:10]}</small></a></li>"
+            f"<small>{_messages(session.message_count)} · {moment(last)[:10]}</small></a></li>"
         )
 
     def contents_end(self) -> bytes:
@@ -142,7 +143,8 @@ class Page:
 
     def end(self) -> bytes:
         """Close the page."""
-        return b"<footer>Written by Recollect. Times are in UTC.</footer></main></body></html>\n"
+        head = "" if self._head is None else _head("Conversations") + self._head.decode()
+        return _encoded(f"{head}{_FOOT}")
 
 
 def _head(title: str) -> str:
@@ -176,6 +178,10 @@ def _facts(session: Session, branches: int) -> list[tuple[str, str]]:
         ("Id", session.id if session.title else None),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
 
 
 def _mono(name: str) -> str:

@@ -107,6 +107,9 @@ _NAMES = (
 _LOOSE = re.compile(r"(?:^|[_.\-])(?:token|secret|credentials?|cookie|key[_\-]?id)$", re.IGNORECASE)
 """Names that are words of a sentence as well, so that what follows must look like a secret."""
 
+_HINTS = ("pass", "pwd", "secret", "key", "token", "credential", "cookie", "string")
+"""One of these is in every such name."""
+
 # A name as it stands before `=` or `:` in code, in an env file, in YAML: API_KEY=..., db.password: "...".
 _ASSIGNED = re.compile(
     rf"""(?<![A-Za-z0-9])(?P<name>(?:[A-Za-z0-9]{{1,32}}[_.\-]){{0,6}}(?:{_NAMES}))
@@ -150,7 +153,7 @@ class Redactor:
         for rule in _RULES:
             if any(word in low for word in rule.needs):
                 text = rule.pattern.sub(lambda match, rule=rule: self._masked(match, rule.name), text)
-        return _ASSIGNED.sub(self._assigned, text)
+        return _ASSIGNED.sub(self._assigned, text) if any(word in low for word in _HINTS) else text
 
     def value(self, value: Any, name: str = "") -> Any:
         """Mask the secrets in plain data. What a key names as one is masked whatever it looks like."""

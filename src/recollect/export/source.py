@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue
+from recollect.export.records import FORMAT
 
 _CHUNK = 1 << 16
 _SPACE = " \t\r\n"
@@ -139,7 +140,9 @@ class Document:
         told = False
         for key in self._keys():
             if key in ("sessions", "messages") and self._peek() == "[":
-                if key == "sessions" or header:
+                if key == "sessions":
+                    header.setdefault("format", FORMAT)
+                if header:
                     told = True
                     yield Piece(line, json.dumps({"type": "header", **header}).encode())
                 yield from self._groups() if key == "sessions" else self._array()

@@ -61,7 +61,7 @@ class Diverged(Conflict):
 
 
 class Stale(Conflict):
-    """The store changed while it was compared with a file."""
+    """The store kept changing while it was compared with a file. Import the file again: what was written stays."""
 
 
 class Standing(NamedTuple):

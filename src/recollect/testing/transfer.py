@@ -61,7 +61,7 @@ class TestTransfer:
     """A store that is emptied, or another owner's, takes what was exported."""
 
     @pytest.mark.parametrize("format", ["jsonl", "json"])
-    def test_what_went_out_comes_back_equal(self, store, format):
+    def test_what_went_out_comes_back_equal(self, store: Store, format: str) -> None:
         full(store)
         text = exported(store, format=format)
         before = {session.id: (session.info, session.messages(deleted=True), session.branches(), session.tool_calls())
@@ -80,14 +80,14 @@ class TestTransfer:
             counted(session)
         assert exported(store, format=format) == text
 
-    def test_importing_twice_is_importing_once(self, store):
+    def test_importing_twice_is_importing_once(self, store: Store) -> None:
         full(store)
         text = exported(store)
         report = export.read(store, io.BytesIO(text))
         assert (report.created, report.updated, report.messages) == ([], [], 0)
         assert exported(store) == text
 
-    def test_an_imported_session_goes_on(self, store):
+    def test_an_imported_session_goes_on(self, store: Store) -> None:
         full(store)
         text = exported(store)
         emptied(store)
@@ -105,7 +105,7 @@ class TestTransfer:
         counted(fork)
         assert fork.fork().message_count == fork.message_count
 
-    def test_a_longer_export_adds_what_is_new(self, store):
+    def test_a_longer_export_adds_what_is_new(self, store: Store) -> None:
         session = store.session("a")
         session.append(numbered(3))
         short = exported(store)
@@ -118,7 +118,7 @@ class TestTransfer:
         assert (report.updated, report.messages) == (["a"], 600)
         assert exported(store) == long
 
-    def test_a_conflict_is_refused_or_comes_under_a_new_id(self, store):
+    def test_a_conflict_is_refused_or_comes_under_a_new_id(self, store: Store) -> None:
         session = store.session("a")
         session.append(numbered(2))
         session.append(user("theirs"))
@@ -134,7 +134,7 @@ class TestTransfer:
         assert texts(store.session(refused.new_id)) == ["m1", "m2", "theirs"]
         assert texts(store.session("a")) == ["m1", "m2"]
 
-    def test_a_fork_comes_with_the_past_that_it_shares(self, store):
+    def test_a_fork_comes_with_the_past_that_it_shares(self, store: Store) -> None:
         session = store.session("a")
         session.append(numbered(4))
         fork = session.fork(at=2, id="f")
@@ -147,7 +147,7 @@ class TestTransfer:
         assert ids(store.session("f")) == wanted
         assert texts(store.session("f")) == ["m1", "m2", "fork"]
 
-    def test_what_is_not_there_is_said(self, store):
+    def test_what_is_not_there_is_said(self, store: Store) -> None:
         with pytest.raises(SessionNotFound):
             exported(store, ["nobody"])
         store.session("gone")
@@ -157,7 +157,7 @@ class TestTransfer:
         assert exported(store).count(b"\n") == 1
 
     @pytest.mark.parametrize("format", ["md", "html", "json", "jsonl"])
-    def test_every_format_can_be_written(self, store, format):
+    def test_every_format_can_be_written(self, store: Store, format: str) -> None:
         full(store)
         text = exported(store, None, format, redact=True, deleted=True)
         assert b"another way" in text
