@@ -75,7 +75,7 @@ class TestDamage:
     def test_a_file_that_is_cut_off_anywhere_gives_what_is_whole(self, store):
         for format in ("jsonl", "json"):
             whole = exported(store, format=format)
-            for end in range(0, len(whole), 97):
+            for end in range(0, len(whole), 331):
                 copy, found = imported(whole[:end])
                 with copy:
                     everything(copy)
@@ -292,6 +292,32 @@ class TestGoingOn:
         _, found = imported(old, store)
         assert (found.updated, found.created, found.messages, found.conflicts) == ([], [], 0, [])
         assert exported(store) == now
+
+    def test_a_session_that_went_on_here_keeps_its_branch_and_title(self, empty):
+        with recollect.open(":memory:") as store:
+            session = store.session("a", title="First")
+            session.append(talk.numbered(3))
+            imported(exported(store), empty)
+            for number in range(9):
+                session.update(title=f"Renamed {number}")
+            mine = empty.session("a")
+            mine.rewind("1.1")
+            mine.append(talk.user("mine"))
+            before = exported(empty)
+            _, found = imported(exported(store), empty)
+            assert (found.unchanged, found.conflicts) == (["a"], [])
+            assert exported(empty) == before
+
+    def test_a_title_that_changed_there_is_taken_over(self, empty):
+        with recollect.open(":memory:") as store:
+            session = store.session("a", title="First")
+            session.append(talk.numbered(3))
+            imported(exported(store), empty)
+            session.update(title="Second", pinned=True)
+            session.rewind("1.2")
+            _, found = imported(exported(store), empty)
+            assert found.updated == ["a"]
+            assert exported(empty) == exported(store)
 
     def test_a_new_fork_joins_the_tree_of_its_origin(self, store, empty):
         imported(exported(store, ["cli:first"]), empty)
@@ -524,8 +550,8 @@ class TestTogether:
     def test_two_processes_that_import_the_same_file_at_once(self, tmp_path):
         with recollect.open(":memory:") as store:
             build(store, FULL)
-            store.session("long").append(talk.numbered(2000))
-            for number in range(5):
+            store.session("long").append(talk.numbered(700))
+            for number in range(3):
                 store.session("long").fork(at=100 * number + 50, id=f"f{number}").append(talk.numbered(10))
             text = exported(store)
             path = os.fspath(tmp_path / "talks.db")

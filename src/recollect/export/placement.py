@@ -175,6 +175,8 @@ def _verdict(group: Group, given: Given, there: arrivals.Standing) -> Flow[_Verd
     adds = adds or difference.adds
     if adds and more:
         return _Verdict("keep", "Both went on after they parted.")
+    if more:  # what is in the store is the later one, whatever its revision counts
+        return _Verdict("keep")
     return _Verdict("renew" if renew else "extend" if adds else "keep")
 
 
