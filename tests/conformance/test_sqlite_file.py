@@ -15,6 +15,7 @@ from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, T
 from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
+from recollect.testing.transfer import TestTransfer
 from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "TestToolStatistics",
     "TestTools",
     "TestToolsOnBranches",
+    "TestTransfer",
     "TestTrash",
     "TestTrim",
     "TestTurns",

@@ -17,6 +17,7 @@ from recollect.testing.sessions import TestTrash
 from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
+from recollect.testing.transfer import TestTransfer
 from recollect.testing.turns import TestSaveTurn, TestTurns
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "TestToolStatistics",
     "TestTools",
     "TestToolsOnBranches",
+    "TestTransfer",
     "TestTrash",
     "TestTrim",
     "TestTurns",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.ops import (
+        arrivals,
         bodies,
         branches,
         check,
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
         streams,
         thinning,
         tools,
+        transfer,
         turns,
         views,
     )
 
 __all__ = [
-    "bodies", "branches", "check", "compactions", "leases", "lists", "messages", "paths", "pins", "pruning",
-    "record", "results", "retention", "search", "sessions", "settings", "snapshots", "statistics", "streams",
-    "thinning", "tools", "turns", "views",
+    "arrivals", "bodies", "branches", "check", "compactions", "leases", "lists", "messages", "paths", "pins",
+    "pruning", "record", "results", "retention", "search", "sessions", "settings", "snapshots", "statistics",
+    "streams", "thinning", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 

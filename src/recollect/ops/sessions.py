@@ -155,11 +155,11 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork:
     made = yield from one("session_insert", owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
     assert made is not None
     if row["title"] is not None:
-        yield from _title(scope, made[0], row["title"])
+        yield from entitle(scope, made[0], row["title"])
     return made[0]
 
 
-def _title(scope: Scope, session: int, title: str | None) -> Steps[None]:
+def entitle(scope: Scope, session: int, title: str | None) -> Steps[None]:
     """Keep a title as lists put it in order."""
     if title is None:
         yield from do("title_clear", session=session)
@@ -276,7 +276,7 @@ def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int |
     if row is None:
         raise (yield from refused(scope, session, expected))
     if "title" in columns:
-        yield from _title(scope, row[0], columns["title"])
+        yield from entitle(scope, row[0], columns["title"])
     return here(row).value
 
 

@@ -1,0 +1,213 @@
+"""Sessions to and from files: Markdown, JSON, JSON lines and a self-contained HTML page, with secrets masked if asked.
+
+Everything is read and written piece by piece, so that memory does not grow with the session. docs/export.md describes
+what is in the files. This room stands on the operations and a store, never on SQL.
+
+    selection.py   which sessions and branches            redaction.py, masks.py   secrets
+    records.py     the records of JSON and JSON lines     lines.py                 written
+    transcript.py  a session as it reads                  markdown.py, page.py, prose.py, attachment.py
+    source.py, spool.py, group.py, placement.py, intake.py, chats.py, report.py    read
+    flow.py        operations and output in one stream, for either store
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from recollect.errors import InvalidValue
+from recollect.export.flow import Flow, driven, driven_async, settled, settled_async
+from recollect.export.report import BadLine, Refused, Report
+from recollect.op import Scope
+
+if TYPE_CHECKING:
+    from recollect.store import Store
+    from recollect.store_async import AsyncStore
+
+__all__ = [
+    "FORMATS",
+    "BadLine",
+    "Refused",
+    "Report",
+    "chunks",
+    "chunks_async",
+    "format_of",
+    "read",
+    "read_async",
+    "write",
+]
+
+FORMATS = ("md", "json", "jsonl", "html")
+_ENDINGS = {"markdown": "md", "htm": "html", "ndjson": "jsonl"}
+File = str | os.PathLike[str] | IO[Any]
+Progress = Callable[[int], None]
+
+
+def format_of(path: str | os.PathLike[str]) -> str | None:
+    """Name the format that a file's name ends with; None where it ends with none."""
+    ending = os.path.splitext(os.fspath(path))[1][1:].lower()
+    ending = _ENDINGS.get(ending, ending)
+    return ending if ending in FORMATS else None
+
+
+def chunks(
+    store: Store,
+    ids: Sequence[str] | None,
+    format: str,
+    *,
+    redact: bool = False,
+    deleted: bool | None = None,
+    progress: Progress | None = None,
+) -> Iterator[bytes]:
+    """Export sessions as pieces of a file, UTF-8: those named, or all that are not in the trash."""
+    return driven(store, _flow(store.scope(), ids, format, redact=redact, deleted=deleted, progress=progress))
+
+
+def chunks_async(
+    store: AsyncStore,
+    ids: Sequence[str] | None,
+    format: str,
+    *,
+    redact: bool = False,
+    deleted: bool | None = None,
+    progress: Progress | None = None,
+) -> AsyncIterator[bytes]:
+    """Export sessions from an async store, as chunks() does."""
+    return driven_async(store, _flow(store.scope(), ids, format, redact=redact, deleted=deleted, progress=progress))
+
+
+def write(
+    store: Store,
+    ids: Sequence[str] | None,
+    format: str | None,
+    file: File,
+    *,
+    redact: bool = False,
+    deleted: bool | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Export sessions into a file, named or open, and give how many bytes that were.
+
+    Without a format it is the one that the file's name ends with. A named file takes its place when it is whole.
+    """
+    named = file if isinstance(file, str | os.PathLike) else None
+    if format is None and named is not None:
+        format = format_of(named)
+    if format is None:
+        raise InvalidValue(f"Say in which format to export: one of {', '.join(FORMATS)}.")
+    found = chunks(store, ids, format, redact=redact, deleted=deleted, progress=progress)
+    if named is not None:
+        with _replacing(os.fspath(named)) as target:
+            return _poured(found, target)
+    return _poured(found, file)
+
+
+def read(
+    store: Store,
+    file: File,
+    *,
+    on_conflict: str = "skip",
+    format: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Import what export wrote as JSON or JSON lines, or plain chats, and say what was done.
+
+    What is there already is not changed, and what goes on where it ends is added. A session that contradicts the one
+    in the store is left out (`skip`), imported under a new id (`new`) or an error (`error`). `format` is that of the
+    messages of a plain chat, where it is not clear.
+    """
+    with _opened(file) as source:
+        return settled(store, _intake(store.scope(), source, on_conflict, format, progress))
+
+
+async def read_async(
+    store: AsyncStore,
+    file: File,
+    *,
+    on_conflict: str = "skip",
+    format: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Import into an async store, as read() does."""
+    with _opened(file) as source:
+        return await settled_async(store, _intake(store.scope(), source, on_conflict, format, progress))
+
+
+def _flow(
+    scope: Scope,
+    ids: Sequence[str] | None,
+    format: str,
+    *,
+    redact: bool,
+    deleted: bool | None,
+    progress: Progress | None,
+) -> Flow[None]:
+    """Choose how a format is written; only what it needs is loaded."""
+    from recollect.export.lines import Options, document, jsonl  # noqa: PLC0415
+    from recollect.export.redaction import Redactor  # noqa: PLC0415
+
+    format = _ENDINGS.get(format, format)
+    if format not in FORMATS:
+        raise InvalidValue(f"An export is one of {', '.join(FORMATS)}; got {format!r}.")
+    machine = format in ("json", "jsonl")
+    options = Options(Redactor() if redact else None, machine if deleted is None else deleted, progress)
+    if machine:
+        return (jsonl if format == "jsonl" else document)(scope, ids, options)
+    from recollect.export.transcript import transcript  # noqa: PLC0415
+
+    if format == "md":
+        from recollect.export.markdown import Markdown  # noqa: PLC0415
+
+        return transcript(scope, ids, options, Markdown())
+    from recollect.export.page import Page  # noqa: PLC0415
+
+    return transcript(scope, ids, options, Page())
+
+
+def _intake(scope: Scope, source: Any, on_conflict: str, format: str | None, progress: Progress | None) -> Flow[Report]:
+    from recollect.export.intake import Intake  # noqa: PLC0415
+    from recollect.export.source import pieces, reader  # noqa: PLC0415
+
+    intake = Intake(scope, on_conflict=on_conflict, format=format, progress=progress)
+    return intake.run(pieces(reader(source)))
+
+
+def _poured(found: Iterator[bytes], target: Any) -> int:
+    """Write pieces into an open file, of bytes or of text."""
+    is_text = hasattr(target, "encoding")
+    total = 0
+    for piece in found:
+        target.write(piece.decode() if is_text else piece)
+        total += len(piece)
+    return total
+
+
+@contextlib.contextmanager
+def _replacing(path: str) -> Generator[IO[bytes]]:
+    """Write beside a file and put it in its place at the end, so that a failure leaves what was there."""
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written to, never replaced
+        with open(path, "wb") as target:
+            yield target
+        return
+    partial = f"{path}.{os.getpid()}.partial"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with open(descriptor, "wb") as target:
+            yield target
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+        raise
+
+
+@contextlib.contextmanager
+def _opened(file: File) -> Generator[Any]:
+    if not isinstance(file, str | os.PathLike):
+        yield file
+        return
+    with open(file, "rb") as source:
+        yield source

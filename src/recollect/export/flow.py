@@ -1,0 +1,85 @@
+"""A flow: operations and pieces of output in one stream, written once and driven by either store.
+
+A flow yields operations, whose results it is sent, and bytes, which go out. It keeps no more than it needs for the
+next piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from recollect.op import Op
+
+if TYPE_CHECKING:
+    from recollect.store import Store
+    from recollect.store_async import AsyncStore
+
+T = TypeVar("T")
+
+Flow = Generator[Op[Any] | bytes, Any, T]
+
+
+def ask(op: Op[T]) -> Flow[T]:
+    """Have an operation run, and give its result."""
+    return (yield op)
+
+
+def driven(store: Store, flow: Flow[Any]) -> Iterator[bytes]:
+    """Drive a flow with a store, and give what goes out."""
+    result: Any = None
+    while True:
+        try:
+            item = flow.send(result)
+        except StopIteration:
+            return
+        result = None
+        if isinstance(item, Op):
+            result = store.run(item)
+        else:
+            yield item
+
+
+async def driven_async(store: AsyncStore, flow: Flow[Any]) -> AsyncIterator[bytes]:
+    """Drive a flow with an async store, and give what goes out."""
+    result: Any = None
+    while True:
+        try:
+            item = flow.send(result)
+        except StopIteration:
+            return
+        result = None
+        if isinstance(item, Op):
+            result = await store.run(item)
+        else:
+            yield item
+
+
+def settled(store: Store, flow: Flow[T]) -> T:
+    """Drive a flow that gives a result and sends nothing out. An operation's error is raised inside the flow."""
+    step: Any = flow.send
+    given: Any = None
+    try:
+        while True:
+            op: Any = step(given)
+            try:
+                step, given = flow.send, store.run(op)
+            except Exception as error:  # noqa: BLE001  the flow decides what it means
+                step, given = flow.throw, error
+    except StopIteration as done:
+        return done.value
+
+
+async def settled_async(store: AsyncStore, flow: Flow[T]) -> T:
+    """Drive a flow that gives a result, with an async store."""
+    step: Any = flow.send
+    given: Any = None
+    try:
+        while True:
+            op: Any = step(given)
+            try:
+                step, given = flow.send, await store.run(op)
+            except Exception as error:  # noqa: BLE001
+                step, given = flow.throw, error
+    except StopIteration as done:
+        return done.value

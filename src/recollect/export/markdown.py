@@ -1,0 +1,214 @@
+"""A transcript as Markdown, for reading and for putting into other documents.
+
+What was said is kept as it was written, but it can not break out of its place: code that was opened is closed, and a
+tag is shown instead of taken for one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from recollect.export import attachment
+from recollect.export.transcript import Call, Said, Side, Summary
+from recollect.model.json import UNSET
+from recollect.model.part import (
+    AttachmentPart,
+    DataPart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from recollect.model.session import Session
+from recollect.model.value import iso
+
+_WHO = {"user": "Person", "assistant": "Agent", "system": "System", "tool": "Tool"}
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_CODE = re.compile(r"(`[^`\n]*`)")
+_TICKS = re.compile(r"`+")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
+
+
+class Markdown:
+    """Gives the pieces of a Markdown document."""
+
+    def begin(self, *, redacted: bool, several: bool) -> bytes:
+        """Open the document."""
+        note = "*Secrets were masked when this was written.*\n\n" if redacted else ""
+        return (note + ("# Conversations\n\n" if several else "")).encode()
+
+    def entry(self, number: int, session: Session) -> bytes:
+        """List a session."""
+        return f"{number}. {_words(session.title or session.id)}\n".encode()
+
+    def contents_end(self) -> bytes:
+        """Close the list."""
+        return b"\n"
+
+    def session(self, number: int, session: Session, branches: int) -> bytes:
+        """Head a session."""
+        facts = [
+            ("Session", f"`{session.id.replace('`', ' ')}`"),
+            ("Model", session.model and _words(session.model)),
+            ("Task", session.task and _words(session.task)),
+            ("Status", None if session.status == "active" else session.status),
+            ("Began", moment(session.created_at)),
+            ("Last message", None if session.last_message_at is None else moment(session.last_message_at)),
+            ("Messages", str(session.message_count)),
+            ("Branches", str(branches) if branches > 1 else None),
+            ("Forked from", session.parent and f"`{session.parent.replace('`', ' ')}`"),
+        ]
+        lines = [f"- {name}: {value}" for name, value in facts if value]
+        title = _words(session.title or session.id)
+        rule = "---\n\n" if number > 1 else ""
+        return _encoded(f"{rule}# {title}\n\n" + "\n".join(lines) + "\n\n" + _system(session))
+
+    def message(self, said: Said) -> bytes:
+        """Show a message."""
+        notes = [said.id, moment(said.created_at)]
+        notes += [] if said.model is None else [_words(said.model)]
+        notes += [] if said.state == "completed" else [said.state]
+        notes += ["deleted"] if said.deleted else []
+        pieces = [f"## {_WHO[said.role]}\n\n<sub>{' · '.join(notes)}</sub>"]
+        for index, part in enumerate(said.parts):
+            pieces.append(_part(part, said.calls.get(index), quoted=said.role == "user"))
+        if said.error is not None:
+            pieces.append(f"**Error**\n\n{_block(_pretty(said.error), 'json')}")
+        return _encoded("\n\n".join(piece for piece in pieces if piece) + "\n\n")
+
+    def summary(self, summary: Summary) -> bytes:
+        """Mark a compaction."""
+        state = ", undone" if summary.undone else ""
+        head = f"*Compacted: {summary.first} to {summary.last}{state}*"
+        return _encoded(f"---\n\n{head}\n\n{_quote(summary.summary)}\n\n---\n\n")
+
+    def side(self, side: Side) -> bytes:
+        """Head a branch."""
+        where = "from the beginning" if side.leaves is None else f"after {side.leaves}"
+        return f"---\n\n# Branch {side.number}, {where}\n\n".encode()
+
+    def session_end(self) -> bytes:
+        """Close a session."""
+        return b""
+
+    def end(self) -> bytes:
+        """Close the document."""
+        return b""
+
+
+def moment(milliseconds: int) -> str:
+    """Write a time for a person, in UTC."""
+    try:
+        return iso(milliseconds)[:16].replace("T", " ")
+    except OverflowError:
+        return str(milliseconds)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _system(session: Session) -> str:
+    if not session.system_prompt:
+        return ""
+    return f"<details><summary>System prompt</summary>\n\n{_quote(session.system_prompt)}\n\n</details>\n\n"
+
+
+def _part(part: Part, call: Call | None, *, quoted: bool) -> str:
+    if isinstance(part, TextPart):
+        return _quote(part.text) if quoted else _prose(part.text)
+    if isinstance(part, ReasoningPart):
+        return f"<details><summary>Reasoning</summary>\n\n{_quote(part.text)}\n\n</details>" if part.text else ""
+    if isinstance(part, ToolCallPart):
+        return _call(part, call)
+    if isinstance(part, ToolResultPart):
+        return f"**Result** · {part.status}\n\n{_result(part)}"
+    if isinstance(part, AttachmentPart):
+        return _attachment(part)
+    return _data(part)
+
+
+def _call(part: ToolCallPart, call: Call | None) -> str:
+    status = "pending" if call is None else call.status
+    notes = [f"**Tool** `{part.tool.replace('`', ' ')}`", status]
+    if call is not None and call.latency_ms is not None:
+        notes.append(f"{call.latency_ms:,} ms")
+    pieces = [" · ".join(notes), _block(_pretty(part.input), "json")]
+    if call is not None and call.error_message and (call.result is None or call.error_message != call.result.output):
+        pieces.append(f"**Error** {_words(call.error_message)}")
+    if call is not None and call.result is not None:
+        pieces.append(_result(call.result))
+    return "\n\n".join(pieces)
+
+
+def _result(part: ToolResultPart) -> str:
+    if part.content is None:
+        return _block(part.output if part.data is UNSET else _pretty(part.data), "text")
+    pieces = [_block(piece.text, "text") if isinstance(piece, TextPart) else _part(piece, None, quoted=False)
+              for piece in part.content]  # fmt: skip
+    return "\n\n".join(pieces)
+
+
+def _attachment(part: AttachmentPart) -> str:
+    found = attachment.shown(part)
+    name = _words(found.name)
+    if found.picture is not None:
+        return f"![{name}]({found.picture})"
+    if found.download is not None:
+        return f"[{name}]({found.download}) ({found.mime_type}, {attachment.size(found.size)})"
+    return f"Attachment: {name}" if found.link is None else f"Attachment: [{name}](<{found.link}>)"
+
+
+def _data(part: DataPart) -> str:
+    held = attachment.of_block(part.native)
+    if held is not None:
+        return _attachment(held)
+    value = part.native if part.data is UNSET else part.data
+    return f"<details><summary>Data</summary>\n\n{_block(_pretty(value), 'json')}\n\n</details>"
+
+
+def _pretty(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _block(text: str, language: str) -> str:
+    """Fence a text with more ticks than it has in a row."""
+    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _words(text: str) -> str:
+    """Give a text on one line that means nothing to Markdown."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _quote(text: str) -> str:
+    return "\n".join(f"> {line}" for line in _prose(text).split("\n"))
+
+
+def _prose(text: str) -> str:
+    """Give what was said, with its tags shown as text and its code closed."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.replace("\r\n", "\n").split("\n"):
+        match = _FENCE.match(line)
+        if fence:
+            lines.append(line)
+            if match and match[1].startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        else:
+            fence = match[1] if match else ""
+            lines.append(line if fence else _untagged(line))
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def _untagged(line: str) -> str:
+    return "".join(
+        piece if piece[:1] == "`" and piece[-1:] == "`" and len(piece) > 1 else _TAG.sub("&lt;", piece)
+        for piece in _CODE.split(line)
+    )

@@ -1,0 +1,251 @@
+"""The page: nothing that was said becomes a tag, an attribute, a script or an address; what was said is all there."""
+
+from __future__ import annotations
+
+import base64
+import html.parser
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from worlds import WORLD, _compacted, build, exported
+
+import recollect
+from recollect.export import prose
+from recollect.op import Op
+from recollect.testing import talk
+
+ALLOWED = {
+    "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "ul", "li", "a",
+    "span", "small", "p", "article", "header", "section", "dl", "dt", "dd", "div", "time", "details", "summary", "svg",
+    "path", "pre", "code", "strong", "em", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure",
+    "img", "footer",
+}  # fmt: skip
+VOID = {"meta", "img", "hr"}
+ATTRIBUTES = {
+    "class", "id", "href", "rel", "dir", "lang", "charset", "http-equiv", "content", "name", "datetime", "open", "viewbox",
+    "fill", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin", "role", "aria-label", "aria-hidden", "d", "src",
+    "alt", "loading", "download", "start",
+}  # fmt: skip
+
+
+class Reader(html.parser.HTMLParser):
+    """Reads a page, checks that it is well made, and keeps what it says."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.links, self.images, self.words, self.ids = [], [], [], [], []
+        self.counts = {}
+
+    def handle_starttag(self, tag, attrs):
+        assert tag in ALLOWED, tag
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        for name, value in attrs:
+            assert name in ATTRIBUTES, name
+            if name == "href":
+                self.links.append(value)
+            if name == "src":
+                self.images.append(value)
+            if name == "id":
+                self.ids.append(value)
+        if tag not in VOID and tag != "path":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag != "path":
+            assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        assert tag == "path"
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+
+def read(page):
+    reader = Reader()
+    reader.feed(page.decode())
+    reader.close()
+    assert reader.open == []
+    assert len(set(reader.ids)) == len(reader.ids)
+    for link in reader.links:
+        assert re.match(r"(#|https?://|data:application/octet-stream;base64,[A-Za-z0-9+/=]*$)", link), link
+        assert not link.startswith("#") or link[1:] in reader.ids
+    for image in reader.images:
+        assert re.fullmatch(r"data:image/(png|jpeg|gif|webp|avif|bmp);base64,[A-Za-z0-9+/=]*", image)
+    return reader
+
+
+@pytest.fixture
+def store():
+    with recollect.open(":memory:") as store:
+        yield store
+
+
+HOSTILE = [
+    "<script>alert(1)</script>", "</code></pre><script>alert(1)</script>", '"><img src=x onerror=alert(1)>',
+    "[x](javascript:alert(1))", '[x](https://a.test/"onmouseover=alert(1))', "https://a.test/<script>", "![x](https://a.test/x.png)",
+    "`</code><script>`", '```"><script>\n</pre><script>\n', "</style><script>", "<!-- ", "]]>", "&lt;script&gt;&#60;", "</title><script>",
+    "| a | <b> |\n|---|---|\n| <script> | `</td>` |", "# <h1>", "- <li onclick=x>", "> </blockquote>", "**<b>**", "\0\x1b[31m\ud800",
+    "\u202egnp.exe", "[a](https://a.test) [b](https://b.test/(x))", "https://a.test/?a=1&b='2'", "*a **b* c**", "``` `` ` ```x",
+    "1. a\n2. b\n   c\n\n9999999999. x", "~~~py\nx\n~~~~\nafter",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_text_wherever_it_stands(store, text):
+    clean = text.replace("\0", "").encode("utf-8", "replace").decode()
+    session = store.session("s", title=clean, model=clean, system_prompt=clean, task=clean)
+    session.append(talk.user(text))
+    session.append(talk.assistant(text))
+    session.append({"role": "assistant", "parts": [
+        {"kind": "reasoning", "text": text}, {"kind": "data", "data": {text: text}},
+        {"kind": "tool_call", "call_id": "c", "tool": text, "arguments": {text: text}},
+        {"kind": "attachment", "name": text, "mime_type": text, "data": "aGk=", "url": text},
+        {"kind": "attachment", "name": text, "mime_type": "image/png", "data": text},
+        {"kind": "attachment", "name": text, "url": "data:image/png;base64," + text},
+    ], "model": text, "error": {"m": text}})  # fmt: skip
+    session.record_tool_result("c", text, status="error", error_message=text + "!")
+    session.append({"role": "tool", "parts": [{"kind": "tool_result", "call_id": "z", "tool": text, "text": text}]})
+    store.run(Op(_compacted, "s", clean, 1))
+    reader = read(exported(store, ["s"], "html"))
+    shown = "".join(reader.words)
+    assert not any(image.endswith(text) for image in reader.images)
+    if "<script>" in text and "|" not in text:
+        assert shown.count("<script>") >= 8
+    exported(store, None, "md")
+
+
+@given(
+    st.text(st.sampled_from("<>&\"'`*_[]()#-|>~ \n\tab1.:/\\!") | st.characters(exclude_categories=()), max_size=200)
+)
+@settings(max_examples=200, deadline=None)
+def test_no_text_becomes_anything_but_prose(text):
+    reader = Reader()
+    reader.feed("<main>" + prose.rendered(text) + "</main>")
+    reader.close()
+    assert reader.open == []
+    assert not set(reader.counts) & {"script", "img", "style", "svg", "details"}
+    assert all(link.startswith(("http://", "https://")) for link in reader.links)
+
+
+@given(WORLD)
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_page_of_any_store_is_well_made(steps):
+    with recollect.open(":memory:") as store:
+        build(store, steps)
+        read(exported(store, None, "html", deleted=True))
+        read(exported(store, ["cli:first"], "html"))
+
+
+@pytest.mark.parametrize("length", [20_000])
+@pytest.mark.parametrize(
+    "unit", ["*", "**", "`", "[", "](", "https://", "# ", "- ", "|", "> ", "<", "&", "** a", "`` ` ", "[a]("]
+)
+def test_a_long_hostile_text_takes_no_more_than_its_length(unit, length):
+    """Were the time a square of the length, this would take minutes."""
+    assert prose.rendered(unit * length)
+
+
+class TestWhatIsShown:
+    def page(self, store, **options):
+        return exported(store, ["s"], "html", **options).decode()
+
+    def test_it_needs_nothing_from_outside_and_runs_nothing(self, store):
+        store.session("s").append(talk.user("see https://a.test/x and ![i](https://a.test/i.png)"))
+        page = self.page(store)
+        assert "<script" not in page
+        assert "Content-Security-Policy" in page
+        assert "default-src 'none'" in page
+        style = page.partition("<style>")[2].partition("</style>")[0]
+        assert "url(" not in style
+        assert "@import" not in style
+        assert "prefers-color-scheme: dark" in style
+        assert "@media print" in style
+
+    def test_a_call_is_a_card_with_its_result_and_a_failure_is_open(self, store):
+        session = store.session("s")
+        session.append(talk.asks("c1", "c2"))
+        session.record_tool_result("c1", "fine", latency_ms=1500)
+        session.record_tool_result("c2", "bad", status="error", error_message="no such file")
+        session.append(talk.asks("c3"))
+        page = self.page(store)
+        assert page.count('<details class="tool"') == 3
+        assert page.count('<details class="tool" open>') == 1
+        assert "1.5 s" in page
+        assert "no such file" in page
+        assert page.count("fine") == 1
+        assert page.count('aria-label="pending"') == 1
+
+    def test_images_of_safe_types_are_shown_and_others_are_saved(self, store):
+        data = base64.b64encode(b"x" * 3000).decode()
+        session = store.session("s")
+        session.append([
+            {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}]},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/webp;base64," + data}}]},
+            {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/svg+xml", "data": data}}]},
+            {"role": "user", "content": [{"type": "document", "title": "a.html", "source": {"type": "base64", "media_type": "text/html", "data": data}}]},
+            {"role": "user", "content": [{"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64," + data}}]},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.test/i.png"}}]},
+        ])  # fmt: skip
+        reader = read(self.page(store).encode())
+        assert [image.partition(";")[0] for image in reader.images] == ["data:image/png", "data:image/webp"]
+        assert sum(link.startswith("data:application/octet-stream") for link in reader.links) == 3
+        assert "https://a.test/i.png" in reader.links
+
+    def test_the_active_path_comes_first_and_then_what_other_branches_have(self, store):
+        session = store.session("s")
+        session.append([talk.user(f"word {n}") for n in range(1, 5)])
+        session.rewind(2)
+        session.append(talk.user("another way"))
+        for format in ("html", "md"):
+            page = exported(store, ["s"], format).decode()
+            places = [page.index(text) for text in ("word 1", "word 2", "another way", "Branch 1", "word 3", "word 4")]
+            assert places == sorted(places)
+            assert page.count("word 1") == page.count("word 4") == 1
+
+    def test_deleted_messages_are_a_choice(self, store):
+        session = store.session("s")
+        session.append(talk.numbered(3))
+        session.delete_message(2)
+        assert "m2" not in self.page(store)
+        assert "m2" in self.page(store, deleted=True)
+        assert b"m2" not in exported(store, deleted=False)
+        assert b"m2" in exported(store)
+
+    def test_a_compaction_is_a_mark_and_secrets_are_masked(self, store):
+        session = store.session("s", title="password=hunter22")
+        session.append(talk.numbered(3))
+        store.run(Op(_compacted, "s", "The summary.", 2))
+        page = self.page(store, redact=True)
+        assert page.index("m2") < page.index("The summary.") < page.index("m3")
+        assert "hunter22" not in page
+        assert "masked" in page
+
+    def test_several_sessions_begin_with_a_list(self, store):
+        for name in ("s", "t"):
+            store.session(name, title=f"About {name}").append(talk.user("x"))
+        page = exported(store, None, "html").decode()
+        assert page.count('<article class="session"') == 2
+        assert page.count('href="#s') == 2
+        assert "<title>Conversations</title>" in page
+        assert "<title>About s</title>" in self.page(store)
+
+
+class TestMarkdown:
+    def test_code_that_was_opened_is_closed_and_tags_are_shown(self, store):
+        session = store.session("s", title="# A *title*")
+        session.append(talk.assistant("look:\n```py\n<b>\nnever closed"))
+        session.append(talk.user("<details> and `<b>`\n```\nopen"))
+        page = exported(store, ["s"], "md").decode()
+        assert "never closed\n```\n" in page
+        assert "> &lt;details> and `<b>`" in page
+        assert "# \\# A \\*title\\*" in page
+
+    def test_a_fence_is_longer_than_what_it_holds(self, store):
+        session = store.session("s")
+        session.append(talk.asks("c"))
+        session.record_tool_result("c", "````\nx")
+        assert "`````text\n````\nx\n`````" in exported(store, ["s"], "md").decode()
