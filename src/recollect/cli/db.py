@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from recollect.cli import options, place
 from recollect.cli.amount import bytes_, many
+from recollect.cli.asking import must_agree
 from recollect.cli.document import plain, print_json
 from recollect.cli.ending import PROBLEMS
 from recollect.cli.group import Group
 from recollect.cli.progress import Progress
-from recollect.cli.screen import complain, glyph, is_terminal, paint, remark, safe
+from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
+from recollect.errors import NotFound
 
 _BAR = 30
 
@@ -56,26 +59,36 @@ def migrate(as_json: bool) -> None:
 
 
 @db.command()
+@click.option("--quick", is_flag=True, help="Only what is quickly found.")
+@click.option("--repair", is_flag=True, help="Put right what can be derived from the messages.")
 @options.as_json
 @click.pass_context
-def check(context: click.Context, as_json: bool) -> None:
+def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> None:
     """Look for damage, and say what was found.
 
     The file itself, checksums, references, indexes, counters, the search index, and tool calls without a result. Exit
-    status 5 where something was found.
+    status 5 where a problem was found and not repaired.
     """
     with place.reading() as opened, Progress("Checking") as progress:
         store: Any = opened
-        found = store.check(progress)
+        found = store.check(deep=not quick, repair=repair, progress=progress)
     if as_json:
-        print_json({"path": place.where(), "findings": [plain(finding) for finding in found]})
-    for finding in () if as_json else found:
-        click.echo(safe(str(finding)))
-    if found:
-        complain(f"{many(len(found), 'problem')} found in {place.where()}.")
+        print_json({"path": place.where(), "sound": found.sound, **plain(found)})
+    else:
+        for finding in found.found:
+            click.echo(_told(finding))
+        told = "is sound" if found.sound else f"has {many(len(found.problems), 'problem')}"
+        remark(f"{place.where()} {told}. Looked at: {', '.join(found.checked)}.")
+    if not found.sound:
         context.exit(PROBLEMS)
-    if not as_json:
-        remark(f"{place.where()} is sound.")
+
+
+def _told(finding: Any) -> str:
+    """Say what was found and what to do, in one line."""
+    level = "repaired" if finding.repaired else finding.level
+    colour = {"problem": "red", "repaired": "green"}.get(level, "yellow")
+    of = f" ({finding.session})" if finding.session else ""
+    return f"{paint(level, fg=colour, bold=True)}: {safe(f'{finding.message}{of} {finding.advice}')}"
 
 
 @db.command()
@@ -85,29 +98,21 @@ def check(context: click.Context, as_json: bool) -> None:
 def backup(file: str, yes: bool, as_json: bool) -> None:
     """Copy the database to a file, also while it is in use.
 
-    The copy is whole and as of one moment. `db restore` brings it back.
+    The copy is whole, as of one moment, and checked. `db restore` brings it back.
     """
-    import os  # noqa: PLC0415
-
-    from recollect.cli.asking import must_agree  # noqa: PLC0415
-
-    if os.path.lexists(file):
+    there = os.path.lexists(file)
+    if there:
         must_agree(f"{file} is there already. Write over it?", yes=yes)
-        os.unlink(file)
+    if place.missing():
+        raise NotFound(f"There is no database at {place.where()} to copy.")
     with place.reading() as opened, Progress("Copying") as progress:
         store: Any = opened
-        store.backup(file, progress)
-    _written(file, as_json=as_json)
-
-
-def _written(file: str, *, as_json: bool) -> None:
-    import os  # noqa: PLC0415
-
-    size = os.stat(file).st_size
+        written = store.backup(file, overwrite=there, progress=progress)
+    size = os.stat(written).st_size
     if as_json:
-        print_json({"path": os.path.abspath(file), "bytes": size})
+        print_json({"path": written, "bytes": size})
     else:
-        remark(f"{bytes_(size)} written to {file}")
+        remark(f"{bytes_(size)} written to {written}")
 
 
 @db.command()
@@ -120,8 +125,6 @@ def restore(file: str, dry_run: bool, yes: bool, as_json: bool) -> None:
 
     The present database is kept beside it, under another name that is printed.
     """
-    from recollect.cli.asking import must_agree  # noqa: PLC0415
-
     there = place.where()
     if dry_run:
         if as_json:
@@ -146,7 +149,8 @@ def restore(file: str, dry_run: bool, yes: bool, as_json: bool) -> None:
 def stats(as_json: bool) -> None:
     """Show where the bytes are.
 
-    On a pipe each line has, between tabs: what it is, and bytes.
+    Text, tool output, attachments, index, free, and the rest. On a pipe each line has, between tabs: what it is, and
+    bytes.
     """
     with place.reading() as opened:
         store: Any = opened
@@ -154,21 +158,19 @@ def stats(as_json: bool) -> None:
     if as_json:
         print_json({"path": place.where(), **space})
         return
-    total = space.get("total") or sum(space.values()) or 1
-    shape = [
-        Column("", style={"bold": True}),
-        Column("SIZE", ">"),
-        Column("SHARE", ">"),
-        Column("", style={"fg": "cyan"}),
-    ]
-    rows: list[list[Cell]] = []
-    for name, size in space.items():
-        label = Cell(name.replace("_", " "), name)
-        cells = [label, Cell(bytes_(size), str(size)), Cell(f"{size / total:.0%}")]
-        rows.append([*cells, Cell(glyph("bar") * round(size / total * _BAR))] if is_terminal() else cells[:2])
+    parts = {name: size for name, size in space.items() if isinstance(size, int)}
+    shape = [Column("", style={"bold": True}), Column("SIZE", ">"), Column("", ">"), Column("", style={"fg": "cyan"})]
+    print_table(shape, [_space_row(name, size, parts["total"]) for name, size in parts.items()])
     if is_terminal():
-        click.echo(paint(safe(place.where()), dim=True))
-    print_table(shape, rows)
+        remark(f"in {place.where()}")
+
+
+def _space_row(name: str, size: int, total: int) -> list[Cell]:
+    cells = [Cell(name.replace("_", " "), name), Cell(bytes_(size), str(size))]
+    if not is_terminal():
+        return cells
+    share = size / total if total and name not in ("total", "log") else 0
+    return [*cells, Cell(f"{share:.0%}" if share else ""), Cell(glyph("bar") * round(share * _BAR))]
 
 
 @db.command()
@@ -178,14 +180,10 @@ def optimize(as_json: bool) -> None:
 
     Free space goes back to the disk, the log is emptied, and statistics for the planner are brought up to date.
     """
-    import os  # noqa: PLC0415
-
     with place.opened() as opened, Progress("Optimizing"):
         store: Any = opened
-        before = os.path.getsize(store.path)
-        store.optimize()
-    after = os.path.getsize(place.where())
+        found = store.optimize()
     if as_json:
-        print_json({"path": place.where(), "before": before, "after": after})
+        print_json({"path": place.where(), **plain(found)})
     else:
-        remark(f"{bytes_(before)} before, {bytes_(after)} now.")
+        remark(f"{bytes_(found.before)} before, {bytes_(found.after)} now.")

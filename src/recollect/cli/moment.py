@@ -45,6 +45,11 @@ def minute(milliseconds: int) -> str:
     return f"{_local(milliseconds):%Y-%m-%d %H:%M}"
 
 
+def utc_offset() -> int:
+    """Say how many minutes the clock here is ahead of UTC."""
+    return (time.localtime().tm_gmtoff or 0) // 60
+
+
 def clock(milliseconds: int) -> str:
     """Write a moment as short as it is clear: a time today, a day and a time this year, or all of it."""
     moment, today = _local(milliseconds), _local(now())

@@ -11,6 +11,7 @@ import click
 
 import recollect
 from recollect import config
+from recollect.cli.amount import many
 from recollect.cli.group import DATABASE
 from recollect.cli.screen import remark
 from recollect.engine.url import MEMORY, target
@@ -64,9 +65,10 @@ def opened() -> Store:
     return recollect.open(named() or config.database())
 
 
-def retention(config: Config) -> dict[str, int]:
+def retention(config: Config) -> dict[str, float]:
     """Give the retention that is configured, as store.prune() takes it."""
-    limits = {"older_than_ms": config["retention.max_age"], "max_messages": config["retention.max_messages"]}
+    age = config["retention.max_age"]
+    limits = {"older_than": age and age / 1000, "max_messages": config["retention.max_messages"]}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
@@ -76,8 +78,7 @@ def keep_retention(store: Any, config: Config) -> None:
     if not limits:
         return
     report = store.prune(**limits)
-    if report.sessions or report.messages:
-        remark(
-            f"Retention: {report.sessions} conversations and {report.messages} messages went to the trash, as "
-            f"{config.file} says."
-        )
+    if report.count or report.trimmed:
+        gone = [many(report.count, "conversation")] if report.count else []
+        gone += [f"{many(report.trimmed, 'message')} of long ones"] if report.trimmed else []
+        remark(f"Retention: {' and '.join(gone)} went to the trash. `recollect config` shows why.")

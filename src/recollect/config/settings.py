@@ -28,8 +28,7 @@ SETTINGS: dict[str, Setting] = {
     for setting in (
         Setting("db.path", "path", DATABASE, "The database file.", '"~/conversations.db"', option="--db"),
         Setting("db.url", "url", DATABASE, "The database as a URL.", '"sqlite:////data/r.db"', option="--db"),
-        Setting("model.name", "text", "RECOLLECT_MODEL", "The model to talk to.", '"some-model"'),
-        Setting("model.provider", "text", "RECOLLECT_PROVIDER", "Who runs the model.", '"anthropic"'),
+        Setting("model.name", "text", "RECOLLECT_MODEL", "The model to talk to, with its provider.", '"anthropic:x"'),
         Setting(
             "model.base_url", "address", "RECOLLECT_BASE_URL", "Where the model is reached.", '"http://localhost:11434/v1"'
         ),
