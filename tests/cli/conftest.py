@@ -17,7 +17,7 @@ import pytest
 
 import recollect
 
-PASSED = ("PATH", "COVERAGE_PROCESS_START", "SYSTEMROOT")
+PASSED = ("PATH", "PYTHONPATH", "COVERAGE_PROCESS_START", "SYSTEMROOT")
 
 
 class Shown(NamedTuple):

@@ -112,7 +112,11 @@ class TestPrune:
 
     def test_trying_it_does_nothing(self, call, old):
         shown = json.loads(call("sessions", "prune", "--keep", "1", "--dry-run", "--json").stdout)
-        assert (shown["sessions"], shown["dry_run"]) == (2, True)
+        assert (shown["count"], shown["dry_run"], shown["erased"]) == (2, True, False)
+        assert [session["id"] for session in shown["sessions"]] == ["cli:0", "cli:1"]
+        assert shown["oldest_at"] == shown["sessions"][0]["active_at"]
+        assert shown["oldest_at"].endswith("Z")
+        assert "2 conversations (2 messages" in call("sessions", "prune", "--keep", "1", "--dry-run").stderr
         assert len(old.list_sessions()) == 3
 
     def test_to_the_trash(self, call, old):
@@ -129,6 +133,23 @@ class TestPrune:
         assert "3 conversations" in shown.stderr
         assert "trash" in shown.stderr
         assert len(old.list_sessions(deleted=True)) == 3
+
+    def test_the_trash_for_good(self, call, old):
+        call("sessions", "delete", "cli:0")
+        assert "for good" in call("sessions", "prune", "--trash", "-y").stderr
+        assert not old.list_sessions(deleted=True)
+        call("sessions", "prune", "--trash", "--keep", "1", code=2)
+
+    def test_long_ones_and_large_output(self, call, old):
+        session = old.session("cli:long")
+        for number in range(5):
+            session.save_turn(f"question {number}", {"role": "assistant", "content": "answer"})
+        block = {"type": "tool_use", "id": "c", "name": "cat", "input": {}}
+        session.append({"role": "assistant", "content": [block]})
+        session.record_tool_result("c", "y" * 5000)
+        shown = json.loads(call("sessions", "prune", "--tool-output-over", "1kB", "-y", "--json").stdout)
+        assert (shown["outputs"], shown["count"]) == (1, 0)
+        assert "messages of long conversations went" in call("sessions", "prune", "--max-messages", "4", "-y").stderr
 
     def test_reading_lets_nothing_go(self, call, old):
         call("sessions", "list", RECOLLECT_MAX_AGE="0.001s")
@@ -170,8 +191,23 @@ class TestTransfer:
 @needs("check", "backup", "space", "optimize")
 class TestDatabase:
     def test_check(self, call, talk):
-        assert json.loads(call("db", "check", "--json").stdout)["findings"] == []
+        shown = json.loads(call("db", "check", "--json").stdout)
+        assert (shown["sound"], shown["found"]) == (True, [])
         assert "sound" in call("db", "check").stderr
+        assert "sound" in call("db", "check", "--quick", "--repair").stderr
+
+    def test_damage_is_told_and_ends_with_5(self, call, path, store, talk):
+        import sqlite3
+
+        store.close()
+        with sqlite3.connect(path) as file:
+            file.execute("UPDATE sessions SET message_count = 99")
+        file.close()
+        shown = call("db", "check", code=5)
+        assert shown.stdout.startswith("problem: ")
+        assert json.loads(call("db", "check", "--json", code=5).stdout)["sound"] is False
+        call("db", "check", "--repair")
+        call("db", "check")
 
     def test_backup_and_restore(self, call, store, talk, tmp_path):
         file = str(tmp_path / "copy.db")

@@ -7,7 +7,7 @@ import unicodedata
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recollect.cli import amount, moment, screen
@@ -16,6 +16,7 @@ from recollect.cli.table import Cell, Column, laid_out
 
 DAY = 86_400_000
 NOON = 1_763_294_400_000
+calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work shares the machine
 
 
 def test_all_of_unicode_that_could_steer_is_replaced_and_nothing_else():
@@ -30,6 +31,7 @@ def test_all_of_unicode_that_could_steer_is_replaced_and_nothing_else():
     assert (kept, replaced) == ([], [])
 
 
+@calm
 @given(st.text())
 def test_a_safe_text_is_one_line_that_can_be_printed(text):
     shown = screen.safe(text)
@@ -38,6 +40,7 @@ def test_a_safe_text_is_one_line_that_can_be_printed(text):
     shown.encode()
 
 
+@calm
 @given(st.text(st.characters(categories=["L", "M", "N", "P", "S", "Zs"])), st.integers(1, 30))
 def test_a_cut_text_is_never_wider_than_asked(text, columns):
     shown = screen.cut(screen.safe(text), columns)
@@ -119,6 +122,7 @@ def test_what_is_no_moment(text):
 SHAPE = (Column("ID", least=6), Column("TITLE", least=8), Column("N", ">", drop=1), Column("MODEL", least=5, drop=2))
 
 
+@calm
 @given(
     st.lists(st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]), max_size=30)] * 4), max_size=5),
     st.integers(40, 120),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recollect import config
@@ -17,6 +17,10 @@ from recollect.config.effective import load
 from recollect.config.settings import SETTINGS
 from recollect.config.values import duration, masked, size
 from recollect.errors import InvalidConfig, InvalidValue
+
+calm = settings(  # other work shares the machine
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -240,6 +244,7 @@ class TestFile:
         with pytest.raises(InvalidConfig):
             load()
 
+    @calm
     @given(st.text(max_size=60))
     def test_no_text_is_anything_but_settings_or_an_error_with_a_line(self, text):
         try:
@@ -338,6 +343,7 @@ def test_what_may_be_shown(name, written, shown):
     assert masked(SETTINGS[name], written) == shown
 
 
+@calm
 @given(st.text(max_size=30))
 def test_no_text_takes_long_or_breaks_the_readers(text):
     for read in (duration, size):

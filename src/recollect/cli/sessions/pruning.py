@@ -56,8 +56,7 @@ def prune(*, dry_run: bool, yes: bool, as_json: bool, trash: bool, erase: bool, 
         must_agree("Let go of it for good?" if report.erased else "Let go of it?", yes=yes)
         report = _pruned("empty_trash" if trash else "prune", more)
     if as_json:
-        facts = {name: plain(getattr(report, name)) for name in ("count", "messages", "bytes")}
-        print_json({**plain(report), **facts, "oldest_at": report.oldest_at and iso(report.oldest_at)})
+        print_json(_document(report))
     else:
         remark(_told(report))
 
@@ -66,6 +65,12 @@ def _pruned(operation: str, arguments: dict[str, Any]) -> Any:
     with place.reading() as opened:
         store: Any = opened
         return getattr(store, operation)(**arguments)
+
+
+def _document(report: Any) -> dict[str, Any]:
+    facts = {name: getattr(report, name) for name in ("count", "messages", "bytes")}
+    times = {"oldest_at": report.oldest_at and iso(report.oldest_at)}
+    return {**plain(report), **facts, **times, "sessions": [plain(session) for session in report.sessions]}
 
 
 def _limits(given: dict[str, int | None]) -> dict[str, float]:
