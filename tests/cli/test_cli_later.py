@@ -64,6 +64,10 @@ class TestSearch:
         shown = call("sessions", "search", "title", "--in", "cli:other").stdout
         assert {line.split("\t")[0] for line in shown.splitlines()} == {"cli:other"}
 
+    def test_the_index_made_anew(self, call, talk):
+        assert json.loads(call("db", "reindex", "--json").stdout)["messages"] == 4
+        assert call("sessions", "search", "title").stdout
+
     def test_nothing(self, call, store):
         shown = call("sessions", "search", "nowhere")
         assert (shown.stdout, shown.stderr) == ("", "Nothing was found.\n")

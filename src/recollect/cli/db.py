@@ -175,6 +175,22 @@ def _space_row(name: str, size: int, total: int) -> list[Cell]:
 
 @db.command()
 @options.as_json
+def reindex(as_json: bool) -> None:
+    """Make the search index anew.
+
+    It is kept up to date by itself; this is for one that `db check` finds fault with.
+    """
+    with place.opened() as opened, Progress("Indexing"):
+        store: Any = opened
+        count = store.reindex()
+    if as_json:
+        print_json({"path": place.where(), "messages": count})
+    else:
+        remark(f"{many(count, 'message')} indexed.")
+
+
+@db.command()
+@options.as_json
 def optimize(as_json: bool) -> None:
     """Make the database smaller and quicker.
 
