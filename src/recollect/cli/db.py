@@ -87,8 +87,8 @@ def _told(finding: Any) -> str:
     """Say what was found and what to do, in one line."""
     level = "repaired" if finding.repaired else finding.level
     colour = {"problem": "red", "repaired": "green"}.get(level, "yellow")
-    of = f" ({finding.session})" if finding.session else ""
-    return f"{paint(level, fg=colour, bold=True)}: {safe(f'{finding.message}{of} {finding.advice}')}"
+    advice = finding.advice.replace("store.check(repair=True)", "`recollect db check --repair`")
+    return f"{paint(level, fg=colour, bold=True)}: {safe(f'{finding.message} {advice}')}"
 
 
 @db.command()

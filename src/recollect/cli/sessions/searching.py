@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -10,7 +13,7 @@ from recollect.cli import names, options, place
 from recollect.cli.document import print_page
 from recollect.cli.group import Command
 from recollect.cli.moment import ago
-from recollect.cli.screen import columns, cut, glyph, is_terminal, paint, remark, safe
+from recollect.cli.screen import columns, cut, glyph, is_terminal, paint, remark, safe, width
 from recollect.model.value import iso
 
 
@@ -39,8 +42,11 @@ def search(
     if as_json:
         print_page("hits", found, found.next)
         return
-    for hit in found:
-        click.echo(_laid_out(hit) if is_terminal() else _line(hit))
+    if is_terminal():
+        _lay_out(found)
+    else:
+        for hit in found:
+            click.echo(_line(hit))
     if not found:
         remark("Nothing was found.")
     elif found.next and is_terminal():
@@ -52,22 +58,32 @@ def _line(hit: Any) -> str:
     return "\t".join(safe(field) for field in fields)
 
 
-def _laid_out(hit: Any) -> str:
-    """Lay a hit out in two lines: where it is, and the excerpt with what was found marked."""
+def _lay_out(hits: Iterable[Any]) -> None:
+    """Print hits under the conversation they are in; the order stays that of the search."""
     dot = f" {glyph('dot')} "
-    place = dot.join(
-        safe(part) for part in (hit.session, hit.message, hit.tool or hit.role, ago(hit.created_at)) if part
-    )
-    room = columns()
-    title = paint(cut(safe(hit.title or "(no title)"), room), bold=True)
-    return f"{title}\n{paint(cut(place, room), dim=True)}\n  {_marked(hit.text, hit.marks)}\n"
+    for at, (session, group) in enumerate(itertools.groupby(hits, key=lambda hit: hit.session)):
+        found = list(group)
+        title = paint(cut(safe(found[0].title or "(no title)"), columns()), bold=True)
+        click.echo(f"{'' if at == 0 else chr(10)}{title}\n{paint(cut(session, columns()), fg='cyan')}")
+        for hit in found:
+            facts = [hit.message or "title", hit.tool or hit.role, ago(hit.created_at)]
+            click.echo("  " + paint(dot.join(safe(fact) for fact in facts if fact), dim=True))
+            for line in _excerpt(hit.text, hit.marks, columns() - 4):
+                click.echo(f"    {line}")
 
 
-def _marked(text: str, marks: list[tuple[int, int]]) -> str:
-    """Colour what was found in an excerpt. Marks count in the text as it came, so each piece is made safe by itself."""
-    pieces: list[str] = []
-    done = 0
-    for start, end in marks:
-        pieces += [safe(text[done:start]), paint(safe(text[start:end]), fg="yellow", bold=True)]
+def _excerpt(text: str, marks: Iterable[tuple[int, int]], room: int) -> Iterator[str]:
+    """Lay an excerpt out in lines, with what was found in colour. Marks count in the text as it came."""
+    lines: list[str] = [""]
+    used = done = 0
+    for start, end in [*marks, (len(text), len(text))]:
+        for piece, found in ((text[done:start], False), (text[start:end], True)):
+            for word in re.findall(r"\S+|\s+", safe(piece)):
+                if used and used + width(word) > room:
+                    lines.append("")
+                    used = 0
+                if used or word.strip():
+                    lines[-1] += paint(word, fg="yellow", bold=True) if found and word.strip() else word
+                    used += width(word)
         done = end
-    return "".join([*pieces, safe(text[done:])])
+    return (line.rstrip() for line in lines)
