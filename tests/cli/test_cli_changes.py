@@ -78,7 +78,21 @@ class TestTrash:
             store.delete_session("cli:same")
         shown = json.loads(call("sessions", "restore", "cli:same", "--json").stdout)
         assert [session["title"] for session in shown["sessions"]] == ["new"]
-        assert "newer session" in call("sessions", "restore", "old", code=4).stderr
+        store.delete_session("cli:same")
+        store.session("cli:same")
+        assert "newer session" in call("sessions", "restore", "new", code=4).stderr
+
+    def test_an_older_one_is_not_taken_for_the_newer_one_with_its_id(self, call, store):
+        for title in ("old", "new"):
+            store.session("cli:same", title=title)
+            store.delete_session("cli:same")
+        for words in (["restore", "old"], ["erase", "old", "-y"]):
+            assert "put there last" in call("sessions", *words, code=4).stderr
+        assert len(store.list_sessions(deleted=True)) == 2
+        store.session("cli:same", title="living")
+        assert "a living conversation has its id" in call("sessions", "erase", "new", "-y", code=4).stderr
+        assert store.get_session("cli:same").title == "living"
+        assert len(store.list_sessions(deleted=True)) == 2
 
     def test_several_that_fit(self, call, store):
         for name in ("cli:x1", "cli:x2"):
@@ -107,7 +121,7 @@ class TestErase:
         store.session("cli:gone")
         store.delete_session("cli:gone")
         shown = json.loads(call("sessions", "erase", talk.id, "cli:gone", "--yes", "--json").stdout)
-        assert shown == {"erased": [talk.id, "cli:gone"], "dry_run": False}
+        assert (set(shown["erased"]), shown["dry_run"]) == ({talk.id, "cli:gone"}, False)
         assert not store.list_sessions(deleted=True)
         assert not store.list_sessions()
 
@@ -119,6 +133,14 @@ class TestErase:
         call("sessions", "erase", talk.id, "-y", "--forks", "keep")
         assert fork.refresh().message_count == 4
         call("sessions", "erase", "cli:fork", "-y")
+
+    def test_an_origin_and_its_fork_together(self, call, store, talk):
+        import time
+
+        time.sleep(0.002)
+        talk.fork(id="cli:fork")
+        shown = json.loads(call("sessions", "erase", talk.id, "cli:fork", "-y", "--json").stdout)
+        assert set(shown["erased"]) == {talk.id, "cli:fork"}
 
     def test_with_forks_erased_too(self, call, store, talk):
         talk.fork(id="cli:fork")

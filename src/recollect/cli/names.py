@@ -10,7 +10,7 @@ import click
 
 from recollect.cli import place
 from recollect.cli.screen import safe
-from recollect.errors import AmbiguousName, SessionNotFound
+from recollect.errors import AmbiguousName, Conflict, SessionNotFound
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -78,8 +78,15 @@ def _anywhere(store: Store, name: str) -> Session:
         return store.find_session(name)
     except SessionNotFound as error:
         with contextlib.suppress(SessionNotFound):
-            return _in_trash(store, name)
+            return _not_shadowed(store, _in_trash(store, name))
         raise error from None
+
+
+def _not_shadowed(store: Store, found: Session) -> Session:
+    """Refuse one in the trash whose id is in use again: what is done by its id would be done to the living one."""
+    if store.get_session(found.id) is None:
+        return found
+    raise Conflict(f"{title(found)} is in the trash, and a living conversation has its id. Delete that one first.")
 
 
 def _in_trash(store: Store, name: str) -> Session:
@@ -94,9 +101,19 @@ def _in_trash(store: Store, name: str) -> Session:
             matches = ", ".join(f"{session.id} ({session.title})" for session in fits[:_NAMED])
             raise AmbiguousName(name=name, count=len(fits), matches=matches)
         if fits:
-            return fits[0]
+            return _reachable(fits[0], trash)
     told = f"There is no conversation {name!r} in the trash. `recollect sessions list --trash` shows what is there."
     raise SessionNotFound(told, session=name)
+
+
+def _reachable(found: Session, trash: list[Session]) -> Session:
+    """Give a conversation in the trash if its id leads to it: of several with one id it leads to the last put there."""
+    if next(session for session in trash if session.id == found.id) is found:
+        return found
+    raise Conflict(
+        f"Several conversations in the trash have the id {found.id!r}, and {title(found)} is not the one that was put "
+        f"there last. Restore or erase that one first."
+    )
 
 
 def _trash(store: Store) -> Iterator[Session]:

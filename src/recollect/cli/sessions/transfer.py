@@ -50,7 +50,8 @@ def export(
         if named is not None and os.path.lexists(named):
             must_agree(f"{named} is there already. Write over it?", yes=yes)
         with Progress("Exporting") as progress:
-            size = exporter.write(store, wanted, chosen, named or _output(), redact=redact, progress=progress)
+            told = progress if named else None  # beside the text itself it would be in the way
+            size = exporter.write(store, wanted, chosen, named or _output(), redact=redact, progress=told)
     if named is not None:
         remark(f"{bytes_(size)} written to {named}")
 

@@ -73,7 +73,8 @@ def erase(ids: tuple[str, ...], forks: str, dry_run: bool, yes: bool, as_json: b
     where there is no terminal to ask on, it refuses without -y.
     """
     with place.writing() as store:
-        found = names.find_anywhere(store, ids)
+        # A fork is younger than its origin, and goes first: then the origin has no fork left that stands against it.
+        found = sorted(names.find_anywhere(store, ids), key=lambda session: session.created_at, reverse=True)
         if not as_json:
             for session in found:
                 remark(f"{names.title(session)}, {many(session.message_count, 'message')}")
