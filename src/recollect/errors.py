@@ -22,7 +22,8 @@
     │   └── CompactedMeanwhile
     ├── InvalidValue
     │   ├── UnknownFormat
-    │   └── FormatUnclear
+    │   ├── FormatUnclear
+    │   └── InvalidConfig
     └── StoreError
         ├── StoreClosed
         ├── StoreLocked
@@ -169,6 +170,11 @@ class UnknownFormat(InvalidValue):
 
 class FormatUnclear(InvalidValue):
     """This message could be of more than one format. Say which one with format=..., one of: {known}."""
+
+
+class InvalidConfig(InvalidValue):
+    """A setting can not be read. `recollect config` shows the settings and where each comes from, and
+    `recollect config path` which file they are in."""
 
 
 class StoreError(RecollectError):

@@ -6,10 +6,11 @@ import re
 
 import click
 import pytest
-from docs_pages import ROOT, read, section
+from docs_pages import ROOT, blocks, read, section
 
-from recollect import config
 from recollect.cli import recollect
+from recollect.config import toml
+from recollect.config.settings import SETTINGS
 
 PAGE = "docs/command-line.md"
 
@@ -17,8 +18,9 @@ PAGE = "docs/command-line.md"
 def commands(command, path="recollect"):
     yield path, command
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from commands(inner, f"{path} {name}")
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), f"{path} {name}")
 
 
 COMMANDS = dict(commands(recollect))
@@ -34,7 +36,7 @@ def told(path, command):
 def test_a_command_has_a_section_with_its_arguments_and_options(path):
     found = told(path, COMMANDS[path])
     for parameter in COMMANDS[path].params:
-        if isinstance(parameter, click.Option):
+        if isinstance(parameter, click.Option) and (path == "recollect" or "--db" not in parameter.opts):
             for option in (*parameter.opts, *parameter.secondary_opts):
                 assert f"`{option}`" in found.text, f"{path} {option}"
 
@@ -47,10 +49,38 @@ def test_no_command_is_described_that_does_not_exist():
 
 def test_every_environment_variable_that_the_program_reads_is_described():
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
-    read_by_it = set(re.findall(r"RECOLLECT_[A-Z]+", source)) | {config.DATABASE}
-    assert read_by_it == {"RECOLLECT_DB"}
+    read_by_it = set(re.findall(r"(?<!_)RECOLLECT_[A-Z_]+", source))
+    settings = {setting.variable for setting in SETTINGS.values()}
+    assert settings < read_by_it
+    assert read_by_it - settings == {"RECOLLECT_CONFIG", "RECOLLECT_DEBUG"}
     variables = section(PAGE, "Environment").text
-    assert [name for name in read_by_it if f"| `{name}` |" not in variables] == []
+    told = [name for name in read_by_it - settings if f"| `{name}` |" not in variables]
+    assert told == []
+
+
+def test_every_setting_is_described_with_its_variable_its_default_and_what_it_is():
+    rows = section("docs/configuration.md", "Settings").text
+    for setting in SETTINGS.values():
+        (row,) = re.findall(rf"^\| `{re.escape(setting.name)}` \| `{setting.variable}` \|.*$", rows, re.MULTILINE)
+        assert setting.help.split(".")[0] in row
+        if setting.default:
+            assert f"`{str(setting.default).lower()}`" in row
+    assert len(re.findall(r"^\| `[a-z_.]+` \|", rows, re.MULTILINE)) == len(SETTINGS)
+
+
+def test_the_example_of_a_file_is_one():
+    (example,) = blocks("docs/configuration.md", "toml")
+    names = {setting.name for setting, _, _ in toml.settings("config.toml", example.text)}
+    assert names == {"db.path", "model.name", "retention.max_age"}
+
+
+def test_every_exit_status_is_described():
+    from recollect.cli import ending
+
+    rows = section(PAGE, "Names, output and exit statuses").text
+    names = ("OK", "ERROR", "USAGE", "NOT_FOUND", "REFUSED", "PROBLEMS", "INTERRUPTED", "CLOSED_PIPE")
+    statuses = {str(getattr(ending, name)) for name in names}
+    assert set(re.findall(r"^\| (\d+) \|", rows, re.MULTILINE)) == statuses
 
 
 def test_every_variable_of_the_scripts_is_described():

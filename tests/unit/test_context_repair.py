@@ -47,6 +47,8 @@ def refused_by_anthropic(view):  # noqa: C901  one refusal after another
         uses = [block for block in blocks if block["type"] == "tool_use"]
         if role == "user" and uses:
             return f"{index}: tool_use of a user"
+        if role == "user" and any(block["type"] in ("thinking", "redacted_thinking") for block in blocks):
+            return f"{index}: thinking of a user"
         if any(not isinstance(use["input"], dict) for use in uses):
             return f"{index}: input"
         ids = [use["id"] for use in uses]

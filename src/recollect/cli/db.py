@@ -2,17 +2,204 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import click
 
-from recollect.engine.url import target
+from recollect.cli import options, place
+from recollect.cli.amount import bytes_, many
+from recollect.cli.asking import must_agree
+from recollect.cli.document import plain, print_json
+from recollect.cli.ending import PROBLEMS
+from recollect.cli.group import Group
+from recollect.cli.progress import Progress
+from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
+from recollect.cli.table import Cell, Column, print_table
+from recollect.errors import NotFound
+
+_BAR = 30
 
 
-@click.group()
+@click.group(cls=Group)
 def db() -> None:
     """Look after the database itself."""
 
 
 @db.command()
-def path() -> None:
-    """Print where the database is."""
-    click.echo(target(None).path)
+@options.as_json
+def path(as_json: bool) -> None:
+    """Print where the database is.
+
+    It is not created.
+    """
+    found = place.where()
+    if as_json:
+        print_json({"path": found, "exists": not place.missing()})
+    else:
+        click.echo(safe(found))
+
+
+@db.command()
+@options.as_json
+def migrate(as_json: bool) -> None:
+    """Bring the database up to date.
+
+    Every command does so when it opens an older one, and keeps a copy of it first. This one does nothing else.
+    """
+    from recollect.sql import migrations  # noqa: PLC0415
+
+    version = migrations("sqlite")[-1][0]
+    with place.opened() as store:
+        found = store.path
+    if as_json:
+        print_json({"path": found, "schema": version})
+    else:
+        remark(f"{found} is up to date (schema {version}).")
+
+
+@db.command()
+@click.option("--quick", is_flag=True, help="Only what is quickly found.")
+@click.option("--repair", is_flag=True, help="Put right what can be derived from the messages.")
+@options.as_json
+@click.pass_context
+def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> None:
+    """Look for damage, and say what was found.
+
+    The file itself, checksums, references, indexes, counters, the search index, and tool calls without a result. Exit
+    status 5 where a problem was found and not repaired.
+    """
+    with place.reading() as opened, Progress("Checking") as progress:
+        store: Any = opened
+        found = store.check(deep=not quick, repair=repair, progress=progress)
+    if as_json:
+        print_json({"path": place.where(), "sound": found.sound, **plain(found)})
+    else:
+        for finding in found.found:
+            click.echo(_told(finding))
+        told = "is sound" if found.sound else f"has {many(len(found.problems), 'problem')}"
+        remark(f"{place.where()} {told}. Looked at: {', '.join(found.checked)}.")
+    if not found.sound:
+        context.exit(PROBLEMS)
+
+
+def _told(finding: Any) -> str:
+    """Say what was found and what to do, in one line."""
+    level = "repaired" if finding.repaired else finding.level
+    colour = {"problem": "red", "repaired": "green"}.get(level, "yellow")
+    advice = finding.advice.replace("store.check(repair=True)", "`recollect db check --repair`")
+    return f"{paint(level, fg=colour, bold=True)}: {safe(f'{finding.message} {advice}')}"
+
+
+@db.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@options.yes("Write over a file that is there.")
+@options.as_json
+def backup(file: str, yes: bool, as_json: bool) -> None:
+    """Copy the database to a file, also while it is in use.
+
+    The copy is whole, as of one moment, and checked. `db restore` brings it back.
+    """
+    there = os.path.lexists(file)
+    if there:
+        must_agree(f"{file} is there already. Write over it?", yes=yes)
+    if place.missing():
+        raise NotFound(f"There is no database at {place.where()} to copy.")
+    with place.reading() as opened, Progress("Copying") as progress:
+        store: Any = opened
+        written = store.backup(file, overwrite=there, progress=progress)
+    size = os.stat(written).st_size
+    if as_json:
+        print_json({"path": written, "bytes": size})
+    else:
+        remark(f"{bytes_(size)} written to {written}")
+
+
+@db.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@options.dry_run
+@options.yes()
+@options.as_json
+def restore(file: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Bring a backup back.
+
+    The present database is kept beside it, under another name that is printed.
+    """
+    there = place.where()
+    if dry_run:
+        if as_json:
+            print_json({"path": there, "backup": file, "kept": None, "dry_run": True})
+        else:
+            remark(f"{file} would take the place of {there}, which would be kept beside it.")
+        return
+    if not place.missing():
+        must_agree(f"Put {file} in the place of {there}? The present one is kept beside it.", yes=yes)
+    import recollect  # noqa: PLC0415
+
+    library: Any = recollect
+    kept = library.restore(file, there)
+    if as_json:
+        print_json({"path": there, "backup": file, "kept": kept, "dry_run": False})
+    else:
+        remark(f"{there} is restored from {file}." + (f" What was there before is in {kept}" if kept else ""))
+
+
+@db.command()
+@options.as_json
+def stats(as_json: bool) -> None:
+    """Show where the bytes are.
+
+    Text, tool output, attachments, index, free, and the rest. On a pipe each line has, between tabs: what it is, and
+    bytes.
+    """
+    with place.reading() as opened:
+        store: Any = opened
+        space = plain(store.space())
+    if as_json:
+        print_json({"path": place.where(), **space})
+        return
+    parts = {name: size for name, size in space.items() if isinstance(size, int)}
+    shape = [Column("", style={"bold": True}), Column("SIZE", ">"), Column("", ">"), Column("", style={"fg": "cyan"})]
+    print_table(shape, [_space_row(name, size, parts["total"]) for name, size in parts.items()])
+    if is_terminal():
+        remark(f"in {place.where()}")
+
+
+def _space_row(name: str, size: int, total: int) -> list[Cell]:
+    cells = [Cell(name.replace("_", " "), name), Cell(bytes_(size), str(size))]
+    if not is_terminal():
+        return cells
+    share = size / total if total and name not in ("total", "log") else 0
+    return [*cells, Cell(f"{share:.0%}" if share else ""), Cell(glyph("bar") * round(share * _BAR))]
+
+
+@db.command()
+@options.as_json
+def reindex(as_json: bool) -> None:
+    """Make the search index anew.
+
+    It is kept up to date by itself; this is for one that `db check` finds fault with.
+    """
+    with place.opened() as opened, Progress("Indexing"):
+        store: Any = opened
+        count = store.reindex()
+    if as_json:
+        print_json({"path": place.where(), "messages": count})
+    else:
+        remark(f"{many(count, 'message')} indexed.")
+
+
+@db.command()
+@options.as_json
+def optimize(as_json: bool) -> None:
+    """Make the database smaller and quicker.
+
+    Free space goes back to the disk, the log is emptied, and statistics for the planner are brought up to date.
+    """
+    with place.opened() as opened, Progress("Optimizing"):
+        store: Any = opened
+        found = store.optimize()
+    if as_json:
+        print_json({"path": place.where(), **plain(found)})
+    else:
+        remark(f"{bytes_(found.before)} before, {bytes_(found.after)} now.")

@@ -109,14 +109,28 @@ def switch(scope: Scope, session: str, number: int) -> Op[Session]:
 
 def _switch(scope: Scope, session: str, number: int) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
+    branch = yield from _numbered(here, number)
+    if branch == here.head:
+        return here.value
+    return (yield from _stand(scope, here, branch))
+
+
+def key(scope: Scope, session: str, number: int) -> Op[int]:
+    """Give the key of a branch of the session, by which messages.forward() reads it."""
+    return Op(_key, scope, session, number, writes=False)
+
+
+def _key(scope: Scope, session: str, number: int) -> Steps[int]:
+    return (yield from _numbered((yield from sessions.find(scope, session)), number))
+
+
+def _numbered(here: sessions.Here, number: int) -> Steps[int]:
     row = None
     if isinstance(number, int) and 0 < number <= paths.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
         row = yield from one("branch_by_number", tree=here.tree, number=number)
     if row is None or row[2] != here.session:
-        raise BranchNotFound(session=session, branch=number)
-    if row[0] == here.head:
-        return here.value
-    return (yield from _stand(scope, here, row[0]))
+        raise BranchNotFound(session=here.value.id, branch=number)
+    return row[0]
 
 
 def fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, fields: dict[str, Any]) -> Op[Session]:

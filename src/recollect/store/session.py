@@ -79,9 +79,11 @@ class Session(SessionFields):
         limit = ops.messages.PAGE if last is None else last
         return self._run(ops.messages.backward(scope, self.id, before=before, limit=limit, deleted=deleted)).messages
 
-    def iter_messages(self, *, deleted: bool = False) -> Iterator[Message]:
-        """Go through the active path page by page, in constant memory, up to the end that it has now."""
-        page = self._run(ops.messages.forward(self.store.scope(), self.id, deleted=deleted))
+    def iter_messages(self, *, deleted: bool = False, branch: int | None = None) -> Iterator[Message]:
+        """Go through the active path, or another branch, in constant memory, up to the end that it has now."""
+        scope = self.store.scope()
+        key = None if branch is None else self._run(ops.branches.key(scope, self.id, branch))
+        page = self._run(ops.messages.forward(scope, self.id, branch=key, deleted=deleted))
         yield from page.messages
         while page.more is not None:
             page = self._run(ops.messages.following(self.store.scope(), self.id, page, deleted=deleted))

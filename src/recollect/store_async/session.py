@@ -89,9 +89,11 @@ class AsyncSession(SessionFields):
             await self._run(ops.messages.backward(scope, self.id, before=before, limit=limit, deleted=deleted))
         ).messages
 
-    async def iter_messages(self, *, deleted: bool = False) -> AsyncIterator[Message]:
-        """Go through the active path page by page, in constant memory, up to the end that it has now."""
-        page = await self._run(ops.messages.forward(self.store.scope(), self.id, deleted=deleted))
+    async def iter_messages(self, *, deleted: bool = False, branch: int | None = None) -> AsyncIterator[Message]:
+        """Go through the active path, or another branch, in constant memory, up to the end that it has now."""
+        scope = self.store.scope()
+        key = None if branch is None else await self._run(ops.branches.key(scope, self.id, branch))
+        page = await self._run(ops.messages.forward(scope, self.id, branch=key, deleted=deleted))
         for message in page.messages:
             yield message
         while page.more is not None:

@@ -48,6 +48,19 @@ class TestRewind:
         counted(session)
         assert texts(session.switch(branches[1])) == ["m1", "m2", "other"]
 
+    def test_another_branch_can_be_read_from_where_one_stands(self, store: Store):
+        session = talk(store, count=1200)
+        session.rewind(2).append(assistant("other"))
+        assert [message.text for message in session.iter_messages(branch=2)] == ["m1", "m2", "other"]
+        assert [message.text for message in session.iter_messages(branch=1)] == [f"m{n}" for n in range(1, 1201)]
+        assert session.branch == 2
+        fork = session.fork(at="1.3", id="b")
+        fork.append(user("x"))
+        assert [message.id for message in fork.iter_messages(branch=3)] == ["1.1", "1.2", "1.3", "3.4"]
+        for number in (0, -1, 3, 99, 1 << 70):
+            with pytest.raises(BranchNotFound):
+                list(session.iter_messages(branch=number))
+
     def test_to_a_message_value(self, store: Store):
         session = talk(store)
         session.rewind(session.messages()[1])  # type: ignore[arg-type]

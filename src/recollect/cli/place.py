@@ -1,0 +1,84 @@
+"""The store that a command works on: named by --db, the environment or the configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import recollect
+from recollect import config
+from recollect.cli.amount import many
+from recollect.cli.group import DATABASE
+from recollect.cli.screen import remark
+from recollect.engine.url import MEMORY, target
+
+if TYPE_CHECKING:
+    from recollect.config.effective import Config
+    from recollect.store import Store
+
+
+def named() -> str | None:
+    """Give what --db says, if it was given."""
+    return click.get_current_context().meta.get(DATABASE)
+
+
+def where() -> str:
+    """Say where the data is, as a person may read it."""
+    return target(named() or config.database()).path
+
+
+def missing() -> bool:
+    """Whether there is no database yet."""
+    path = where()
+    return "://" not in path and path != MEMORY and not os.path.exists(path)
+
+
+def settings() -> Config:
+    """Read the settings, with the options of this command over them."""
+    from recollect.config.effective import load  # noqa: PLC0415
+
+    return load({"--db": named()})
+
+
+@contextlib.contextmanager
+def reading() -> Generator[Store]:
+    """Open the store to read from it. Where there is no file none is made: looking must leave no trace."""
+    place = MEMORY if missing() else named() or config.database()
+    with recollect.open(place) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def writing() -> Generator[Store]:
+    """Open the store to change something, and let go of what the configuration says is to go."""
+    with opened() as store:
+        keep_retention(store, settings())
+        yield store
+
+
+def opened() -> Store:
+    """Open the store as it is."""
+    return recollect.open(named() or config.database())
+
+
+def retention(config: Config) -> dict[str, float]:
+    """Give the retention that is configured, as store.prune() takes it."""
+    age = config["retention.max_age"]
+    limits = {"older_than": age and age / 1000, "max_messages": config["retention.max_messages"]}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def keep_retention(store: Any, config: Config) -> None:
+    """Apply the retention that is configured, and say so. Nothing goes unless it is; what goes, goes to the trash."""
+    limits = retention(config)
+    if not limits:
+        return
+    report = store.prune(**limits)
+    if report.count or report.trimmed:
+        gone = [many(report.count, "conversation")] if report.count else []
+        gone += [f"{many(report.trimmed, 'message')} of long ones"] if report.trimmed else []
+        remark(f"Retention: {' and '.join(gone)} went to the trash. `recollect config` shows why.")

@@ -1,0 +1,126 @@
+"""`sessions export` and `import`: conversations to a file and back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from recollect.cli import names, options, place
+from recollect.cli.amount import bytes_, many
+from recollect.cli.asking import must_agree
+from recollect.cli.document import plain, print_json
+from recollect.cli.ending import PROBLEMS
+from recollect.cli.group import Command
+from recollect.cli.progress import Progress
+from recollect.cli.screen import complain, is_terminal, remark, safe_lines
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="ID...", type=names.Name(), nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every conversation that is not in the trash.")
+@click.option(
+    "--format",
+    type=click.Choice(["md", "json", "jsonl", "html"]),
+    help="How to write them; what the name of the file ends with, or md.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write there, and not to the output."
+)
+@click.option("--redact", is_flag=True, help="Mask keys, tokens and passwords in what is written.")
+@options.yes("Write over a file that is there.")
+def export(
+    ids: tuple[str, ...], everything: bool, format: str | None, output: str | None, redact: bool, yes: bool
+) -> None:
+    """Write conversations to a file.
+
+    md and html are for people: html is one page that needs nothing else. json and jsonl hold everything, and `sessions
+    import` reads them back. The file is readable by you only, and gets its name when it is whole.
+    """
+    if bool(ids) == everything:
+        raise click.UsageError("Name the conversations to export, or say --all.")
+    from recollect import export as exporter  # pyright: ignore  # noqa: PLC0415, PGH003
+
+    named = None if output in (None, "-") else output
+    chosen = format or (named and exporter.format_of(named)) or "md"
+    with place.reading() as store:
+        wanted = None if everything else [session.id for session in names.find(store, ids)]
+        if named is not None and os.path.lexists(named):
+            must_agree(f"{named} is there already. Write over it?", yes=yes)
+        with Progress("Exporting") as progress:
+            told = progress if named else None  # beside the text itself it would be in the way
+            size = exporter.write(store, wanted, chosen, named or _output(), redact=redact, progress=told)
+    if named is not None:
+        remark(f"{bytes_(size)} written to {named}")
+
+
+def _output() -> Any:
+    """Give where an export without a file goes: bytes to a pipe, harmless text to a terminal."""
+    return _Terminal() if is_terminal() else getattr(sys.stdout, "buffer", sys.stdout)
+
+
+class _Terminal:
+    """Takes text and shows it with nothing in it that could steer the terminal."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> None:
+        """Show a piece."""
+        click.echo("\n".join(safe_lines(text)), nl=False)
+
+
+@click.command("import", cls=Command)
+@click.argument(
+    "files",
+    metavar="FILE...",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    nargs=-1,
+    required=True,
+)
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["skip", "new", "error"]),
+    default="skip",
+    show_default=True,
+    help="What to do with a conversation that contradicts the one here: leave it out, give it a new id, or stop.",
+)
+@click.option("--format", help="The format of the messages in a plain chat, where it is not clear, such as openai.")
+@options.as_json
+@click.pass_context
+def import_(
+    context: click.Context, files: tuple[str, ...], on_conflict: str, format: str | None, as_json: bool
+) -> None:
+    """Read conversations from a file that was exported.
+
+    JSON or JSONL; - is the input. What is there already is not imported twice, and what goes on where it ends is added.
+    A line that can not be read is reported with its number, and the rest is imported; the exit status is then 5.
+    """
+    from recollect import export as exporter  # pyright: ignore  # noqa: PLC0415, PGH003
+
+    reports: dict[str, Any] = {}
+    with place.writing() as store, Progress("Importing") as progress:
+        for name in files:
+            source = getattr(sys.stdin, "buffer", sys.stdin) if name == "-" else name
+            reports[name] = exporter.read(store, source, on_conflict=on_conflict, format=format, progress=progress)
+    if as_json:
+        print_json({"files": [{"file": name, **plain(report)} for name, report in reports.items()]})
+    for name, report in reports.items():
+        _tell(name, report, as_json=as_json)
+    if any(report.bad_count or report.conflicts for report in reports.values()):
+        context.exit(PROBLEMS)
+
+
+def _tell(name: str, report: Any, *, as_json: bool) -> None:
+    """Say what became of a file."""
+    for bad in report.bad:
+        complain(f"{name}, line {bad.line}: {bad.reason}")
+    for conflict in report.conflicts:
+        renamed = f" It is now {conflict.new_id}." if conflict.new_id else ""
+        complain(f"{name}: {conflict.id}: {conflict.reason}{renamed}")
+    if not as_json:
+        remark(
+            f"{name}: {many(report.messages, 'message')} imported; {many(len(report.created), 'conversation')} new, "
+            f"{len(report.updated):,} longer than before, {len(report.unchanged):,} known already."
+        )

@@ -1,0 +1,65 @@
+"""Settings: one TOML file, the environment over it, the options of a command over both, and where each came from.
+
+Who opens a store asks only for database(). Where there is no file that costs one look at the disk and loads nothing:
+the settings themselves are in settings.py, what is read in effective.py, the file in toml.py, types in values.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from recollect.errors import InvalidConfig
+
+DATABASE = "RECOLLECT_DB"
+CONFIG = "RECOLLECT_CONFIG"
+
+
+def database() -> str:
+    """Say where the store is when nobody names one."""
+    named = os.environ.get(DATABASE)
+    if named:
+        return named
+    if not there(file()):
+        return default_database()
+    from recollect.config.effective import load  # noqa: PLC0415  15 ms that who has no file need not pay
+
+    return load().database
+
+
+def default_database() -> str:
+    """Name the database that is used when nothing is set."""
+    return os.path.join(data_folder(), "recollect.db")
+
+
+def data_folder() -> str:
+    """Name the folder of this platform for a program's data."""
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local"), "recollect")
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/recollect")
+    return os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "recollect")
+
+
+def config_folder() -> str:
+    """Name the folder of this platform for a program's settings."""
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("APPDATA") or os.path.expanduser("~\\AppData\\Roaming"), "recollect")
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/recollect")
+    return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "recollect")
+
+
+def file() -> str:
+    """Name the file with the settings, whether or not it is there."""
+    named = os.environ.get(CONFIG)
+    return os.path.abspath(os.path.expanduser(named)) if named else os.path.join(config_folder(), "config.toml")
+
+
+def there(path: str) -> bool:
+    """Whether there is a file; one that was named must be there."""
+    if os.path.exists(path):
+        return True
+    if os.environ.get(CONFIG):
+        raise InvalidConfig(f"{CONFIG} names {path}, and there is no such file.", path=path, line=None)
+    return False

@@ -1,0 +1,136 @@
+"""`recollect config`: what is in effect and where it comes from; and that commands use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+
+import recollect
+from recollect.config.settings import SETTINGS
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "home" / ".config" / "recollect" / "config.toml"
+    path.parent.mkdir(parents=True)
+
+    def file(text: str) -> str:
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o600)
+        return str(path)
+
+    return file
+
+
+def shown(call, *words, **more):
+    document = json.loads(call(*words, "config", "--json", **more).stdout)
+    return document, {setting["name"]: setting for setting in document["settings"]}
+
+
+def test_without_a_file_everything_is_a_default_or_from_the_environment(call, tmp_path, path):
+    document, settings = shown(call)
+    assert document["file"] == str(tmp_path / "home/.config/recollect/config.toml")
+    assert document["exists"] is False
+    assert set(settings) == set(SETTINGS)
+    assert settings["db.path"] == {
+        "name": "db.path", "value": path, "source": "environment", "place": "RECOLLECT_DB", "line": None, "variable": "RECOLLECT_DB",
+    }  # fmt: skip
+    assert {item["source"] for name, item in settings.items() if name != "db.path"} == {"default"}
+
+
+def test_each_value_says_where_it_is_from(call, file):
+    path = file('[db]\npath = "a.db"\n\n[server]\nport = 1\nhost = "h"\n\n[model]\napi_key = "sk-very-secret"\n')
+    document, settings = shown(call, "--db", "mine.db", RECOLLECT_PORT="99")
+    assert document["exists"] is True
+    found = {name: (item["value"], item["source"], item["place"], item["line"]) for name, item in settings.items()}
+    assert found["db.path"] == ("mine.db", "option", "--db", None)
+    assert found["server.port"] == ("99", "environment", "RECOLLECT_PORT", None)
+    assert found["server.host"] == ("h", "file", path, 6)
+    assert found["model.api_key"] == ("********", "file", path, 9)
+
+
+def test_lines_for_programs(call, file):
+    path = file("[server]\nport = 4711\n")
+    lines = [line.split("\t") for line in call("config").stdout.splitlines()]
+    assert ["server.port", "4711", f"{path}:2", "RECOLLECT_PORT"] in lines
+    assert ["model.name", "", "default", "RECOLLECT_MODEL"] in lines
+    assert len(lines) == len(SETTINGS)
+
+
+def test_on_a_terminal(terminal, file):
+    file('[model]\nname = "evil \\u001b[31m"\n')
+    found = terminal("config", columns=100)
+    assert "line 2" in found
+    assert "evil ␛[31m" in found
+
+
+def test_secrets_are_never_shown(call, terminal, file):
+    file(
+        '[db]\nurl = "postgresql://me:hunter2@host/x"\n[model]\napi_key = "hunter2"\n[server]\ntoken = "hunter2"\n'
+        '[channels.discord]\ntoken = "hunter2"\n[channels.telegram]\ntoken = "hunter2"\n'
+    )
+    for found in (call("config", RECOLLECT_DB=""), call("config", "--json", RECOLLECT_DB="")):
+        assert "hunter2" not in found.stdout + found.stderr
+        assert "********" in found.stdout
+
+
+def test_a_file_that_others_can_read_is_remarked_on(call, file):
+    path = file('[model]\napi_key = "x"\n')
+    assert call("config").stderr == ""
+    os.chmod(path, 0o644)
+    assert "chmod 600" in call("config").stderr
+
+
+def test_a_mistake_names_the_file_and_the_line(call, file):
+    path = file('[db]\n\n# where\npaht = "a.db"\n')
+    found = call("sessions", "list", code=1, RECOLLECT_DB="")
+    assert found.stderr == f"recollect: {path}, line 4: there is no setting db.paht. Did you mean db.path?\n"
+
+
+def test_a_database_that_is_named_needs_no_sound_file(call, file):
+    file("nonsense")
+    call("--db", "other.db", "sessions", "list")
+    call("sessions", "list")
+
+
+def test_the_database_of_the_file_is_used_by_command_and_library(call, file, monkeypatch, tmp_path):
+    path = file('[db]\npath = "talks/mine.db"\n')
+    wanted = os.path.join(os.path.dirname(path), "talks", "mine.db")
+    assert call("db", "path", RECOLLECT_DB="").stdout == wanted + "\n"
+    for name in ("RECOLLECT_DB", "RECOLLECT_CONFIG", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with recollect.open() as store:
+        assert store.path == wanted
+        store.session("cli:there")
+    assert call("sessions", "list", RECOLLECT_DB="").stdout.startswith("cli:there\t")
+
+
+def test_path_and_init(call, tmp_path):
+    path = str(tmp_path / "new" / "r.toml")
+    assert call("config", "path", RECOLLECT_CONFIG=path).stdout == path + "\n"
+    assert call("config", code=1, RECOLLECT_CONFIG=path).stderr.startswith("recollect: RECOLLECT_CONFIG names ")
+    call("config", "init", RECOLLECT_CONFIG=path)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    _, settings = shown(call, RECOLLECT_CONFIG=path, RECOLLECT_DB="")
+    assert {item["source"] for item in settings.values()} == {"default"}
+    with open(path, encoding="utf-8") as written:
+        before = written.read()
+    assert "left as it is" in call("config", "init", code=4, RECOLLECT_CONFIG=path).stderr
+    with open(path, encoding="utf-8") as written:
+        assert written.read() == before
+
+
+def test_the_written_file_is_true_when_its_comments_are_taken_away(call, tmp_path):
+    from recollect.cli.settings import template
+
+    lines = [line.removeprefix("# ") if " = " in line else line for line in template().splitlines()]
+    text = "\n".join(line for line in lines if not line.startswith("url"))
+    path = tmp_path / "all.toml"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    _, settings = shown(call, RECOLLECT_CONFIG=str(path), RECOLLECT_DB="")
+    assert {name for name, item in settings.items() if item["source"] == "file"} == set(SETTINGS) - {"db.url"}

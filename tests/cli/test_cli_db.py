@@ -1,0 +1,31 @@
+"""`recollect db`: where the database is, and that it is up to date."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import recollect
+
+
+def test_the_environment(call, path):
+    assert call("db", "path").stdout == path + "\n"
+    assert not os.path.exists(path)
+    assert json.loads(call("db", "path", "--json").stdout) == {"path": path, "exists": False}
+    recollect.open(path).close()
+    assert json.loads(call("db", "path", "--json").stdout) == {"path": path, "exists": True}
+
+
+def test_the_default(call, tmp_path):
+    shown = call("db", "path", RECOLLECT_DB="", XDG_DATA_HOME=str(tmp_path / "data")).stdout
+    assert shown == str(tmp_path / "data" / "recollect" / "recollect.db") + "\n"
+
+
+def test_memory(call):
+    assert call("--db", ":memory:", "db", "path").stdout == ":memory:\n"
+
+
+def test_migrate_makes_and_updates_and_says_so(call, path):
+    assert "up to date" in call("db", "migrate").stderr
+    assert os.path.exists(path)
+    assert json.loads(call("db", "migrate", "--json").stdout)["path"] == path
