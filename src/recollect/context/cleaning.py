@@ -104,7 +104,11 @@ def _part(part: Part, message: Message, rules: Rules, answered: set[str]) -> tup
             return None, "partial_call"
         if rules.objects and own and type(part.arguments) is not dict:
             return replace(part, arguments=_object(part), arguments_text=None), "arguments"
-    elif own and rules.format == "anthropic" and _malformed(part):
+    elif (
+        own
+        and rules.format == "anthropic"
+        and (_malformed(part) or (message.role != "assistant" and _is_reasoning(part)))
+    ):
         return None, "unreadable_block"
     return part, None
 

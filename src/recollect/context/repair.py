@@ -122,7 +122,7 @@ class _Look:
             self.waiting.remove(part.call_id)
             return True
         if type(part) is ReasoningPart:
-            return True
+            return message.role == "assistant"
         self.said = True
         return message.format == self.rules.format and type(part) is not DataPart
 
