@@ -31,7 +31,7 @@ def blank(text):
     return not text or text.isspace()
 
 
-def refused_by_anthropic(view):  # noqa: C901  one refusal after another
+def refused_by_anthropic(view):  # noqa: C901, PLR0912  one refusal after another
     """Say why the Messages API would refuse this; None where it would not."""
     talk = [message for message in view if message["role"] != "system"]
     seen = set()
@@ -45,11 +45,11 @@ def refused_by_anthropic(view):  # noqa: C901  one refusal after another
         if any(block["type"] == "text" and blank(block["text"]) for block in blocks):
             return f"{index}: blank text"
         uses = [block for block in blocks if block["type"] == "tool_use"]
-        if role == "user" and uses:
-            return f"{index}: tool_use of a user"
         if role == "user" and any(block["type"] in ("thinking", "redacted_thinking") for block in blocks):
             return f"{index}: thinking of a user"
-        if any(not isinstance(use["input"], dict) for use in uses):
+        if role == "user" and uses:
+            return f"{index}: tool_use of a user"
+        if any(not isinstance(use.get("input"), dict) for use in uses):
             return f"{index}: input"
         ids = [use["id"] for use in uses]
         if any(not re.fullmatch("[a-zA-Z0-9_-]+", id) or id in seen for id in ids) or len(set(ids)) < len(ids):
@@ -190,7 +190,7 @@ def said(*messages, format=None):
     return placed([(draft, "completed") for message in messages for draft in formats.read(message, format)])
 
 
-many = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("format", WRITTEN)
@@ -203,17 +203,19 @@ def test_the_view_is_what_the_provider_takes(format, talk):
     assert REFUSED[format](written) is None
     assert mended(view, format)[1] == []
     before = formats.write(messages, format)
-    if REFUSED[format](before) is None and all(message.state == "completed" for message in messages):
+    if REFUSED[format](before) is None and not any(has_odd(message) for message in messages):
         assert written == before
-        if all(message.format in (None, format) and not has_odd(message) for message in messages):
+        if all(message.format in (None, format) for message in messages):
             assert repairs == []
     if written != before:
         assert repairs or format == "anthropic"
 
 
 def has_odd(message):
-    """Whether a message without a format has more than text: what is not written of it may be wrong."""
-    return message.format is None and any(not isinstance(part, TextPart) for part in message.parts)
+    """Whether a message was cut off, or has no format and more than text: what is not written of it may be wrong."""
+    return message.state != "completed" or (
+        message.format is None and any(not isinstance(part, TextPart) for part in message.parts)
+    )
 
 
 @pytest.mark.parametrize("format", PROVIDERS)
@@ -249,7 +251,7 @@ def test_no_words_are_lost(format, talk):
     before, after = words(formats.write(messages, format)), words(formats.write(mended(messages, format)[0], format))
     rest = iter([word.rstrip() for word in after])
     assert all(word.rstrip() in rest for word in before)
-    assert len(after) <= len(before) + 1 + sum(message.role == "tool" for message in messages)
+    assert len(after) <= len(before) + 1 + sum(len(m.parts) for m in messages if m.role == "tool")
 
 
 def words(view):

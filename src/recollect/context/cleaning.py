@@ -37,7 +37,7 @@ def clean(messages: Sequence[Message], rules: Rules, repairs: list[Repair]) -> l
             kept.append(_of_a_speaker(view, repairs))
         elif _is_written(message, rules):
             repairs.append(_dropped(message))
-    return _without_last_reasoning(kept, rules, repairs)
+    return kept
 
 
 def _of_a_speaker(message: Message, repairs: list[Repair]) -> Message:
@@ -104,7 +104,11 @@ def _part(part: Part, message: Message, rules: Rules, answered: set[str]) -> tup
             return None, "partial_call"
         if rules.objects and own and type(part.arguments) is not dict:
             return replace(part, arguments=_object(part), arguments_text=None), "arguments"
-    elif own and rules.format == "anthropic" and _malformed(part):
+    elif (
+        own
+        and rules.format == "anthropic"
+        and (_malformed(part) or (message.role != "assistant" and _is_reasoning(part)))
+    ):
         return None, "unreadable_block"
     return part, None
 
@@ -184,7 +188,7 @@ def _is_written(message: Message, rules: Rules) -> bool:
     return bool(formats.write([message], rules.format))
 
 
-def _without_last_reasoning(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list[Message]:
+def conclude(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list[Message]:
     """Leave out reasoning that nothing follows. Of another format it is not written anyway."""
     kept: list[Message] = []
     for index, message in enumerate(messages):

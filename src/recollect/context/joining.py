@@ -39,14 +39,19 @@ def _speaker(message: Message) -> str:
 def _joined(run: list[Message], format: str, repairs: list[Repair]) -> list[Message]:
     if len(run) < 2 or run[0].role == "system":  # noqa: PLR2004  one message is no run
         return run
-    if all(message.format != format and all(is_result(part) for part in message.parts) for message in run):
-        return run  # results of another format are gathered when they are written
+    if all(_is_gathered(message, format) for message in run):
+        return run
     spoken = [message for message in run if not isinstance(message, Made | Summary)]
     if len(spoken) > 1:
         ids = ", ".join(message.id for message in spoken)
         sentence = f"Messages {ids} have the same role in a row: made one."
         repairs.append(Repair(kind="same_role", message=spoken[0].id, sentence=sentence))
     return [_one(run, format)]
+
+
+def _is_gathered(message: Message, format: str) -> bool:
+    """Whether a message is nothing but results of another format, which writing puts into one message."""
+    return message.role == "tool" and message.format != format and all(is_result(part) for part in message.parts)
 
 
 def _one(run: list[Message], format: str) -> Message:

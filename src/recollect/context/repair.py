@@ -37,6 +37,7 @@ def mend(messages: Sequence[Message], rules: Rules) -> tuple[list[Message], list
     repairs: list[Repair] = []
     view = cleaning.clean(messages, rules, repairs)
     view = answering.answer(view, rules, repairs)
+    view = cleaning.conclude(view, rules, repairs)
     if rules.alternates:
         view = joining.join(view, rules, repairs)
     if rules.user_first:
@@ -87,7 +88,7 @@ class _Look:
             return True
         if role == "tool":
             # Results of another format are gathered into one message when they are written.
-            gathers = message.format != self.rules.format
+            gathers = message.format != self.rules.format and message.role == "tool"
             if self.last == "user" and not (gathers and self.gathers):
                 return False
             self.gathers, self.last = gathers, "user"
@@ -122,7 +123,7 @@ class _Look:
             self.waiting.remove(part.call_id)
             return True
         if type(part) is ReasoningPart:
-            return True
+            return message.role == "assistant"
         self.said = True
         return message.format == self.rules.format and type(part) is not DataPart
 
