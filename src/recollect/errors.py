@@ -20,17 +20,19 @@
     ├── InvalidValue
     │   ├── UnknownFormat
     │   └── FormatUnclear
-    └── StoreError
-        ├── StoreClosed
-        ├── StoreLocked
-        ├── StoreReadOnly
-        ├── StoreUnavailable
-        ├── DiskFull
-        ├── Corrupted
-        ├── NotADatabase
-        ├── SchemaTooNew
-        ├── NetworkFileSystem
-        └── LimitReached
+    ├── StoreError
+    │   ├── StoreClosed
+    │   ├── StoreLocked
+    │   ├── StoreReadOnly
+    │   ├── StoreUnavailable
+    │   ├── DiskFull
+    │   ├── Corrupted
+    │   ├── NotADatabase
+    │   ├── SchemaTooNew
+    │   ├── NetworkFileSystem
+    │   └── LimitReached
+    └── ModelError
+        └── ModelNotConfigured
 
 The docstring of an error is its message: a sentence that says what happened and what to do, with the error's
 own fields in braces. A driver's error never reaches the caller; the engine wraps it and keeps it as the cause.
@@ -201,3 +203,11 @@ class NetworkFileSystem(StoreError):
 
 class LimitReached(StoreError):
     """{what} has reached its limit of {limit:,}. Go on in a new session, or in another store."""
+
+
+class ModelError(RecollectError):
+    """{model} could not answer: {reason}. What was said is kept; say it again, or choose another model."""
+
+
+class ModelNotConfigured(ModelError):
+    """{model} can not be asked: {reason}. The model 'demo' needs no key and no network."""
