@@ -8,7 +8,7 @@ from recollect.model.message import Draft, Message
 from recollect.model.part import TextPart
 
 _LONGEST = 60
-_MARKUP = re.compile(r"[`*_#>\[\]]+")
+_MARKUP = re.compile(r"\A[#>\s]+|`+|\*\*|__")
 _END = re.compile(r"(?<=[.!?])\s")
 
 

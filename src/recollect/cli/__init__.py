@@ -7,6 +7,7 @@ import sys
 import click
 
 from recollect import __version__
+from recollect.cli.chat import chat
 from recollect.cli.db import db
 from recollect.cli.sessions import sessions
 from recollect.errors import RecollectError
@@ -21,6 +22,7 @@ def recollect() -> None:
     """
 
 
+recollect.add_command(chat)
 recollect.add_command(sessions)
 recollect.add_command(db)
 
