@@ -63,6 +63,7 @@ class Agent:
         self.tools, self.toolsets, self.delegates = list(tools), list(toolsets), list(delegates)
         self._model = model
         self._options: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "window": window}
+        self._models: dict[str, models.Model] = {}
         self._instructions = instructions
         self._where = store
         self._store = store if isinstance(store, AsyncStore) else None
@@ -77,8 +78,14 @@ class Agent:
         return self._store
 
     def model(self, name: Any = None) -> models.Model:
-        """Make the agent's model, or another one by its name."""
-        return models.make(self._model if name is None else name, **self._options)
+        """Give the agent's model, or another one by its name. Talks with the same model share its connections."""
+        meant = self._model if name is None else name
+        if isinstance(meant, models.Model):
+            return meant
+        key = meant if isinstance(meant, str) else str(id(meant))
+        if key not in self._models:
+            self._models[key] = models.make(meant, **self._options)
+        return self._models[key]
 
     def instructions(self) -> str:
         """Build the system prompt, anew each time."""
@@ -140,6 +147,9 @@ class Agent:
         """End what runs, write what waits, and close the store if the agent opened it."""
         for talk in list(self._talks):
             await talk.close()
+        for model in self._models.values():
+            await model.close()
+        self._models.clear()
         if self._store is not None and not isinstance(self._where, AsyncStore):
             await self._store.close()
             self._store = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ _LONGEST = 300
 _BITS = 4096
 """How large a number may become; 9**9**9 would otherwise keep the machine busy for good."""
 
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -30,7 +32,8 @@ _NAMES = {"pi": math.pi, "e": math.e}
 
 def calculate(expression: str) -> str:
     """Work out an expression such as `(2 + 3) * 4`; what is not arithmetic is a ValueError that says so."""
-    text = expression.strip().replace("^", "**").replace("\u00d7", "*").replace("\u00f7", "/").replace(",", "")
+    text = expression.strip().replace("^", "**").replace("\u00d7", "*").replace("\u00f7", "/")
+    text = _THOUSANDS.sub("", text)
     if len(text) > _LONGEST:
         raise ValueError(f"The expression has {len(text)} characters; at most {_LONGEST} are worked out.")
     try:

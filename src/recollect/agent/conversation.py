@@ -71,6 +71,7 @@ class Conversation:
         self._notices: list[Event] = []
         self._run: asyncio.Task[None] | None = None
         self._taken: RecollectError | None = None
+        self._closing = False
         self._memory: list[Draft] = []
         self._beside: set[asyncio.Task[None]] = set()
 
@@ -116,14 +117,17 @@ class Conversation:
             try:
                 while (event := await queue.get()) is not None:
                     yield event
-                await run
+                if run.cancelled():  # while it waited for its turn: nothing was said
+                    yield TurnEnded(session=self.session.id, status="cancelled")
+                else:
+                    run.result()
             finally:
                 self._queue = None
                 await self._ended(run)
 
     async def _ended(self, run: asyncio.Task[None]) -> None:
         """See to it that a run has come to its end, also where nobody listens any more."""
-        if not run.done():
+        if not run.done() and not self._closing:
             run.cancel()
         while not run.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -155,11 +159,11 @@ class Conversation:
 
     def stop(self) -> bool:
         """End the answer that is in progress; what came is kept. Say whether there was one."""
-        return self._run is not None and not self._run.done() and self._run.cancel()
+        return self._run is not None and not self._closing and not self._run.done() and self._run.cancel()
 
     async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool) -> None:
         """Run one turn: store the question, ask, store what comes, end."""
-        self._taken = None
+        self._taken, self._closing = None, False
         started = time.monotonic()
         recording = Recording(self._recorder, self.session, self._lost)
         said = [self._counted(draft) for draft in said]
@@ -175,6 +179,7 @@ class Conversation:
             status, error = "cancelled", stopped
         except Exception as failed:  # noqa: BLE001  whatever a model raises, the turn ends and the person is told
             status, error = "failed", failed
+        self._closing = True  # from here on it is not cancelled any more: what came must be marked
         if error is not None:
             self._keep(progress.cut_off(error))
         await self._close(recording, progress, status, error, int((time.monotonic() - started) * 1000))

@@ -106,6 +106,9 @@ class DemoModel:
             return from_text(next((message for message in spoken if message.role == "user"), None))
         return answers.summary(spoken)
 
+    async def close(self) -> None:
+        """Do nothing: it has no connections."""
+
 
 def finished(part: ToolCallPart, status: ResultStatus, output: str, latency_ms: int) -> ToolFinished:
     """Make the event of a tool that has answered, with the message that is stored for it."""

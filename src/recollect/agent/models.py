@@ -46,6 +46,10 @@ class Model(Protocol):
         """Do a small task on a conversation beside it, such as a title or a summary: `title` or `summary`."""
         ...
 
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
 
 def make(
     model: Any = DEMO, *, base_url: str | None = None, api_key: str | None = None, window: int | None = None

@@ -60,6 +60,7 @@ class ProviderModel:
         self.name = model if isinstance(model, str) else self._model.model_id
         self.window = window or self._model.context_window or WINDOW
         self._runner = Runner(self._model, output_type=str, retries=2)
+        self._entered = False
 
     async def run(
         self, spoken: Spoken, *, instructions: str, tools: Sequence[Tool], toolsets: Sequence[Any] = ()
@@ -67,6 +68,7 @@ class ProviderModel:
         """Answer what was said last, with Pydantic AI's loop."""
         from pydantic_ai.toolsets import FunctionToolset  # noqa: PLC0415  most of its cost is paid above
 
+        await self._enter()
         history = pydantic_messages.write(spoken)
         given = [FunctionToolset([_careful(tool) for tool in tools]), *toolsets]
         try:
@@ -93,11 +95,23 @@ class ProviderModel:
         """Have the model do a small task on the conversation, beside it."""
         lines = [f"{message.role}: {text}" for message in spoken if (text := said(message).strip())]
         asked = _asked(task, lines)
+        await self._enter()
         try:
             response = await model_request(self._model, [ModelRequest.user_text_prompt(asked)])
         except Exception as error:
             raise self._failed(error) from error
         return "".join(part.content for part in response.parts if isinstance(part, TextPart)).strip()
+
+    async def _enter(self) -> None:
+        if not self._entered:
+            self._entered = True
+            await self._model.__aenter__()
+
+    async def close(self) -> None:
+        """Close the connections to the provider."""
+        if self._entered:
+            self._entered = False
+            await self._model.__aexit__(None, None, None)
 
     def _failed(self, error: Exception) -> ModelError:
         return ModelError(model=self.name, reason=_reason(error))

@@ -118,6 +118,18 @@ class Recorder:
         if job.error is not None:
             raise job.error
 
+    async def withdraw(self, job: Job) -> bool:
+        """Take a write out of the line again, if it has not been made; one that is being made may still be."""
+        if job in self._line and self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        waits = job in self._line
+        if waits:
+            self._line.remove(job)
+        if self._line:
+            self._running()
+        return waits
+
     async def drain(self, seconds: float = PATIENCE) -> bool:
         """Write everything that waits, if the store lets us within this time; say whether it did."""
         until = time.monotonic() + seconds
@@ -165,7 +177,11 @@ class Recording:
             self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over)
 
         job = self._recorder.put(Job(write, messages=len(said)))
-        await self._recorder.tried(job)
+        try:
+            await self._recorder.tried(job)
+        except asyncio.CancelledError:
+            await self._recorder.withdraw(job)
+            raise
 
     def _put(self, write: Callable[[AsyncTurn], Awaitable[None]], messages: int = 0) -> Job:
         async def written() -> None:
