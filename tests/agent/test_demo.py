@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -86,10 +87,8 @@ def test_whatever_is_said_has_an_answer(said):
 
 @given(st.from_regex(r"[-0-9+*/%(). ^]{1,40}", fullmatch=True))
 def test_arithmetic_of_any_kind_ends(expression):
-    try:
+    with contextlib.suppress(ValueError):
         assert calculate(expression)
-    except ValueError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from scripted import Scripted, answers, call, responded, say, starts
@@ -173,6 +174,6 @@ async def test_the_recorder_backs_off(monkeypatch):
     await recorder.tried(recorder.put(Job(write, messages=1)))
     while not recorder.settled:
         await asyncio.sleep(0.05)
-    pauses = [later - earlier for earlier, later in zip(tries, tries[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
     assert pauses == sorted(pauses)
     assert len(told) == 2

@@ -85,14 +85,13 @@ def openai(*steps, finish="stop", calls=()):
         return f"data: {json.dumps(data)}\n\n"
 
     events = [chunk({"role": "assistant", "content": ""})]
-    for step in steps:
-        events.append(step if not isinstance(step, str) else chunk({"content": step}))
+    events += [step if not isinstance(step, str) else chunk({"content": step}) for step in steps]
     for index, (id, name, arguments) in enumerate(calls):
         half = len(arguments) // 2
         call = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
         events.append(chunk({"tool_calls": [call]}))
-        for piece in (arguments[:half], arguments[half:]):
-            events.append(chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}))
+        pieces = (arguments[:half], arguments[half:])
+        events += [chunk({"tool_calls": [{"index": index, "function": {"arguments": p}}]}) for p in pieces]
     events.append(chunk({}, "tool_calls" if calls else finish))
     events.append(chunk(None, usage={"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}))
     return [*events, "data: [DONE]\n\n"]

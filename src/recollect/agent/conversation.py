@@ -33,7 +33,7 @@ from recollect.agent.models import Model
 from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
 from recollect.context.drafts import question
-from recollect.errors import ModelError, RecollectError, SessionBusy, StoreError
+from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
 from recollect.model.message import Draft
 from recollect.model.part import TextPart
 from recollect.model.tokens import estimate
@@ -287,7 +287,7 @@ class Conversation:
                 await self.session.update(title=title)
                 self._emit(Titled(title=title))
 
-    async def _written(self, task: str, spoken: Sequence[Draft]) -> str:
+    async def _written(self, task: str, spoken: Sequence[Any]) -> str:
         hook = self.agent.title if task == "title" else self.agent.summary
         if hook is None:
             return await self.model.write(task, spoken)
@@ -299,32 +299,30 @@ class Conversation:
         plain = await self.session.history("recollect", budget=self.budget)
         return await self._written("summary", formats.read(plain, "recollect") if plain else [])
 
-    async def compact(self, keep: int = 4) -> Any:
-        """Put a summary in the place of all but the last messages; nothing is deleted, and it can be undone."""
+    async def compact(self) -> Any:
+        """Put a summary in the place of all but the newest turns; nothing is deleted, and it can be undone."""
         compact: Any = getattr(self.session, "compact", None)
         if compact is None:
-            raise ModelError("This version of the store can not compact a session.")
-        messages = await self.session.messages(last=keep + 8)
-        asked = [message for message in messages if message.role == "user"]
-        cut = next((message for message in reversed(messages[:-keep]) if message.role == "user"), None)
-        cut = cut or (asked[-1] if len(asked) > 1 else None)
-        if cut is None:
-            return None
-        return await compact(before=cut.id, summary=await self.summarize())
+            raise InvalidValue("This version of the store can not compact a session.")
+
+        async def summed_up(messages: Sequence[Any]) -> str:
+            return await self._written("summary", messages)
+
+        return await compact(summarize=summed_up)
 
     async def _compact_if_full(self) -> None:
         from recollect.agent.agent import COMPACT_AT  # noqa: PLC0415  agent.py imports this module
 
-        if hasattr(self.session, "compact") and self.session.token_count > COMPACT_AT * self.budget:
-            try:
-                made = await self.compact()
-            except (ModelError, StoreError) as error:
-                self._emit(Notice(text=f"The conversation could not be compacted: {error}", level="warning"))
-                return
-            if made is not None:
-                self._emit(
-                    Notice(text="The older part of this conversation was summed up for the model. All of it is kept.")
-                )
+        if not hasattr(self.session, "compact") or self.session.token_count <= COMPACT_AT * self.budget:
+            return
+        try:
+            await self.compact()
+        except InvalidValue:
+            return  # one long turn: there is nothing older to sum up
+        except RecollectError as error:
+            self._emit(Notice(text=f"The conversation could not be compacted: {error}", level="warning"))
+            return
+        self._emit(Notice(text="What is old was summed up for the model. All of it is kept."))
 
     async def delegate(self, name: str, task: str, agent: Agent | None = None) -> Answer:
         """Give a task to a sub-agent, which talks in its own session `{this session}:delegate:{name}`."""

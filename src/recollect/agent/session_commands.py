@@ -144,9 +144,7 @@ async def rewind(talk: Conversation, to: str) -> tuple[str, str | None]:
 
 async def compact(talk: Conversation, _: str) -> str:
     """Sum up what is old."""
-    made = await talk.compact()
-    if made is None:
-        return "There is nothing to compact yet."
+    await talk.compact()
     return "What is old is summed up for the model now. All of it is kept, and can be read and undone."
 
 
@@ -213,8 +211,10 @@ def _write(store: str, session: str, format: str, path: str) -> None:
     import recollect  # noqa: PLC0415
 
     write = importlib.import_module("recollect.export").write
-    with recollect.open(store) as opened, open(path, "x", encoding="utf-8") as file:
-        write(opened, [session], format, file)
+    if os.path.lexists(path):
+        raise FileExistsError(path)
+    with recollect.open(store) as opened:
+        write(opened, [session], format, path)
 
 
 async def model(talk: Conversation, name: str) -> str:

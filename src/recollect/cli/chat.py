@@ -30,6 +30,20 @@ class Choice(NamedTuple):
     as_json: bool
 
 
+class ModelSettings(NamedTuple):
+    """The model that is configured, where none is named on the command line."""
+
+    name: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    window: int | None = None
+
+
+def _configured() -> ModelSettings:
+    """Read the model from the configuration. This version has none to read."""
+    return ModelSettings()
+
+
 @click.command()
 @click.option("-c", "--continue", "last", is_flag=True, help="Go on with the last conversation.")
 @click.option(
@@ -60,8 +74,15 @@ def chat(db: str | None, base_url: str | None, ephemeral: bool, compact: bool, *
 
     from recollect.agent import Agent  # noqa: PLC0415
 
+    settings = _configured()
     agent = Agent(
-        choice.model or "demo", store=":memory:" if ephemeral else db, base_url=base_url, compact=compact, name="chat"
+        choice.model or settings.name or "demo",
+        store=":memory:" if ephemeral else db,
+        base_url=base_url or settings.base_url,
+        api_key=settings.api_key,
+        window=settings.window,
+        compact=compact,
+        name="chat",
     )
     try:
         status = asyncio.run(_run(agent, choice, ephemeral=ephemeral))

@@ -37,7 +37,7 @@ _STYLE = Style.from_dict({
     "note": "ansiyellow",
 })  # fmt: skip
 _KEYS = (
-    ("Enter", "open"), ("\u2191\u2193", "move"), ("Ctrl-R", "rename"), ("Ctrl-F", "fork"), ("Ctrl-X", "delete"),
+    ("Enter", "open"), ("Ctrl-R", "rename"), ("Ctrl-F", "fork"), ("Ctrl-X", "delete"),
     ("Ctrl-Z", "undo"), ("Esc", "leave"),
 )  # fmt: skip
 
