@@ -313,7 +313,8 @@ class Conversation:
     async def _compact_if_full(self) -> None:
         from recollect.agent.agent import COMPACT_AT  # noqa: PLC0415  agent.py imports this module
 
-        if not hasattr(self.session, "compact") or self.session.token_count <= COMPACT_AT * self.budget:
+        count: Any = getattr(self.session, "active_tokens", None)  # without what an earlier compaction replaced
+        if count is None or await count() <= COMPACT_AT * self.budget:
             return
         try:
             await self.compact()
