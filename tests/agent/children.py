@@ -16,15 +16,21 @@ def slow_tool() -> str:
     return "done"
 
 
+def tell(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
 async def main(path: str, said: str) -> None:
     async with Agent(DemoModel(pace=0.02), store=path, tools=[slow_tool]) as agent:
         talk = await agent.talk("cli:killed")
         begun = time.monotonic()
         async for event in talk.send(said):
             if isinstance(event, TextDelta) and time.monotonic() - begun > 1.5:
-                pass
+                tell("streaming")
             elif isinstance(event, ToolStarted):
                 await asyncio.sleep(0.3)
+                tell("tool")
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -268,10 +268,8 @@ class TestOneAtATime:
 class TestContext:
     async def test_the_instructions_are_built_anew_and_not_stored(self, agent, stored):
         model = Scripted()
-        made = iter(["first", "second"])
+        made = iter(["built 0", "built 1"])
         async with agent(model, instructions=lambda: next(made)) as there:
-            there.model()
-            there.instructions = lambda: f"built {len(model.instructions)}"
             talk = await there.talk("cli:a")
             await talk.ask("1")
             await talk.ask("2")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import os
 
 import pytest
 from scripted import Scripted, answers, call, responded, say, starts
@@ -139,6 +141,43 @@ async def test_a_store_that_never_comes_back_does_not_keep_anyone(agent, monkeyp
         await happening(talk, "Go")
         assert not await talk.close()
         assert talk.held == 2
+        assert [(m.role, m.parts[0].text) for m in talk.unsaved()] == [("user", "Go"), ("assistant", "ok")]
+        from recollect.channels.terminal.talk import rescued
+
+        path = rescued(talk).partition("They are in ")[2].partition(",")[0]
+        with open(path, encoding="utf-8") as file:
+            assert [json.loads(line)["role"] for line in file] == ["user", "assistant"]
+        os.unlink(path)
+
+
+async def test_messages_that_were_held_have_the_time_when_they_were_said(agent, stored):
+    import time
+
+    async with agent(Scripted(say("a1"))) as there:
+        talk = await there.talk("cli:a")
+        trouble = Trouble(there.store)
+        await happening(talk, "q1")
+        said = time.time_ns() // 1_000_000
+        await asyncio.sleep(0.5)
+        trouble.on = False
+        assert await talk._recorder.drain(10)
+    assert all(m.created_at <= said for m in stored("cli:a")[0])
+
+
+async def test_a_session_that_is_resumed_while_another_is_held(agent):
+    model = Scripted(say("a1"), say("a2"))
+    async with agent(model) as there:
+        other = await there.store.session("cli:b")
+        await other.append({"role": "user", "content": "old"})
+        talk = await there.talk("cli:a")
+        await happening(talk, "q1")
+        run = there.store.run
+        trouble = Trouble(there.store, after=1)
+        there.store.run = trouble.run
+        talk.session, talk._memory, talk._loaded = other, [], False
+        there.store.run = run
+        await happening(talk, "q2")
+    assert ["".join(p.text for p in m.parts) for m in model.seen[1]] == ["old", "q2"]
 
 
 async def test_a_store_that_hangs_does_not_keep_the_answer(agent, monkeypatch, stored):
@@ -171,7 +210,7 @@ async def test_the_recorder_backs_off(monkeypatch):
     from recollect.agent.recorder import Job
 
     recorder = Recorder(told.append)
-    await recorder.tried(recorder.put(Job(write, messages=1)))
+    await recorder.tried(recorder.put(Job(write)))
     while not recorder.settled:
         await asyncio.sleep(0.05)
     pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]

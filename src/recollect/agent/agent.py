@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import os
 import weakref
@@ -130,8 +131,9 @@ class Agent:
     ) -> AsyncGenerator[Event, None]:
         """Ask once, in a session, and give what happens as it happens."""
         talk = await self.talk(session)
-        async for event in talk.send(said, **options):
-            yield event
+        async with contextlib.aclosing(talk.send(said, **options)) as events:
+            async for event in events:
+                yield event
 
     def adopt(self, store: AsyncStore) -> None:
         """Use this store if the agent was given none: a sub-agent's talks are kept with those of its parent."""
@@ -147,6 +149,8 @@ class Agent:
         """End what runs, write what waits, and close the store if the agent opened it."""
         for talk in list(self._talks):
             await talk.close()
+        for helper in self.delegates:
+            await helper.close()
         for model in self._models.values():
             await model.close()
         self._models.clear()

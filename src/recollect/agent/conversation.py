@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from recollect import formats
-from recollect.agent import titles, tools
+from recollect.agent import recorder, titles, tools
 from recollect.agent.events import (
     Event,
     Notice,
@@ -71,15 +71,14 @@ class Conversation:
         self._notices: list[Event] = []
         self._run: asyncio.Task[None] | None = None
         self._taken: RecollectError | None = None
-        self._closing = False
+        self._closing = self._loaded = False
         self._memory: list[Draft] = []
         self._beside: set[asyncio.Task[None]] = set()
 
     @property
     def budget(self) -> int:
-        """How many tokens of history may be sent to the model."""
-        instructions = estimate([TextPart(text=self.agent.instructions())])
-        return max(int(self.model.window * (1 - _RESERVED)) - instructions, 1)
+        """How many tokens may be sent to the model, the instructions included."""
+        return max(int(self.model.window * (1 - _RESERVED)), 1)
 
     @property
     def busy(self) -> bool:
@@ -96,6 +95,10 @@ class Conversation:
             self._notices.append(event)
         else:
             self._queue.put_nowait(event)
+
+    def unsaved(self) -> list[Draft]:
+        """Give the messages that wait in memory for a store that fails."""
+        return self._recorder.unsaved()
 
     def notices(self) -> list[Event]:
         """Take what happened between two turns: the store came back, the session got its title."""
@@ -201,11 +204,10 @@ class Conversation:
         self._emit(ended)
 
     async def _answer(self, progress: Progress) -> None:
-        spoken = await self._spoken()
+        instructions = self.agent.instructions()
+        spoken = await self._spoken(self.budget - estimate([TextPart(text=instructions)]))
         known = [*tools.built_in(self.session.store), *self.agent.tools, *self._delegate_tools()]
-        events = self.model.run(
-            spoken, instructions=self.agent.instructions(), tools=known, toolsets=self.agent.toolsets
-        )
+        events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=self.agent.toolsets)
         async with contextlib.aclosing(events):
             while (event := await self._next(events, progress)) is not None:
                 match event:
@@ -234,24 +236,30 @@ class Conversation:
             reason = f"it was silent for {self.agent.timeout:g} seconds"
             raise ModelError(model=self.model.name, reason=reason) from error
 
-    async def _spoken(self) -> list[Draft]:
-        """Give what the model is to read: from the store, or from memory while the store lacks something."""
-        if self._recorder.settled:
-            with contextlib.suppress(StoreError):
-                if self.agent.compact:
+    async def _spoken(self, budget: int) -> list[Draft]:
+        """Give what the model is to read: from the store, and from memory what the store does not have yet."""
+        settled = self._recorder.settled
+        if settled or not self._loaded:
+            with contextlib.suppress(StoreError, TimeoutError):
+                if settled and self.agent.compact:
                     await self._compact_if_full()
-                plain = await self.session.history("recollect", budget=self.budget)
-                self._memory = formats.read(plain, "recollect") if plain else []
+                reading = self.session.history("recollect", budget=max(budget, 1))
+                plain = await asyncio.wait_for(reading, None if settled else recorder.PATIENCE)
+                stored = formats.read(plain, "recollect") if plain else []
+                self._memory = stored if settled else stored + self._memory
+                self._loaded = True
         return list(self._memory)
 
     def _keep(self, drafts: Sequence[Draft]) -> None:
         self._memory += drafts
 
     def _counted(self, draft: Draft) -> Draft:
-        count = self.agent.count_tokens
-        if count is None or draft.tokens is not None:
-            return draft
-        return msgspec.structs.replace(draft, tokens=max(int(count(titles.said(draft))), 0))
+        """Give a message its time, which is now and not when the store is back, and its size where a hook counts it."""
+        tokens, count = draft.tokens, self.agent.count_tokens
+        if count is not None and tokens is None:
+            tokens = max(int(count(titles.said(draft))), 0)
+        created = draft.created_at or time.time_ns() // 1_000_000
+        return msgspec.structs.replace(draft, tokens=tokens, created_at=created)
 
     def _lost(self, error: RecollectError) -> None:
         """Another process has the session, or it is gone: this run must not go on writing."""
@@ -348,7 +356,7 @@ class Conversation:
     async def move(self, session: AsyncSession) -> None:
         """Go on in another session: what waits for this one is written first."""
         await self._recorder.drain()
-        self.session, self._memory = session, []
+        self.session, self._memory, self._loaded = session, [], False
         await session.store.set_last_session(session.id)
 
     async def close(self) -> bool:

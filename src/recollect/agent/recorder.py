@@ -35,9 +35,9 @@ Tell = Callable[[Event], None]
 class Job:
     """One write: what to do, and what came of it."""
 
-    def __init__(self, write: Callable[[], Awaitable[None]], *, messages: int = 0) -> None:
+    def __init__(self, write: Callable[[], Awaitable[None]], drafts: Sequence[Draft] = ()) -> None:
         self.write = write
-        self.messages = messages
+        self.drafts = drafts
         self.tried = asyncio.Event()
         self.error: RecollectError | None = None
 
@@ -49,7 +49,7 @@ class Recorder:
         self._tell = tell
         self._line: deque[Job] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._failing = False
+        self._failing = self._closed = False
         self._held = 0
         self._wake = asyncio.Event()
 
@@ -61,11 +61,17 @@ class Recorder:
     @property
     def held(self) -> int:
         """How many messages wait for the store to come back."""
-        return sum(job.messages for job in self._line) if self._failing else 0
+        return len(self.unsaved()) if self._failing else 0
+
+    def unsaved(self) -> list[Draft]:
+        """Give the messages that are not written yet, in order."""
+        return [draft for job in self._line for draft in job.drafts]
 
     def put(self, job: Job) -> Job:
         """Stand a write at the end of the line."""
         self._line.append(job)
+        if self._failing:
+            job.tried.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
         return job
@@ -78,7 +84,8 @@ class Recorder:
                 await job.write()
             except StoreError as error:
                 self._begin_holding(error)
-                job.tried.set()
+                for waiting in self._line:
+                    waiting.tried.set()  # nobody waits for a store that fails
                 await self._pause(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
@@ -104,7 +111,7 @@ class Recorder:
 
     def _end_holding(self, job: Job) -> None:
         if self._failing:
-            self._held += job.messages
+            self._held += len(job.drafts)
             if not self._line:
                 self._failing = False
                 self._tell(Notice(text=f"The store is back: {self._held} messages that were held are stored now."))
@@ -130,12 +137,12 @@ class Recorder:
             self._running()
         return waits
 
-    async def drain(self, seconds: float = PATIENCE) -> bool:
+    async def drain(self, seconds: float | None = None) -> bool:
         """Write everything that waits, if the store lets us within this time; say whether it did."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + (PATIENCE if seconds is None else seconds)
         while self._line and time.monotonic() < until:
             self._wake.set()
-            await asyncio.wait([self._running()], timeout=min(0.1, seconds))
+            await asyncio.wait([self._running()], timeout=0.1)
         return not self._line
 
     def _running(self) -> asyncio.Task[None]:
@@ -145,7 +152,8 @@ class Recorder:
 
     async def close(self) -> bool:
         """Write what can be written, and stop trying; say whether nothing was left."""
-        done = await self.drain()
+        done = await self.drain(0 if self._closed else None)
+        self._closed = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -176,14 +184,14 @@ class Recording:
         async def write() -> None:
             self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over)
 
-        job = self._recorder.put(Job(write, messages=len(said)))
+        job = self._recorder.put(Job(write, said))
         try:
             await self._recorder.tried(job)
         except asyncio.CancelledError:
             await self._recorder.withdraw(job)
             raise
 
-    def _put(self, write: Callable[[AsyncTurn], Awaitable[None]], messages: int = 0) -> Job:
+    def _put(self, write: Callable[[AsyncTurn], Awaitable[None]], *drafts: Draft) -> Job:
         async def written() -> None:
             if self._gone or self._turn is None:
                 return
@@ -196,7 +204,7 @@ class Recording:
                 self._lost(error)
                 raise
 
-        return self._recorder.put(Job(written, messages=messages))
+        return self._recorder.put(Job(written, drafts))
 
     def text(self, text: str, kind: Kind) -> None:
         """Take a piece of the answer; pieces that come while another is written are written together."""
@@ -230,7 +238,7 @@ class Recording:
             await self._stream.close(draft)
             self._stream = None
 
-        self._put(write, messages=1)
+        self._put(write, draft)
 
     def running(self, call_id: str) -> None:
         """Mark a tool call as running."""
@@ -252,7 +260,7 @@ class Recording:
         async def write(turn: AsyncTurn) -> None:
             await turn.add(draft)
 
-        self._put(write, messages=1)
+        self._put(write, draft)
 
     async def end(self, status: EndStatus, latency_ms: int, error: BaseException | None = None) -> None:
         """End the turn, and wait until that is on disk, or held."""

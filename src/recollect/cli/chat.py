@@ -116,14 +116,19 @@ async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
         fresh = session.message_count == 0
         if choice.name:
             await session.update(title=choice.name)
-        talk = await agent.talk(session, context=choice.context, model=choice.model or session.model)
-        if session.model != talk.model.name:
+        talk = await agent.talk(session, context=choice.context, model=choice.model or _known(session.model))
+        if choice.model or session.model is None:
             await session.update(model=talk.model.name)
         await agent.store.set_last_session(session.id)
         if at_terminal:
             await _at_terminal(talk, ephemeral=ephemeral)
             return 0
         return await _through_pipe(talk, choice, fresh=fresh)
+
+
+def _known(model: str | None) -> str | None:
+    """Give the model that a session has, if it is one that can be talked to; other programs write other names there."""
+    return model if model is not None and (model == "demo" or ":" in model) else None
 
 
 async def _session(store: AsyncStore, choice: Choice, *, at_terminal: bool) -> AsyncSession | None:
@@ -190,13 +195,14 @@ async def _kept(talk: Conversation) -> bool:
 
 async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> int:
     from recollect.channels.terminal.plain import JsonScreen, PlainScreen  # noqa: PLC0415
-    from recollect.channels.terminal.talk import once  # noqa: PLC0415
+    from recollect.channels.terminal.talk import once, rescued  # noqa: PLC0415
 
     shows = JsonScreen() if choice.as_json else PlainScreen()
     status = 0
     for said in _inputs():
         status = await once(talk, said, shows)
-    await talk.close()
+    if not await talk.close():
+        click.echo(rescued(talk), err=True)
     if fresh:
         await _kept(talk)
     return status

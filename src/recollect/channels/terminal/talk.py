@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from recollect.agent import commands
 from recollect.agent.conversation import Conversation
@@ -153,11 +157,22 @@ class TerminalTalk:
         self._entry.names.sessions = [(other.id, other.title or "") for other in found if other.id != session.id]
 
     async def leave(self) -> None:
-        """Close the talk; say how to come back."""
-        stored = await self.talk.close()
-        if not stored:
-            held = self.talk.held
-            self._screen.notice(f"{held} messages could not be stored: the store did not come back.", warning=True)
+        """Close the talk; what could not be stored is put into a file."""
+        if not await self.talk.close():
+            self._screen.notice(rescued(self.talk), warning=True)
+
+
+def rescued(talk: Conversation) -> str:
+    """Put what could not be stored into a file of its own, and say where it is."""
+    unsaved = talk.unsaved()
+    told = f"{len(unsaved)} messages could not be stored: the store did not come back."
+    try:
+        number, path = tempfile.mkstemp(prefix="recollect-unsaved-", suffix=".jsonl")
+        with os.fdopen(number, "wb") as file:
+            file.writelines(msgspec.json.encode(draft) + b"\n" for draft in unsaved)
+    except (OSError, ValueError) as error:
+        return f"{told} They could not be put into a file either: {error}"
+    return f"{told} They are in {path}, one on each line."
 
 
 def goodbye(talk: Conversation) -> str:
