@@ -17,7 +17,6 @@ from rich.markdown import Heading, Markdown
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.segment import Segment
-from rich.spinner import Spinner
 from rich.text import Text
 
 from recollect.agent.commands import Outcome
@@ -39,6 +38,7 @@ from recollect.model.message import Message
 
 _WIDEST = 100
 _FOLDED = 3
+_FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "canceled": ("\u2013", "yellow")}
 
 
@@ -186,12 +186,12 @@ class Screen:
         if self._blocks.rest.strip():
             shown += ([""] if self._spoke else []) + [markdown(self._blocks.rest, tail=True)]
         if self._thought:
-            shown.append(Spinner("dots", Text(" thinks: " + cut(self._thought[-300:], self._width - 14), style="dim")))
+            shown.append(_turning(f"thinks: {cut(self._thought[-300:], self._width - 14)}", "dim"))
         now = time.monotonic()
         for called, since in self._tools.values():
-            shown.append(Spinner("dots", Text(f" {cut(called, self._width - 14)}  {now - since:.0f} s", style="cyan")))
+            shown.append(_turning(f"{cut(called, self._width - 14)}  {now - since:.0f} s", "cyan"))
         if not shown:
-            shown.append(Spinner("dots", Text(" \u2026  Ctrl-C stops the answer", style="dim")))
+            shown.append(_turning("Ctrl-C stops the answer", "dim"))
         return Padding(Group(*shown), (0, max(self.console.width - self._width, 0), 0, 0))
 
     def _end(self, event: TurnEnded) -> None:
@@ -248,6 +248,11 @@ class Screen:
             self._print(Text.assemble((f"{mark} ", style), (told, "dim"), "\n"))
         if message.state in ("interrupted", "error"):
             self.notice("This answer was cut off; what came is above.")
+
+
+def _turning(text: str, style: str) -> Text:
+    """Write a line that shows that something goes on."""
+    return Text(f"{_FRAMES[int(time.monotonic() * 10) % len(_FRAMES)]} {text}", style=style)
 
 
 def _call(event: ToolStarted) -> str:
