@@ -48,9 +48,9 @@ async def _summary(session: AsyncSession) -> str | None:
 async def from_search(store: AsyncStore, query: str, budget: int = BUDGET) -> Draft:
     """Recall what a search over the store finds."""
     search: Any = getattr(store, "search", None)
-    hits = [] if search is None else await search(query, limit=_HITS)
+    hits = [] if search is None else [hit for hit in await search(query, limit=_HITS) if hit.message]
     lines = [f"{hit.title or hit.session}, {iso(hit.created_at)[:10]}, {hit.role}: {hit.text}" for hit in hits]
-    places = [{"session": hit.session, "message": str(hit.message)} for hit in hits]
+    places = [{"session": hit.session, "message": hit.message} for hit in hits]
     told = "\n\n".join(_fitting(lines, budget)) or "Nothing was found."
     return _recalled(
         f"earlier conversations, found by searching for {query!r}", told, {"search": query, "hits": places}

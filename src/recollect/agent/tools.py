@@ -53,7 +53,9 @@ async def found(store: AsyncStore, query: str, limit: int = _FOUND) -> str:
 
 
 def _place(hit: Any) -> str:
-    return f"{iso(hit.created_at)[:10]}, {hit.role}, {hit.session} {getattr(hit.message, 'id', hit.message)}"
+    """Say where a hit is; the hit of a title has neither a speaker nor a message."""
+    pieces = (iso(hit.created_at)[:10], hit.role or "title", f"{hit.session} {hit.message or ''}".strip())
+    return ", ".join(pieces)
 
 
 def _line(text: str, longest: int = 300) -> str:

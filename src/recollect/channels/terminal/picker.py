@@ -99,7 +99,7 @@ class Picker:
         for hit in hits:
             if hit.session not in known and (session := await self._store.get_session(hit.session)) is not None:
                 known.add(hit.session)
-                rows.append(Row(session, line(str(hit.snippet))))
+                rows.append(Row(session, line(hit.text)))
         return rows
 
     @property
