@@ -24,19 +24,21 @@
     │   ├── UnknownFormat
     │   ├── FormatUnclear
     │   └── InvalidConfig
-    └── StoreError
-        ├── StoreClosed
-        ├── StoreLocked
-        ├── StoreReadOnly
-        ├── StoreUnavailable
-        ├── DiskFull
-        ├── Corrupted
-        │   └── IndexDamaged
-        ├── NotADatabase
-        ├── SchemaTooNew
-        ├── NetworkFileSystem
-        ├── NotSupported
-        └── LimitReached
+    ├── StoreError
+    │   ├── StoreClosed
+    │   ├── StoreLocked
+    │   ├── StoreReadOnly
+    │   ├── StoreUnavailable
+    │   ├── DiskFull
+    │   ├── Corrupted
+    │   │   └── IndexDamaged
+    │   ├── NotADatabase
+    │   ├── SchemaTooNew
+    │   ├── NetworkFileSystem
+    │   ├── NotSupported
+    │   └── LimitReached
+    └── ModelError
+        └── ModelNotConfigured
 
 The docstring of an error is its message: a sentence that says what happened and what to do, with the error's
 own fields in braces. A driver's error never reaches the caller; the engine wraps it and keeps it as the cause.
@@ -236,3 +238,11 @@ class NotSupported(StoreError):
 
 class LimitReached(StoreError):
     """{what} has reached its limit of {limit:,}. Go on in a new session, or in another store."""
+
+
+class ModelError(RecollectError):
+    """{model} could not answer: {reason}. What was said is kept; say it again, or choose another model."""
+
+
+class ModelNotConfigured(ModelError):
+    """{model} can not be asked: {reason}. The model 'demo' needs no key and no network."""

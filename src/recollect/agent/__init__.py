@@ -1,0 +1,45 @@
+"""One conversation with a model, which records itself.
+
+    models.py      which model a name means; provider.py: those of Pydantic AI; demo.py: the built-in one
+    agent.py       Agent: a model, its tools and instructions, over a store
+    conversation.py  one talk in one session: ask, stream, stop
+    recorder.py    what is written while it happens, and held while the store fails
+    commands.py    the slash commands that every surface shares
+
+Nothing here knows a terminal, a page or a bot, and only provider.py and pydantic_messages.py know Pydantic AI.
+"""
+
+from __future__ import annotations
+
+from recollect.agent.agent import Agent
+from recollect.agent.conversation import Answer, Conversation
+from recollect.agent.events import (
+    Event,
+    Notice,
+    ReasoningDelta,
+    Responded,
+    TextDelta,
+    Titled,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from recollect.agent.models import Model
+
+__all__ = [
+    "Agent",
+    "Answer",
+    "Conversation",
+    "Event",
+    "Model",
+    "Notice",
+    "ReasoningDelta",
+    "Responded",
+    "TextDelta",
+    "Titled",
+    "ToolFinished",
+    "ToolStarted",
+    "TurnEnded",
+    "TurnStarted",
+]

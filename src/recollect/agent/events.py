@@ -1,0 +1,95 @@
+"""What happens in a talk, as it happens: small values that a surface shows and the recorder stores.
+
+Models yield the events of an answer; the conversation adds those of the turn around it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from recollect.model.message import Draft
+from recollect.model.part import ResultStatus
+from recollect.model.turn import TurnStatus
+
+Level = Literal["info", "warning"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="event"):
+    """Something that happened. The `event` of its dict says what."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data that JSON can carry."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started", gc=False):
+    """The question is stored (or held, where the store can not be written), and the model is asked now."""
+
+    session: str
+    turn: str | None = None
+
+
+class TextDelta(Event, frozen=True, kw_only=True, tag="text", gc=False):
+    """A piece of the answer."""
+
+    text: str
+
+
+class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning", gc=False):
+    """A piece of what the model thinks."""
+
+    text: str
+
+
+class Responded(Event, frozen=True, kw_only=True, tag="response", gc=False):
+    """One response of the model is complete: its text, and the tools that it asks for."""
+
+    message: Draft
+
+
+class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started", gc=False):
+    """A tool runs."""
+
+    call_id: str
+    tool: str
+    arguments: Any = None
+
+
+class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished", gc=False):
+    """A tool has answered, or failed."""
+
+    call_id: str
+    tool: str
+    status: ResultStatus
+    output: str
+    latency_ms: int
+    message: Draft
+
+
+class Notice(Event, frozen=True, kw_only=True, tag="notice", gc=False):
+    """Something that the person should know and that is no part of the answer."""
+
+    text: str
+    level: Level = "info"
+
+
+class Titled(Event, frozen=True, kw_only=True, tag="titled", gc=False):
+    """The session has got a title."""
+
+    title: str
+
+
+class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended", gc=False):
+    """The turn is over: completed, failed (with its error), cancelled, or interrupted by another process."""
+
+    session: str
+    status: TurnStatus
+    text: str = ""
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_ms: int | None = None
+    error: str | None = None

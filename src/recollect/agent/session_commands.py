@@ -1,0 +1,246 @@
+"""What the slash commands do with a session. Each gives Markdown that says what was done and how to undo it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from recollect.agent.conversation import Conversation
+from recollect.agent.titles import said, shortened
+from recollect.agent.tools import found
+from recollect.errors import InvalidValue, MessageNotFound
+from recollect.model.message import Message
+from recollect.model.value import iso
+
+_SHOWN = 10
+_LONGEST = 2_000
+_SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
+_FORMATS = ("md", "json", "jsonl", "html")
+
+
+def resume_hint(session: Any) -> str:
+    """Say how a session is opened again from the shell."""
+    name = session.id if hasattr(session, "id") else session
+    if name == "cli:default":
+        return "recollect chat --session"
+    if name.startswith("cli:"):
+        return f"recollect chat --session {_quoted(name.removeprefix('cli:'))}"
+    return f"recollect chat -r {_quoted(name)}"
+
+
+def _quoted(word: str) -> str:
+    plain = all(character.isalnum() or character in "-_.:/@+" for character in word)
+    return word if plain else "'" + word.replace("'", "'\\''") + "'"
+
+
+def _named(session: Any) -> str:
+    return f"**{session.title}**" if session.title else f"`{session.id}`"
+
+
+async def new(talk: Conversation, title: str) -> str:
+    """Begin a new conversation."""
+    old = talk.session
+    fields = {"title": title} if title else {}
+    await talk.move(await old.store.create_session(model=talk.model.name, **fields))
+    return f"A new conversation begins. The old one: `/resume {old.id}`" if await _kept(old) else "A new conversation."
+
+
+async def _kept(old: Any) -> bool:
+    """Leave no empty session behind; say whether there is something to go back to."""
+    await old.refresh()
+    if old.message_count or old.title or old.pinned_at:
+        return True
+    branches = await old.branches()
+    if len(branches) <= 1:
+        await old.store.erase_session(old.id)
+        return False
+    return True
+
+
+async def clear(talk: Conversation, _: str) -> str:
+    """Start afresh. A session with a name of its own keeps its name, and its past moves to a session of its own."""
+    session = talk.session
+    await session.refresh()
+    if not session.message_count:
+        return "There is nothing to clear: nothing was said yet."
+    if session.channel is None:
+        return await new(talk, "")
+    past = await session.fork(title=session.title or f"{session.id} until {iso(session.active_at)[:16]}")
+    await session.rewind(0)
+    await session.update(title=None)
+    await talk.move(session)
+    return f"`{session.id}` starts afresh. What was said before is kept: `/resume {past.id}`"
+
+
+async def history(talk: Conversation, count: str) -> str:
+    """Show the last messages."""
+    last = _SHOWN if not count else _number(count)
+    messages = await talk.session.messages(last)
+    return "\n\n".join(line for message in messages if (line := shown(message))) or "Nothing was said yet."
+
+
+def shown(message: Message) -> str:
+    """Write a message as Markdown for a person."""
+    mark = "" if message.state == "completed" else f" _({message.state})_"
+    head = f"**{_SPEAKERS[message.role]}** `{message.id}`{mark}"
+    text = said(message)
+    lines = [text if len(text) <= _LONGEST else text[:_LONGEST] + "\u2026"] if text else []
+    lines += [f"`{call.tool}` is called" for call in message.tool_calls]
+    lines += [f"`{part.tool or 'tool'}`: {shortened(part.output)}" for part in message.tool_results]
+    return f"{head}\n\n" + "\n\n".join(lines) if lines else ""
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise InvalidValue(f"{text!r} is no number.")
+    return int(text)
+
+
+async def resume(talk: Conversation, name: str) -> str:
+    """Go on with another conversation."""
+    store, old = talk.session.store, talk.session
+    session = await store.session((await store.find_session(name)).id, create=False)
+    if session.id != old.id:
+        await talk.move(session)
+        await _kept(old)
+    return f"Back in {_named(session)}, with {session.message_count} messages."
+
+
+async def rename(talk: Conversation, title: str) -> str:
+    """Give the conversation a title."""
+    if not title:
+        raise InvalidValue("A title is missing.")
+    await talk.session.update(title=title)
+    return f"This conversation is called **{talk.session.title}** now."
+
+
+async def fork(talk: Conversation, at: str) -> str:
+    """Go on in a copy."""
+    old = talk.session
+    copy = await old.fork(at=at or None, title=f"{old.title} (fork)" if old.title else None)
+    await talk.move(copy)
+    return f"You are in a fork of {_named(old)} now. The original: `/resume {old.id}`"
+
+
+async def rewind(talk: Conversation, to: str) -> tuple[str, str | None]:
+    """Go back some turns (one if not said) or to a message; give what the person had said there."""
+    session, branch = talk.session, talk.session.branch
+    back = f"What followed is kept on branch {branch}."
+    if "." in to:
+        await session.rewind(to)
+        await talk.move(session)
+        return f"Back at message `{to}`. {back}", None
+    count = _number(to) if to else 1
+    asked = [message for message in await session.messages() if message.role == "user" and message.parts]
+    if len(asked) < count:
+        raise MessageNotFound(f"There are only {len(asked)} turns to go back.")
+    target = asked[-count]
+    before = await session.messages(1, before=target.id)
+    await session.rewind(before[0].id if before else 0)
+    await talk.move(session)
+    return f"Back to before `{target.id}`. {back} Say it differently, or say something else.", said(target)
+
+
+async def compact(talk: Conversation, _: str) -> str:
+    """Sum up what is old."""
+    await talk.compact()
+    return "What is old is summed up for the model now. All of it is kept, and can be read and undone."
+
+
+async def search(talk: Conversation, words: str) -> str:
+    """Search everything."""
+    if not words:
+        raise InvalidValue("Words to search for are missing.")
+    try:
+        return await found(talk.session.store, words, limit=20)
+    except ValueError as error:
+        return str(error)
+
+
+async def pin(talk: Conversation, _: str) -> str:
+    """Pin or unpin."""
+    pinned = talk.session.pinned_at is None
+    await talk.session.update(pinned=pinned)
+    return "This conversation is pinned." if pinned else "This conversation is no longer pinned."
+
+
+async def archive(talk: Conversation, _: str) -> str:
+    """Archive or take back."""
+    archived = talk.session.archived_at is None
+    await talk.session.update(archived=archived)
+    return (
+        "This conversation is archived: lists leave it out." if archived else "This conversation is back in the lists."
+    )
+
+
+async def delete(talk: Conversation, _: str) -> str:
+    """Put the conversation in the trash and begin a new one."""
+    old = talk.session
+    fresh = await old.store.create_session(model=talk.model.name)
+    await talk.move(fresh)
+    await old.store.delete_session(old.id)
+    back = f"`recollect sessions restore {_quoted(old.id)}` brings it back."
+    return f"{_named(old)} is in the trash. {back} A new conversation begins."
+
+
+async def export(talk: Conversation, argument: str) -> str:
+    """Write the conversation to a file."""
+    words = argument.split(maxsplit=1)
+    format = words.pop(0) if words and words[0] in _FORMATS else "md"
+    name = words[0] if words else f"{''.join(c if c.isalnum() else '-' for c in talk.session.id)}.{format}"
+    path = _full(name)
+    try:
+        await asyncio.to_thread(_write, talk.session.store.path, talk.session.id, format, path)
+    except ImportError:
+        return "This version can not export."
+    except FileExistsError:
+        return f"`{path}` is there already. Choose another name: `/export {format} FILE`"
+    except OSError as error:
+        return f"`{path}` can not be written: {error.strerror or error}."
+    return f"Written to `{path}`."
+
+
+def _full(name: str) -> str:
+    return os.path.abspath(os.path.expanduser(name))
+
+
+def _write(store: str, session: str, format: str, path: str) -> None:
+    import importlib  # noqa: PLC0415  the room of exports is loaded when it is used
+
+    import recollect  # noqa: PLC0415
+
+    write = importlib.import_module("recollect.export").write
+    if os.path.lexists(path):
+        raise FileExistsError(path)
+    with recollect.open(store) as opened:
+        write(opened, [session], format, path)
+
+
+async def model(talk: Conversation, name: str) -> str:
+    """Show the model, or talk to another one from now on."""
+    if not name:
+        return f"The model is `{talk.model.name}`. `/model NAME` talks to another one."
+    talk.model = await asyncio.to_thread(talk.agent.model, name)
+    await talk.session.update(model=talk.model.name)
+    return f"The model is `{talk.model.name}` from now on. The conversation goes with it."
+
+
+async def status(talk: Conversation, _: str) -> str:
+    """Show how things stand."""
+    session = await talk.session.refresh()
+    used = round(100 * min(session.token_count / max(talk.budget, 1), 1))
+    rows = [
+        ("session", f"`{session.id}`"),
+        ("title", session.title or "none yet"),
+        ("model", f"`{talk.model.name}`"),
+        ("messages", f"{session.message_count:,}"),
+        ("tokens", f"{session.token_count:,} of {talk.budget:,} that are sent at most ({used} %)"),
+        ("spent", f"{session.input_tokens:,} tokens in, {session.output_tokens:,} out"),
+        ("branch", str(session.branch)),
+        ("store", f"`{session.store.path}`"),
+        ("resume", f"`{resume_hint(session)}`"),
+    ]
+    if talk.held:
+        rows.append(("held", f"{talk.held} messages wait for the store"))
+    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)

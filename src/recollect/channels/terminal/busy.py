@@ -1,0 +1,72 @@
+"""When another process is talking in the same session: wait and watch, go on in a fork, or take it over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from recollect.agent import commands
+from recollect.agent.conversation import Conversation
+from recollect.errors import SessionBusy
+
+if TYPE_CHECKING:
+    from recollect.channels.terminal.entry import Entry
+    from recollect.channels.terminal.screen import Screen
+
+_LOOK = 0.25
+
+
+class Busy:
+    """Asks the person what to do, and does it."""
+
+    def __init__(self, talk: Conversation, screen: Screen, entry: Entry) -> None:
+        self._talk = talk
+        self._screen = screen
+        self._entry = entry
+
+    async def choose(self, said: str, error: SessionBusy) -> str:
+        """Let the person choose; give what to put into the input line afterwards."""
+        from recollect.channels.terminal.talk import say  # noqa: PLC0415  it imports this file
+
+        holder = error.fields.get("holder", "another process")
+        self._screen.notice(f"Another window is in the middle of a turn in this session ({holder}).", warning=True)
+        self._screen.notice(
+            "w: watch it and wait \u00b7 f: go on in a fork \u00b7 t: take it over \u00b7 Enter: leave it"
+        )
+        match await self._answer():
+            case "w":
+                await self._watch()
+                return said
+            case "f":
+                self._screen.outcome(await commands.run(self._talk, "/fork"))
+                await say(self._talk, said, self._screen)
+            case "t":
+                await say(self._talk, said, self._screen, take_over=True)
+            case _:
+                return said
+        return ""
+
+    async def _answer(self) -> str:
+        try:
+            return (await self._entry.read()).strip().lower()[:1]
+        except (EOFError, KeyboardInterrupt):
+            return ""
+
+    async def _watch(self) -> None:
+        """Show what the other one stores, until its turn is over. Ctrl-C stops watching."""
+        from recollect.channels.terminal.talk import stopping  # noqa: PLC0415  it imports this file
+
+        session = self._talk.session
+        seen = max((message.position for message in await session.messages(1)), default=0)
+        self._screen.notice("Watching. Ctrl-C stops that.")
+        stopped = asyncio.Event()
+        with stopping(stopped.set):
+            while not stopped.is_set():
+                for message in await session.messages(50):
+                    if message.position > seen and message.state != "streaming":
+                        self._screen.message(message)
+                        seen = message.position
+                if not any(turn.status == "open" for turn in (await session.turns())[-1:]):
+                    break
+                await asyncio.sleep(_LOOK)
+        self._screen.notice("The other turn is over." if not stopped.is_set() else "No longer watching.")

@@ -1,0 +1,286 @@
+"""What a person sees in a terminal: the answer as Markdown while it comes, tools as they run, notices, outcomes.
+
+With NO_COLOR or a dumb terminal the same is shown without colours. Nothing that a model, a tool or the store wrote
+reaches the terminal before safe.clean() has seen it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import Heading, Markdown
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.segment import Segment
+from rich.text import Text
+
+from recollect.agent.commands import Outcome
+from recollect.agent.events import (
+    Event,
+    Notice,
+    ReasoningDelta,
+    Responded,
+    TextDelta,
+    Titled,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from recollect.channels.terminal.markdown import Blocks
+from recollect.channels.terminal.safe import clean, cut, line
+from recollect.model.message import Message
+
+_WIDEST = 100
+_FOLDED = 3
+_FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
+_MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "canceled": ("\u2013", "yellow")}
+
+
+class _LeftHeading(Heading):
+    """A heading at the left, where the eye is; the library centres it in a box."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = self.text
+        text.justify = "left"
+        yield text
+
+
+class _Markdown(Markdown):
+    elements = {**Markdown.elements, "heading_open": _LeftHeading}  # noqa: RUF012  as the library has it
+
+
+class _Lines:
+    """Markdown without the blank lines that the library puts around code; where asked, only as much as fits below."""
+
+    def __init__(self, shown: RenderableType, *, tail: bool = False) -> None:
+        self._shown = shown
+        self._tail = tail
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = console.render_lines(self._shown, options, pad=False)
+        while rows and _blank(rows[0]):
+            del rows[0]
+        while rows and _blank(rows[-1]):
+            del rows[-1]
+        for row in rows[-max(console.height - 4, 3) :] if self._tail else rows:
+            yield from row
+            yield Segment.line()
+
+
+def _blank(row: list[Segment]) -> bool:
+    return not any(segment.text.strip() for segment in row)
+
+
+def markdown(text: str, *, tail: bool = False) -> RenderableType:
+    """Render what a model wrote."""
+    return _Lines(_Markdown(clean(text), code_theme="ansi_dark", hyperlinks=False), tail=tail)
+
+
+class Screen:
+    """Draws a talk. Between start and end of a turn a live region below shows what is not complete yet."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=False)
+        self._live: Live | None = None
+        self._blocks = Blocks()
+        self._thought = ""
+        self._tools: dict[str, tuple[str, float]] = {}
+        self._spoke = False
+
+    @property
+    def _width(self) -> int:
+        return min(self.console.width, _WIDEST)
+
+    def _print(self, shown: RenderableType) -> None:
+        self.console.print(shown, width=self._width)
+
+    def event(self, event: Event) -> None:
+        """Show what happens."""
+        match event:
+            case TurnStarted():
+                self._begin()
+            case TurnEnded():
+                self._end(event)
+            case Notice():
+                self.notice(event.text, warning=event.level == "warning")
+            case Titled():
+                self.titled(event.title)
+            case _:
+                self._step(event)
+
+    def _step(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                self._said(event.text)
+            case ReasoningDelta():
+                self._thought += event.text
+            case Responded():
+                self._complete()
+            case ToolStarted():
+                self._tools[event.call_id] = (_call(event), time.monotonic())
+            case ToolFinished():
+                self._tool(event)
+            case _:
+                pass
+
+    def titled(self, title: str) -> None:
+        """Put the title where a terminal shows it."""
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            self.console.set_window_title(line(title))
+
+    def _begin(self) -> None:
+        self._spoke = False
+        self.console.print()
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
+            self._live = Live(
+                get_renderable=self._below,
+                console=self.console,
+                transient=True,
+                refresh_per_second=12,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+
+    def _said(self, text: str) -> None:
+        self._fold_thought()
+        for block in self._blocks.feed(text):
+            self._block(block)
+
+    def _block(self, block: str) -> None:
+        if self._spoke:
+            self._print("")
+        self._print(markdown(block))
+        self._spoke = True
+
+    def _fold_thought(self) -> None:
+        if self._thought.strip():
+            words = cut(self._thought, self._width - 12)
+            self._print(Text.assemble(("\u2026 thought: ", "dim"), (words, "dim italic")))
+        self._thought = ""
+
+    def _complete(self) -> None:
+        self._fold_thought()
+        left = self._blocks.finish()
+        if left.strip():
+            self._block(left)
+
+    def _tool(self, event: ToolFinished) -> None:
+        called, _ = self._tools.pop(event.call_id, (event.tool, 0.0))
+        mark, style = _MARKS[event.status]
+        if self._spoke:
+            self._print("")
+        self._print(Text.assemble((f"{mark} ", style), (cut(called, self._width - 14), "bold"), (_took(event), "dim")))
+        for row in _folded(event.output, self._width):
+            self._print(Text(f"  {row}", style="dim"))
+        self._spoke = True
+
+    def _below(self) -> RenderableType:
+        """Draw what is not complete yet: the text so far, the thought, the tools that run, or that we wait."""
+        shown: list[RenderableType] = []
+        if self._blocks.rest.strip():
+            shown += ([""] if self._spoke else []) + [markdown(self._blocks.rest, tail=True)]
+        if self._thought:
+            shown.append(_turning(f"thinks: {cut(self._thought[-300:], self._width - 14)}", "dim"))
+        now = time.monotonic()
+        for called, since in self._tools.values():
+            shown.append(_turning(f"{cut(called, self._width - 14)}  {now - since:.0f} s", "cyan"))
+        if not shown:
+            shown.append(_turning("Ctrl-C stops the answer", "dim"))
+        return Padding(Group(*shown), (0, max(self.console.width - self._width, 0), 0, 0))
+
+    def _end(self, event: TurnEnded) -> None:
+        self._complete()
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._tools.clear()
+        if event.error:
+            self.notice(event.error, warning=True)
+        elif event.status == "cancelled":
+            self.notice("Stopped. What came until here is kept.")
+        self._print(Text(_used(event), style="dim"))
+        self.console.print()
+
+    def notice(self, text: str, *, warning: bool = False) -> None:
+        """Show something that is no part of the answer."""
+        self._print(Text(("! " if warning else "\u00b7 ") + clean(text), style="yellow" if warning else "dim"))
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Show what a command did."""
+        if outcome.text:
+            self.console.print()
+            self._print(Text(clean(outcome.text), style="yellow") if outcome.failed else markdown(outcome.text))
+            self.console.print()
+
+    def welcome(self, title: str, facts: str) -> None:
+        """Say where one is."""
+        self._print(Rule(Text(cut(title, self._width - 8), style="bold"), style="dim", align="left"))
+        self._print(Text(cut(facts, self._width), style="dim"))
+        self.console.print()
+
+    def past(self, messages: Sequence[Message], earlier: int) -> None:
+        """Show the end of what was said before."""
+        if earlier:
+            self.notice(f"{earlier:,} earlier messages are above these. /history N shows more.")
+        for message in messages:
+            self.message(message)
+
+    def message(self, message: Message) -> None:
+        """Show one stored message."""
+        recalled = (message.metadata or {}).get("recalled")
+        if recalled:
+            self.notice(f"Recalled: {cut(message.text, self._width - 14)}")
+        elif message.role == "user" and message.text:
+            rows = clean(message.text).splitlines()
+            shown = Text("\n".join([f"> {rows[0]}", *(f"  {row}" for row in rows[1:])]), style="bold")
+            self._print(Group(shown, Text("")))
+        elif message.role == "assistant" and message.text:
+            self._print(Group(markdown(message.text), Text("")))
+        for part in message.tool_results:
+            mark, style = _MARKS[part.status]
+            told = cut(f"{part.tool or 'tool'}: {part.output}", self._width - 4)
+            self._print(Text.assemble((f"{mark} ", style), (told, "dim"), "\n"))
+        if message.state in ("interrupted", "error"):
+            self.notice("This answer was cut off; what came is above.")
+
+
+def _turning(text: str, style: str) -> Text:
+    """Write a line that shows that something goes on."""
+    return Text(f"{_FRAMES[int(time.monotonic() * 10) % len(_FRAMES)]} {text}", style=style)
+
+
+def _call(event: ToolStarted) -> str:
+    arguments: Any = event.arguments
+    if isinstance(arguments, dict):
+        told = ", ".join(
+            f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments.items()
+        )
+    else:
+        told = str(arguments or "")
+    return f"{event.tool}({told})"
+
+
+def _took(event: ToolFinished) -> str:
+    seconds = event.latency_ms / 1000
+    return f"  {seconds:.1f} s" if seconds >= 0.1 else f"  {event.latency_ms} ms"  # noqa: PLR2004  below it is no wait
+
+
+def _folded(output: str, width: int) -> list[str]:
+    rows = [cut(row, width - 4) for row in clean(output).splitlines() if row.strip()]
+    if len(rows) <= _FOLDED:
+        return rows
+    return [*rows[:_FOLDED], f"\u2026 {len(rows) - _FOLDED} more lines are kept"]
+
+
+def _used(event: TurnEnded) -> str:
+    parts = [event.model or ""]
+    if event.input_tokens is not None:
+        parts.append(f"{event.input_tokens:,} tokens in, {event.output_tokens or 0:,} out")
+    parts.append(f"{(event.latency_ms or 0) / 1000:.1f} s")
+    return " \u00b7 ".join(line(part) for part in parts if part)

@@ -1,0 +1,222 @@
+"""`recollect chat`: a talk with an agent that is kept, in this terminal or through a pipe."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from recollect.cli import place
+from recollect.cli.group import Command
+from recollect.errors import InvalidValue, SessionNotFound
+
+if TYPE_CHECKING:
+    from recollect.agent import Agent, Conversation
+    from recollect.config.effective import Config
+    from recollect.store_async import AsyncSession, AsyncStore
+
+_PICK = "\0pick"
+_SESSION = "default"
+
+
+class Choice(NamedTuple):
+    """What was asked for on the command line."""
+
+    last: bool
+    resume: str | None
+    session: str | None
+    fork: bool
+    name: str | None
+    model: str | None
+    context: str | None
+    as_json: bool
+
+
+class ModelSettings(NamedTuple):
+    """The model that is configured, where none is named on the command line."""
+
+    name: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    window: int | None = None
+
+
+def _configured(config: Config) -> ModelSettings:
+    """Read the model from the configuration."""
+    return ModelSettings(*(config[f"model.{name}"] for name in ("name", "base_url", "api_key", "context_window")))
+
+
+@click.command(cls=Command)
+@click.option("-c", "--continue", "last", is_flag=True, help="Go on with the last conversation.")
+@click.option(
+    "-r", "--resume", is_flag=False, flag_value=_PICK, metavar="[SESSION]",
+    help="Go on with a conversation: its id, a prefix of it, or its title. Without one, choose from a list.",
+)  # fmt: skip
+@click.option(
+    "--session", is_flag=False, flag_value=_SESSION, metavar="[NAME]",
+    help="Talk in the session cli:NAME, made where there is none; cli:default without a name.",
+)  # fmt: skip
+@click.option("--fork", is_flag=True, help="Go on in a copy of the conversation; the original stays as it is.")
+@click.option("-n", "--name", help="The conversation's title.")
+@click.option("-m", "--model", help="The model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
+@click.option("--base-url", help="A server that speaks OpenAI's protocol, such as a local one.")
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: the conversation is gone when you leave.")
+@click.option("--context", metavar="SESSION", help="Begin with what was said there; search:WORDS searches for it.")
+@click.option("--compact", is_flag=True, help="Sum up what is old for the model when its window is nearly full.")
+@click.option("--json", "as_json", is_flag=True, help="Print what happens as JSON, one object on a line.")
+def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) -> None:
+    """Talk to an agent. Everything that is said is kept.
+
+    Through a pipe it answers once: echo question | recollect chat -c
+    """
+    choice = Choice(**chosen)
+    _check(choice, ephemeral=ephemeral)
+    import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
+
+    from recollect.agent import Agent  # noqa: PLC0415
+
+    config = place.settings()
+    if not ephemeral and place.retention(config):
+        with place.writing():  # lets go of what the configuration says is to go
+            pass
+    settings = _configured(config)
+    agent = Agent(
+        choice.model or settings.name or "demo",
+        store=":memory:" if ephemeral else place.named(),
+        base_url=base_url or settings.base_url,
+        api_key=settings.api_key,
+        window=settings.window,
+        compact=compact,
+        name="chat",
+    )
+    try:
+        status = asyncio.run(_run(agent, choice, ephemeral=ephemeral))
+    except KeyboardInterrupt:
+        status = 130
+    except ImportError as error:
+        raise InvalidValue(
+            f"`recollect chat` needs the chat extra: pip install 'recollect[chat]' (missing: {error.name})."
+        ) from error
+    click.get_current_context().exit(status)
+
+
+def _check(choice: Choice, *, ephemeral: bool) -> None:
+    ways = [choice.last, choice.resume is not None, choice.session is not None]
+    if sum(ways) > 1:
+        raise click.UsageError("Give one of --continue, --resume and --session.")
+    if ephemeral and (any(ways) or choice.context):
+        raise click.UsageError("--ephemeral keeps nothing and knows nothing: leave the other options out.")
+    if choice.fork and not any(ways):
+        raise click.UsageError("--fork needs --continue, --resume or --session: what is to be copied?")
+
+
+async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
+    from recollect.channels.terminal.talk import interactive  # noqa: PLC0415
+
+    async with agent:
+        at_terminal = interactive() and not choice.as_json
+        session = await _session(agent.store, choice, at_terminal=at_terminal)
+        if session is None:
+            return 0
+        fresh = session.message_count == 0
+        if choice.name:
+            await session.update(title=choice.name)
+        talk = await agent.talk(session, context=choice.context, model=choice.model or _known(session.model))
+        if choice.model or session.model is None:
+            await session.update(model=talk.model.name)
+        await agent.store.set_last_session(session.id)
+        if at_terminal:
+            await _at_terminal(talk, ephemeral=ephemeral)
+            return 0
+        return await _through_pipe(talk, choice, fresh=fresh)
+
+
+def _known(model: str | None) -> str | None:
+    """Give the model that a session has, if it is one that can be talked to; other programs write other names there."""
+    return model if model is not None and (model == "demo" or ":" in model) else None
+
+
+async def _session(store: AsyncStore, choice: Choice, *, at_terminal: bool) -> AsyncSession | None:
+    """Open the session that is meant; None where the person chose none."""
+    if choice.session is not None:
+        name = choice.session if ":" in choice.session else f"cli:{choice.session}"
+        session = await store.session(name)
+    elif choice.last:
+        session = await store.last_session()
+        if session is None:
+            session = await store.create_session()
+    elif choice.resume is not None:
+        session = await _resumed(store, choice.resume, at_terminal=at_terminal)
+    else:
+        return await store.create_session()
+    if session is None:
+        return None
+    session = await store.session(session.id, create=False)
+    if choice.fork:
+        return await session.fork(title=f"{session.title} (fork)" if session.title else None)
+    return session
+
+
+async def _resumed(store: AsyncStore, name: str, *, at_terminal: bool) -> AsyncSession | None:
+    if name != _PICK:
+        return await store.find_session(name)
+    if not at_terminal:
+        raise InvalidValue("Choosing needs a terminal. Name the conversation: recollect chat -r ID")
+    from recollect.channels.terminal.picker import Picker  # noqa: PLC0415
+
+    chosen = await Picker(store).run()
+    return None if chosen is None else await store.get_session(chosen)
+
+
+async def _at_terminal(talk: Conversation, *, ephemeral: bool) -> None:
+    from recollect.channels.terminal.entry import Entry  # noqa: PLC0415
+    from recollect.channels.terminal.screen import Screen  # noqa: PLC0415
+    from recollect.channels.terminal.talk import TerminalTalk, goodbye  # noqa: PLC0415
+
+    screen = Screen()
+    there = TerminalTalk(talk, screen, Entry("Enter sends \u00b7 Alt-Enter new line \u00b7 /help \u00b7 Ctrl-D leaves"))
+    try:
+        await there.run()
+    finally:
+        await there.leave()
+        if ephemeral:
+            screen.notice("Nothing of this conversation was kept.")
+        elif await _kept(talk):
+            screen.notice(goodbye(talk))
+
+
+async def _kept(talk: Conversation) -> bool:
+    """Leave no empty session behind: one in which nothing was said and that nobody named."""
+    session = talk.session
+    try:
+        await session.refresh()
+    except SessionNotFound:
+        return False
+    if session.message_count or session.title or session.channel:
+        return True
+    await session.store.erase_session(session.id)
+    return False
+
+
+async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> int:
+    from recollect.channels.terminal.plain import JsonScreen, PlainScreen  # noqa: PLC0415
+    from recollect.channels.terminal.talk import once, rescued  # noqa: PLC0415
+
+    shows = JsonScreen() if choice.as_json else PlainScreen()
+    status = 0
+    for said in _inputs():
+        status = await once(talk, said, shows)
+    if not await talk.close():
+        click.echo(rescued(talk), err=True)
+    if fresh:
+        await _kept(talk)
+    return status
+
+
+def _inputs() -> list[str]:
+    """Read what is to be said: a pipe is one message, a keyboard one on each line."""
+    read = sys.stdin.read()
+    if sys.stdin.isatty():
+        return [line for line in read.splitlines() if line.strip()]
+    return [read.strip()] if read.strip() else []

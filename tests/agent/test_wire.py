@@ -1,0 +1,215 @@
+"""Real clients of the official SDKs, inside Pydantic AI, against servers that speak the wire protocols."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pydantic_ai")
+
+from wire import HANG_UP, SILENCE, Wire, anthropic, openai
+
+from recollect.agent import ReasoningDelta, TextDelta, ToolFinished
+from recollect.errors import ModelNotConfigured
+
+PROVIDERS = {"openai": ("local-model", openai, "/v1"), "anthropic": ("anthropic:claude-test", anthropic, "")}
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request):
+    return PROVIDERS[request.param]
+
+
+@pytest.fixture
+def at(agent, monkeypatch):
+    """Make an agent that talks to a server of this test; the SDKs do not wait long between their tries."""
+    for sdk in ("openai", "anthropic"):
+        monkeypatch.setattr(f"{sdk}._base_client.BaseClient._calculate_retry_timeout", lambda *_, **__: 0.01)
+
+    def make(wire, provider, **options):
+        name, _, path = provider
+        return agent(name, base_url=wire.url + path, api_key="test", title=lambda _: "T", **options)
+
+    return make
+
+
+async def happening(talk, said):
+    return [event async for event in talk.send(said)]
+
+
+async def test_an_answer_streams_and_is_stored(at, provider, stored):
+    async with (
+        Wire((200, provider[1]("Hello", ", ", "Ada."))) as wire,
+        at(wire, provider, instructions="Be brief.") as there,
+    ):
+        events = await happening(await there.talk("cli:a"), "Hi")
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hello", ", ", "Ada."]
+    messages, (turn,), _, _ = stored("cli:a")
+    assert [(m.role, m.text, m.state) for m in messages] == [
+        ("user", "Hi", "completed"),
+        ("assistant", "Hello, Ada.", "completed"),
+    ]
+    assert turn.status == "completed"
+    assert turn.model in ("local-model", "claude-test")
+    assert turn.input_tokens in (11, 12)
+    assert turn.output_tokens in (7, 9)
+    assert "Be brief." in str(wire.requests[0])
+    assert wire.requests[0]["stream"] is True
+
+
+async def test_a_tool_is_called_and_its_result_sent_back(at, provider, stored):
+    asked = provider[1]("Let me see.", calls=[("call_1", "calculate", '{"expression": "6 * 7"}')])
+    async with Wire((200, asked), (200, provider[1]("It is 42."))) as wire, at(wire, provider) as there:
+        events = await happening(await there.talk("cli:a"), "What is 6 * 7?")
+    (finished,) = [event for event in events if isinstance(event, ToolFinished)]
+    assert (finished.tool, finished.output, finished.status) == ("calculate", "42", "success")
+    messages, _, (made,), _ = stored("cli:a")
+    assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant"]
+    assert messages[1].tool_calls[0].input == {"expression": "6 * 7"}
+    assert (made.call_id, made.status) == ("call_1", "success")
+    sent = str(wire.requests[1]["messages"])
+    assert "call_1" in sent
+    assert "42" in sent
+    assert {tool.get("name") or tool["function"]["name"] for tool in wire.requests[0]["tools"]} >= {
+        "calculate",
+        "current_time",
+    }
+
+
+async def test_the_whole_conversation_is_sent_when_it_is_resumed(at, provider):
+    asked = provider[1](calls=[("call_1", "calculate", '{"expression": "6 * 7"}')])
+    replies = [(200, asked), (200, provider[1]("42")), (200, provider[1]("You asked for 6 * 7."))]
+    async with Wire(*replies) as wire:
+        async with at(wire, provider) as there:
+            await happening(await there.talk("cli:a"), "What is 6 * 7?")
+        async with at(wire, provider) as there:
+            assert (await (await there.talk("cli:a")).ask("What did I ask?")).status == "completed"
+    roles = [
+        message["role"] for message in wire.requests[2]["messages"] if message["role"] not in ("system", "developer")
+    ]
+    expected = (
+        ["user", "assistant", "tool", "assistant", "user"]
+        if provider[1] is openai
+        else ["user", "assistant"] * 2 + ["user"]
+    )
+    assert roles == expected
+
+
+async def test_thinking_goes_back_with_its_signature(at, stored):
+    provider = PROVIDERS["anthropic"]
+    first = anthropic("Yes.", thinking="Should I?", calls=[("toolu_1", "current_time", "{}")])
+    async with (
+        Wire((200, first), (200, anthropic("Done.")), (200, anthropic("Again."))) as wire,
+        at(wire, provider) as there,
+    ):
+        talk = await there.talk("cli:a")
+        events = await happening(talk, "Go")
+        await happening(talk, "More")
+    assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == "Should I?"
+    assert stored("cli:a")[0][1].reasoning == "Should I?"
+    for request in wire.requests[1:]:
+        block = request["messages"][1]["content"][0]
+        assert (block["type"], block["thinking"], block["signature"]) == ("thinking", "Should I?", "c2lnbmVk")
+
+
+async def test_a_conversation_moves_from_one_provider_to_another(at, stored):
+    call = [("toolu_1", "calculate", '{"expression": "1 + 1"}')]
+    async with (
+        Wire((200, anthropic("Hm.", thinking="Sum", calls=call)), (200, anthropic("2"))) as one,
+        Wire((200, openai("Still 2."))) as two,
+    ):
+        async with at(one, PROVIDERS["anthropic"]) as there:
+            await happening(await there.talk("cli:a"), "1 + 1?")
+        async with at(two, PROVIDERS["openai"]) as there:
+            assert (await (await there.talk("cli:a")).ask("Sure?")).text == "Still 2."
+    sent = [m for m in two.requests[0]["messages"] if m["role"] not in ("system", "developer")]
+    assert [m["role"] for m in sent] == ["user", "assistant", "tool", "assistant", "user"]
+    assert "c2lnbmVk" not in str(sent)
+    assert [m.model for m in stored("cli:a")[0] if m.role == "assistant"] == [
+        "claude-test",
+        "claude-test",
+        "local-model",
+    ]
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_a_passing_error_is_tried_again(at, provider, status):
+    error = {"type": "error", "error": {"type": "overloaded", "message": "busy"}}
+    async with Wire((status, error), (200, provider[1]("Here."))) as wire, at(wire, provider) as there:
+        assert (await (await there.talk("cli:a")).ask("Hi")).text == "Here."
+    assert len(wire.requests) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+async def test_an_error_that_stays_ends_the_turn_and_says_why(at, provider, stored, status):
+    error = {"type": "error", "error": {"type": "some_error", "message": "the reason"}}
+    async with Wire(*[(status, error)] * 9) as wire, at(wire, provider) as there:
+        talk = await there.talk("cli:a")
+        events = await happening(talk, "Hi")
+        assert events[-1].status == "failed"
+        assert "the reason" in events[-1].error
+        assert str(status) in events[-1].error
+        wire.replies = [(200, provider[1]("Here."))]
+        assert (await talk.ask("Again")).text == "Here."
+    messages, turns, _, _ = stored("cli:a")
+    assert [turn.status for turn in turns] == ["failed", "completed"]
+    assert [m.text for m in messages] == ["Hi", "Again", "Here."]
+
+
+async def test_a_line_that_is_cut_in_the_middle(at, provider, stored):
+    whole = provider[1]("Half ", "of it")
+    cut = [*whole[:3], HANG_UP]
+    async with Wire((200, cut), *[(200, cut)] * 4) as wire, at(wire, provider) as there:
+        talk = await there.talk("cli:a")
+        events = await happening(talk, "Hi")
+        assert events[-1].status == "failed"
+        wire.replies = [(200, provider[1]("Here."))]
+        assert (await talk.ask("Again")).text == "Here."
+    messages, turns, _, _ = stored("cli:a")
+    assert [turn.status for turn in turns] == ["failed", "completed"]
+    assert messages[1].state == "error"
+    assert messages[1].text.startswith("Half")
+
+
+async def test_a_line_that_falls_silent(at, provider, stored):
+    whole = provider[1]("Half ", "of it")
+    async with Wire((200, [*whole[:3], SILENCE])) as wire, at(wire, provider, timeout=0.5) as there:
+        events = await happening(await there.talk("cli:a"), "Hi")
+    assert events[-1].status == "failed"
+    assert "silent" in events[-1].error
+    assert stored("cli:a")[0][1].text.startswith("Half")
+
+
+async def test_stopped_while_it_streams(at, provider, stored):
+    whole = provider[1]("Half ", "of it")
+    async with Wire((200, [*whole[:3], SILENCE]), (200, provider[1]("Here."))) as wire, at(wire, provider) as there:
+        talk = await there.talk("cli:a")
+        async for event in talk.send("Hi"):
+            if isinstance(event, TextDelta):
+                talk.stop()
+        assert event.status == "cancelled"
+        assert (await talk.ask("Again")).text == "Here."
+    assert [m.state for m in stored("cli:a")[0]] == ["completed", "interrupted", "completed", "completed"]
+
+
+async def test_no_server(agent):
+    async with agent("local-model", base_url="http://127.0.0.1:9/v1", title=lambda _: "T") as there:
+        events = await happening(await there.talk("cli:a"), "Hi")
+    assert events[-1].status == "failed"
+    assert events[-1].error
+
+
+@pytest.mark.parametrize("name", ["anthropic:claude-test", "openai:gpt-test"])
+async def test_without_a_key_one_is_told(agent, name, monkeypatch):
+    for variable in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    async with agent(name) as there:
+        with pytest.raises(ModelNotConfigured, match="API_KEY"):
+            await there.talk("cli:a")
+
+
+@pytest.mark.parametrize("name", ["nonsense", "nobody:model", ":", "openai:"])
+async def test_a_name_that_means_nothing(agent, name, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    async with agent(name) as there:
+        with pytest.raises(ModelNotConfigured):
+            await there.talk("cli:a")

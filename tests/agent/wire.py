@@ -1,0 +1,138 @@
+"""Servers on loopback that speak the providers' wire protocols: enough HTTP, and events as they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+HANG_UP = object()
+SILENCE = object()
+
+
+class Wire:
+    """Answers each request with the next reply: (status, body) or (200, list of events to stream)."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.requests = []
+        self._tasks = []
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader, writer):
+        self._tasks.append(asyncio.current_task())
+        try:
+            await self._talk(reader, writer)
+        finally:
+            writer.close()
+
+    async def _talk(self, reader, writer):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                length = next(
+                    (int(h.split(":")[1]) for h in head.splitlines() if h.lower().startswith("content-length")), 0
+                )
+                body = json.loads(await reader.readexactly(length) or b"{}")
+                self.requests.append({"line": head.splitlines()[0], "head": head, **body})
+                reply = self.replies.pop(0) if self.replies else (500, {"error": {"message": "no more replies"}})
+                if not await self._reply(writer, *reply):
+                    break
+
+    async def _reply(self, writer, status, content):
+        streamed = isinstance(content, list)
+        kind = "text/event-stream" if streamed else "application/json"
+        head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n"
+        if not streamed:
+            body = json.dumps(content).encode()
+            writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+            await writer.drain()
+            return True
+        writer.write(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
+        for event in content:
+            if event is HANG_UP:
+                return False
+            if event is SILENCE:
+                await asyncio.sleep(30)
+                return False
+            chunk = event.encode()
+            writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
+
+
+def openai(*steps, finish="stop", calls=()):
+    """Stream an answer as chat completions do."""
+
+    def chunk(delta, reason=None, **more):
+        choices = [{"index": 0, "delta": delta, "finish_reason": reason}] if delta is not None else []
+        data = {
+            "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "local-model",
+            "choices": choices, **more,
+        }  # fmt: skip
+        return f"data: {json.dumps(data)}\n\n"
+
+    events = [chunk({"role": "assistant", "content": ""})]
+    events += [step if not isinstance(step, str) else chunk({"content": step}) for step in steps]
+    for index, (id, name, arguments) in enumerate(calls):
+        half = len(arguments) // 2
+        call = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+        events.append(chunk({"tool_calls": [call]}))
+        pieces = (arguments[:half], arguments[half:])
+        events += [chunk({"tool_calls": [{"index": index, "function": {"arguments": p}}]}) for p in pieces]
+    events.append(chunk({}, "tool_calls" if calls else finish))
+    events.append(chunk(None, usage={"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}))
+    return [*events, "data: [DONE]\n\n"]
+
+
+def anthropic(*steps, thinking=None, calls=(), stop="end_turn"):
+    """Stream an answer as the Messages API does."""
+
+    def event(name, **data):
+        return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n"
+
+    message = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-test", "content": [],
+        "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 12, "output_tokens": 1},
+    }  # fmt: skip
+    events, index = [event("message_start", message=message)], 0
+
+    def block(begin, *deltas):
+        nonlocal index
+        made = [event("content_block_start", index=index, content_block=begin)]
+        made += [d if not isinstance(d, dict) else event("content_block_delta", index=index, delta=d) for d in deltas]
+        made.append(event("content_block_stop", index=index))
+        index += 1
+        return made
+
+    if thinking:
+        events += block(
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "thinking_delta", "thinking": thinking},
+            {"type": "signature_delta", "signature": "c2lnbmVk"},
+        )
+    if steps:
+        deltas = [{"type": "text_delta", "text": step} if isinstance(step, str) else step for step in steps]
+        events += block({"type": "text", "text": ""}, *deltas)
+    for id, name, arguments in calls:
+        events += block(
+            {"type": "tool_use", "id": id, "name": name, "input": {}},
+            {"type": "input_json_delta", "partial_json": arguments},
+        )
+    stop = "tool_use" if calls else stop
+    events.append(
+        event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": 9})
+    )
+    return [*events, event("message_stop")]

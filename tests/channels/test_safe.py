@@ -1,0 +1,94 @@
+"""What reaches a terminal: nothing that steers it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("rich")
+
+from rich.console import Console
+
+from recollect import Draft, TextPart
+from recollect.agent.commands import Outcome
+from recollect.agent.events import (
+    Notice,
+    ReasoningDelta,
+    Responded,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from recollect.channels.terminal.safe import clean, cut, line
+from recollect.channels.terminal.screen import Screen
+
+BAD = ["\x1b[2J", "\x1b]0;owned\x07", "\x9b31m", "\r", "\x00", "\x7f", "\u202e", "\x85", "\u2028", "\x08\x08"]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+def test_steering_is_replaced(bad):
+    assert not [c for c in clean(f"before{bad}after\n") if c != "\n" and not c.isprintable()]
+
+
+@pytest.mark.parametrize(
+    "good", ["plain", "two\nlines", "\u00fcml\u00e4ut", "\u65e5\u672c\u8a9e", "\U0001f469\u200d\U0001f680", "a\u200cb"]
+)
+def test_what_is_harmless_stays(good):
+    assert clean(good) == good
+
+
+def test_tabs_and_line_ends():
+    assert clean("a\tb\r\nc") == "a    b\nc"
+    assert line("a\n b\t c ") == "a b c"
+    assert cut("abcdef", 4) == "abc\u2026"
+
+
+@given(st.text())
+def test_whatever_comes(text):
+    assert not [c for c in clean(text) if c not in "\n\u200c\u200d" and not c.isprintable()]
+    assert len(cut(text, 10)) <= 10
+
+
+def events(bad):
+    text = f"before{bad}after [red]markup[/red] **bold**"
+    result = Draft(role="tool", parts=())
+    return [
+        TurnStarted(session="s"), ReasoningDelta(text=text), TextDelta(text=text + "\n\n"), TextDelta(text=text),
+        Responded(message=Draft(role="assistant", parts=(TextPart(text=text),))),
+        ToolStarted(call_id="c", tool=f"t{bad}", arguments={f"a{bad}": text}),
+        ToolFinished(call_id="c", tool=f"t{bad}", status="success", output=f"{text}\n" * 9, latency_ms=5, message=result),
+        Notice(text=text), TurnEnded(session="s", status="failed", error=text, model=f"m{bad}"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize("colour", [None, "standard"])
+def test_a_whole_turn_on_the_screen(bad, colour):
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=colour, force_terminal=False, highlight=False)
+    screen = Screen(console)
+    for event in events(bad):
+        screen.event(event)
+    screen.outcome(Outcome(text=f"done{bad} **well**"))
+    screen.welcome(f"title{bad}", f"facts{bad}")
+    shown = out.getvalue()
+    import re
+
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown) if colour else shown
+    assert not [c for c in plain if c != "\n" and not c.isprintable()]
+    assert "before" in plain
+    assert "[red]markup[/red]" in plain
+    assert "6 more lines" in plain
+
+
+def test_without_colours_there_is_no_escape_sequence():
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=80, no_color=True, force_terminal=False))
+    for event in events(""):
+        screen.event(event)
+    assert "\x1b" not in out.getvalue()

@@ -1,0 +1,409 @@
+"""`recollect chat` at a terminal, as a person sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+
+import pytest
+
+pytest.importorskip("prompt_toolkit")
+pytest.importorskip("pyte")
+
+from terminal import ALT_ENTER, DOWN, ENTER, ESCAPE, TAB, UP, Terminal, ctrl
+
+import recollect
+
+PROMPT = "\n>\n"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "recollect.db")
+
+
+@pytest.fixture
+def at(path, tmp_path):
+    def start(*words, columns=80, rows=40, **more):
+        env = {
+            "PATH": os.environ["PATH"], "HOME": str(tmp_path), "RECOLLECT_DB": path, "LC_ALL": "C.UTF-8",
+            "TERM": "xterm-256color", **more,
+        }  # fmt: skip
+        return Terminal("chat", *words, env=env, columns=columns, rows=rows)
+
+    return start
+
+
+@pytest.fixture
+def store(path):
+    with recollect.open(path) as store:
+        yield store
+
+
+def talk(store, id, *said, **fields):
+    session = store.session(id, **fields)
+    for text in said:
+        with session.turn(text) as turn:
+            turn.add({"role": "assistant", "content": f"answer to {text}"})
+    return session
+
+
+def test_a_talk_from_beginning_to_end(at, store):
+    with at() as terminal:
+        terminal.wait("New conversation", "/help", "Ctrl-D leaves", PROMPT)
+        terminal.say("What is 6 * 7?")
+        terminal.wait('✓ calculate(expression="6 * 7")', "6 * 7 = 42", "tokens in")
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0
+        (session,) = store.list_sessions()
+        assert f"Resume it with: recollect chat -r {session.id}" in terminal.shown
+    assert session.title == "What is 6 * 7?"
+    assert [m.role for m in session.messages()] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_markdown_is_drawn_and_code_is_highlighted(at):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Show me some code")
+        shown = terminal.wait("always the same.", "tokens in")
+        assert "```" not in shown
+        assert "def fibonacci(count: int) -> list[int]:" in shown
+        assert "\n 1 The first two are given.\n" in shown
+        assert shown.count("def fibonacci") == 1
+        row = next(y for y, text in enumerate(terminal.screen.display) if "def fibonacci" in text)
+        colours = {terminal.screen.buffer[row][x].fg for x in range(1, 30)}
+        assert len(colours) > 1
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_it_fits_the_width(at, columns):
+    with at(columns=columns) as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Tell me a story in 2 chapters")
+        terminal.wait("Chapter 2.", "tokens in")
+        terminal.say("/help")
+        terminal.wait("/quit")
+
+
+def test_a_long_answer_scrolls_and_is_whole(at):
+    with at(rows=15) as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Tell me a story in 9 chapters")
+        terminal.wait("tokens in", seconds=40)
+        whole = terminal.everything
+        for number in range(1, 10):
+            assert whole.count(f"Chapter {number}.") == 1
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_what_came(at, store):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Tell me a long story")
+        terminal.wait("Chapter 2.")
+        terminal.press(ctrl("c"))
+        terminal.wait("Stopped. What came until here is kept.", PROMPT)
+        terminal.say("say still here")
+        terminal.wait("still here\n", "tokens in")
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0
+    (session,) = store.list_sessions()
+    states = [m.state for m in session.messages()]
+    assert states == ["completed", "interrupted", "completed", "completed"]
+    assert "Chapter 2." in session.messages()[1].text
+
+
+def test_ctrl_c_at_the_prompt_does_not_leave(at):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.press("half a thought", ctrl("c"))
+        terminal.wait("Ctrl-D leaves.")
+        terminal.say("say on")
+        terminal.wait("on\n", "tokens in")
+
+
+def test_leaving_without_a_word_leaves_nothing(at, store):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0
+        assert "Resume" not in terminal.shown
+    assert store.list_sessions() == []
+
+
+def test_several_lines(at, store):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.press("say one", ALT_ENTER, "two", ctrl("j"), "three\\", ENTER, "four", ENTER)
+        terminal.wait("tokens in")
+    assert store.list_sessions()[0].messages()[0].text == "say one\ntwo\nthree\nfour"
+
+
+def test_the_arrows_bring_back_what_was_said_also_before(at, store):
+    talk(store, "cli:default", "say earlier")
+    with at("--session") as terminal:
+        terminal.wait("answer to say earlier", PROMPT)
+        terminal.say("say later")
+        terminal.wait("later\n", "tokens in")
+        terminal.press(UP)
+        terminal.wait("> say later\n\n")
+        terminal.press(UP)
+        terminal.wait("> say earlier\n\n")
+        terminal.press(DOWN, ENTER)
+        terminal.wait("tokens in")
+    assert [m.text for m in store.session("cli:default").messages() if m.role == "user"][-1] == "say later"
+
+
+def test_commands_and_sessions_are_completed(at, store):
+    talk(store, "cli:coats", "Where is my coat?", title="Coats and hats")
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.press("/res")
+        terminal.wait("/resume [SESSION]")
+        terminal.press(TAB, " coa")
+        terminal.wait("Coats and hats")
+        terminal.press(TAB, ENTER)
+        terminal.press(ENTER)
+        terminal.wait("Back in Coats and hats", "> Where is my coat?", "answer to Where is my coat?")
+
+
+def test_a_session_is_resumed_with_its_end(at, store):
+    talk(store, "cli:default", *[f"question {n}" for n in range(9)], title="Nine")
+    with at("-c") as terminal:
+        shown = terminal.wait("Nine", "answer to question 8", PROMPT)
+        assert "question 0" not in shown
+        assert "12 earlier messages" in shown
+
+
+def test_clear_says_how_to_get_the_old_talk_back(at, store):
+    talk(store, "cli:default", "say old")
+    with at("--session") as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("/clear")
+        shown = terminal.wait("starts afresh", "/resume", "New conversation")
+        past = re.search(r"/resume\s+([0-9a-f-]{36})", shown.replace("\n", " "))[1]
+        terminal.say(f"/resume {past}")
+        terminal.wait("answer to say old")
+    assert store.session("cli:default").message_count == 0
+
+
+def test_rewind_puts_what_was_said_into_the_input(at, store):
+    talk(store, "cli:default", "say first", "say second")
+    with at("--session") as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("/rewind")
+        terminal.wait("> say second\n\n")
+        terminal.press(" thing", ENTER)
+        terminal.wait("second thing\n", "tokens in")
+    assert [m.text for m in store.session("cli:default").messages()][2:] == ["say second thing", "second thing"]
+
+
+def test_quit_and_status(at):
+    with at("-n", "Named") as terminal:
+        terminal.wait("Named", PROMPT)
+        terminal.say("/status")
+        terminal.wait("session", "Named", "demo")
+        terminal.say("/quit")
+        assert terminal.end() == 0
+        assert "Resume it with" in terminal.shown
+
+
+def test_ephemeral_says_that_nothing_was_kept(at, path):
+    with at("--ephemeral") as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("say gone")
+        terminal.wait("gone\n", "tokens in")
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0
+        assert "Nothing of this conversation was kept." in terminal.shown
+    assert not os.path.exists(path)
+
+
+def test_without_colour(at):
+    with at(NO_COLOR="1") as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Show me some code")
+        terminal.wait("always the same.", "tokens in")
+        answer = terminal.raw.split(b"Show me some code")[-1]
+        assert not re.search(rb"\x1b\[[0-9;]*(?:3[0-7]|9[0-7])m", answer.split(b"tokens in")[0])
+
+
+def test_a_dumb_terminal(at):
+    with at(TERM="dumb") as terminal:
+        terminal.wait("\n>")
+        terminal.say("say hello")
+        terminal.wait("hello\n", "tokens in")
+
+
+def test_what_is_stored_does_not_steer_the_terminal(at, store):
+    bad = "\x1b]0;owned\x07\x1b[2J\x1b[31m\u202e"
+    talk(store, "cli:default", f"before{bad}after", title=f"title{bad}")
+    with at("--session") as terminal:
+        terminal.wait("before", "after", PROMPT)
+        terminal.say("/resume")
+        terminal.wait("Search:", "title")
+        assert b"owned\x07" not in terminal.raw
+        assert b"\x1b[31m\xe2\x80\xae" not in terminal.raw
+        assert "\u202e".encode() not in terminal.raw
+
+
+class TestPicker:
+    @pytest.fixture(autouse=True)
+    def sessions(self, store):
+        talk(store, "cli:coats", "Where is my red coat?", title="Coats")
+        talk(store, "cli:hats", "Where is my hat?", title="Hats")
+        talk(store, "cli:gloves", "Where are my gloves?", title="Gloves")
+
+    def chosen(self, terminal):
+        for y, text in enumerate(terminal.screen.display):
+            if terminal.screen.buffer[y][4].reverse:
+                return text.split()[0]
+        return None
+
+    @pytest.mark.parametrize("columns", [80, 120])
+    def test_the_list_the_preview_and_the_keys(self, at, columns):
+        with at("-r", columns=columns) as terminal:
+            shown = terminal.wait("Gloves", "Hats", "Coats", "Where are my gloves?", "answer to")
+            for key in ("Enter", "Ctrl-R", "Ctrl-F", "Ctrl-X", "Ctrl-Z", "Esc"):
+                assert key in shown
+            assert self.chosen(terminal) == "Gloves"
+            terminal.press(DOWN)
+            terminal.wait("Where is my hat?")
+            assert self.chosen(terminal) == "Hats"
+            terminal.press(ENTER)
+            terminal.wait("answer to Where is my hat?", PROMPT)
+
+    def test_typing_searches_titles(self, at):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press("coa")
+            terminal.wait("Where is my red coat?", gone=["Gloves", "Hats"])
+            terminal.press(ENTER)
+            terminal.wait("answer to Where is my red coat?", PROMPT)
+
+    @pytest.mark.skipif(not hasattr(recollect.Store, "search"), reason="the store can not be searched")
+    def test_typing_searches_the_text(self, at):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press("red")
+            terminal.wait("Coats", gone=["Gloves", "Hats"])
+
+    def test_nothing_fits(self, at):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press("zzz")
+            terminal.wait("Nothing fits.")
+            terminal.press(ENTER, ctrl("r"), ctrl("x"), ctrl("f"))
+            terminal.wait("Nothing fits.")
+            terminal.press(ctrl("c"))
+            assert terminal.end() == 0
+
+    def test_rename(self, at, store):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press(ctrl("r"))
+            terminal.wait("New title: Gloves")
+            terminal.press(" and scarves", ENTER)
+            terminal.wait("Renamed to Gloves and scarves.")
+        assert store.get_session("cli:gloves").title == "Gloves and scarves"
+
+    def test_rename_can_be_left(self, at, store):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press(ctrl("r"))
+            terminal.wait("New title:")
+            terminal.press("x", ctrl("c"))
+            terminal.wait("Search:")
+        assert store.get_session("cli:gloves").title == "Gloves"
+
+    def test_delete_and_undo(self, at, store):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press(ctrl("x"))
+            terminal.wait("Gloves is in the trash. Ctrl-Z brings it back.")
+            assert store.get_session("cli:gloves") is None
+            terminal.press(ctrl("z"))
+            terminal.wait("Gloves is back.")
+        assert store.get_session("cli:gloves") is not None
+
+    def test_fork(self, at, store):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press(ctrl("f"))
+            terminal.wait("Gloves (fork)", PROMPT)
+        (fork,) = [s for s in store.list_sessions() if s.relation == "fork"]
+        assert fork.parent == "cli:gloves"
+
+    def test_leaving_with_escape(self, at, store):
+        with at("-r") as terminal:
+            terminal.wait("Gloves")
+            terminal.press(ESCAPE)
+            assert terminal.end() == 0
+        assert len(store.list_sessions()) == 3
+
+
+class TestTwoWindows:
+    """Another process in the middle of a turn: here a thread with a store of its own holds it."""
+
+    @pytest.fixture
+    def other(self, path):
+        release, begun = threading.Event(), threading.Event()
+
+        async def hold():
+            async with recollect.open_async(path) as store:
+                session = await store.session("cli:default")
+                async with session.turn("from elsewhere") as turn:
+                    begun.set()
+                    while not release.is_set():
+                        await asyncio.sleep(0.02)
+                    try:
+                        await turn.add({"role": "assistant", "content": "answered elsewhere"})
+                    except recollect.TurnClosed:
+                        await asyncio.sleep(0)
+
+        def run():
+            try:
+                asyncio.run(hold())
+            except recollect.TurnClosed:
+                return
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert begun.wait(10)
+        yield release
+        release.set()
+        thread.join(10)
+
+    def test_the_second_is_told_and_watches(self, at, other, store):
+        with at("--session") as terminal:
+            terminal.wait("from elsewhere", PROMPT)
+            terminal.say("say mine")
+            terminal.wait("Another window is in the middle of a turn", "w: watch")
+            terminal.say("w")
+            terminal.wait("Watching.")
+            other.set()
+            terminal.wait("answered elsewhere", "The other turn is over.", "> say mine")
+            terminal.press(ENTER)
+            terminal.wait("mine\n", "tokens in")
+        said = [m.text for m in store.session("cli:default").messages()]
+        assert said == ["from elsewhere", "answered elsewhere", "say mine", "mine"]
+
+    def test_or_forks(self, at, other, store):
+        with at("--session") as terminal:
+            terminal.wait(PROMPT)
+            terminal.say("say mine")
+            terminal.wait("w: watch")
+            terminal.say("f")
+            terminal.wait("You are in a fork", "mine\n", "tokens in")
+        assert [m.text for m in store.session("cli:default").messages()] == ["from elsewhere"]
+
+    def test_or_takes_over(self, at, other, store):
+        with at("--session") as terminal:
+            terminal.wait(PROMPT)
+            terminal.say("say mine")
+            terminal.wait("w: watch")
+            terminal.say("t")
+            terminal.wait("mine\n", "tokens in")
+        turns = store.session("cli:default").turns()
+        assert [turn.status for turn in turns] == ["interrupted", "completed"]
