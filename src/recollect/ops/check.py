@@ -6,26 +6,38 @@ that is asked for; nothing that was said is ever changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from recollect.errors import RecollectError
 from recollect.model.finding import Finding
+from recollect.model.message import Message
+from recollect.model.repair import Repair
+from recollect.model.session import Session
 from recollect.model.title import folded
 from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
-from recollect.ops import bodies, leases, messages, paths, sessions, tools
+from recollect.ops import bodies, leases, messages, paths, search, sessions, tools
 
 Progress = Callable[[int, int], object]
-CHECKED = ("counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "payloads")
+Histories = Callable[[Sequence[Message]], Sequence[Repair]]
+"""Says what a provider would refuse in a conversation."""
+
+CHECKED = (
+    "counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "payloads", "search index",
+)  # fmt: skip
 
 _PAGE = 50
 _STRAY = 500
 _SHOWN = 5
 _AGAIN = "store.check(repair=True) puts it right."
 _BACKUP = "Restore a backup that has it, or go on without it."
+_MENDED = "It is mended in what is sent to a model, and left as it is in the store."
 _REPORT = "Nothing that was said is affected. Please report it."
 
 
-def check(scope: Scope, *, deep: bool, repair: bool, progress: Progress | None = None) -> Plan[list[Finding]]:
+def check(
+    scope: Scope, *, deep: bool, repair: bool, histories: Histories, progress: Progress | None = None
+) -> Plan[list[Finding]]:
     """Look at every session of an owner, living or in the trash, and at the payloads."""
     total: int = yield Op(_total, scope, writes=False)
     found: list[Finding] = []
@@ -36,18 +48,45 @@ def check(scope: Scope, *, deep: bool, repair: bool, progress: Progress | None =
         if deep:
             for key in page:
                 found += yield from bodies.check(key)
+                found += yield from _history(scope, key, histories)
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
         if len(page) < _PAGE:
             break
         after = page[-1]
+    found += yield from search.check(scope, repair=repair)
     found += yield from _stray()
     found += yield Op(_payloads, scope, repair, writes=repair)
     found += yield Op(_trees, scope, writes=False)
     if deep:
         found += yield from bodies.check_payloads(scope)
     return found
+
+
+def _history(scope: Scope, key: int, histories: Histories) -> Plan[list[Finding]]:
+    """Name the places of a session that are mended whenever it is sent to a model."""
+    session: Session | None = yield Op(_living, key, writes=False)
+    if session is None:
+        return []
+    try:
+        repairs = histories((yield from messages.everything(scope, session.id)))
+    except RecollectError:  # it was deleted meanwhile, or its damage is told elsewhere
+        return []
+    where = f"Session {session.id!r}, message"
+    return [
+        Finding(
+            kind="history", message=f"{where} {repair.message}: {repair.sentence}", advice=_MENDED, level="notice",
+            session=session.id,
+        )
+        for repair in [repair for repair in repairs if repair.kind != "interrupted_call"][:_SHOWN]
+    ]  # fmt: skip
+
+
+def _living(key: int) -> Steps[Session | None]:
+    row = yield from one("session_by_key", session=key)
+    value = None if row is None else sessions.here(row).value
+    return None if value is None or value.deleted_at is not None else value
 
 
 def _total(scope: Scope) -> Steps[int]:

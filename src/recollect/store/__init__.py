@@ -298,6 +298,7 @@ class Store:
         `repair` puts right what can be derived from the messages. Without `deep` only what is quickly found is looked
         at. `progress` is told how many sessions of how many are done.
         """
+        from recollect.context.repair import problems  # noqa: PLC0415
         from recollect.engine.sqlite import check  # noqa: PLC0415
         from recollect.model.finding import Finding, Findings  # noqa: PLC0415
 
@@ -305,7 +306,9 @@ class Store:
         if hasattr(self._engine, "maintain"):
             found += self._maintain("A check of the file", lambda file: check.check(file, deep=deep))
             checked = (*check.checked(deep), *checked)
-        found += self.follow(ops.check.check(self.scope(), deep=deep, repair=repair, progress=progress))
+        found += self.follow(
+            ops.check.check(self.scope(), deep=deep, repair=repair, histories=problems, progress=progress)
+        )
         return Findings(checked=checked, found=tuple(found))
 
     def space(self) -> Space:

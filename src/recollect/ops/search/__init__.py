@@ -12,10 +12,24 @@ from collections.abc import Iterable
 from recollect.errors import InvalidValue
 from recollect.op import Plan, Scope
 from recollect.ops.search import find, query
+from recollect.ops.search.checking import check
 from recollect.ops.search.find import Found
 from recollect.ops.search.index import catch_up, clear, cut, forget, rebuild, renew, untitle
 
-__all__ = ["Found", "Names", "Time", "catch_up", "clear", "cut", "forget", "rebuild", "renew", "search", "untitle"]
+__all__ = [
+    "Found",
+    "Names",
+    "Time",
+    "catch_up",
+    "check",
+    "clear",
+    "cut",
+    "forget",
+    "rebuild",
+    "renew",
+    "search",
+    "untitle",
+]
 
 Time = int | str | datetime.datetime
 Names = str | Iterable[str]

@@ -204,12 +204,21 @@ def renew(scope: Scope, branch: int, position: int) -> Steps[None]:
     place = yield from one("search_place", branch=branch)
     if place is None or place[0] < position:
         return
-    found = yield from rows("search_read", branch=branch, low=position - 1, high=position, limit=1)
-    words: set[str] = set()
-    for _, columns in (read := (yield from _documents(scope, branch, found, place[1], place[2]))):
+    columns = yield from written(scope, branch, position)
+    if columns is not None:
+        words: set[str] = set()
         _gather(columns, words)
-    yield from each("search_insert", [(branch, position, *columns) for _, columns in read])
-    yield from each("search_term_insert", [(word,) for word in terms(words)])
+        yield from each("search_insert", [(branch, position, *columns)])
+        yield from each("search_term_insert", [(word,) for word in terms(words)])
+
+
+def written(scope: Scope, branch: int, position: int) -> Steps[Document | None]:
+    """Write a message as it is indexed; None where there is none."""
+    place = yield from one("search_place", branch=branch)
+    found = yield from rows("search_read", branch=branch, low=position - 1, high=position, limit=1)
+    if place is None or not found:
+        return None
+    return (yield from _documents(scope, branch, found, place[1], place[2]))[0][1]
 
 
 def cut(scope: Scope, branch: int, low: int) -> Steps[None]:

@@ -98,6 +98,17 @@ UPDATE branches SET indexed_to = 0
 -- name: search_retitle
 UPDATE sessions SET title_changed = 1
 
+-- name: search_verify
+INSERT INTO search_index (search_index) VALUES ('integrity-check')
+
+-- name: search_sample
+SELECT key, indexed_to FROM branches
+WHERE indexed_to > fork_at AND tree IN (SELECT t.key FROM trees AS t WHERE t.owner = :owner)
+ORDER BY key DESC LIMIT :limit
+
+-- name: search_has
+SELECT 1 FROM search_index WHERE search_index MATCH :match AND search_index.rowid = (:branch << 32) | :position
+
 -- name: search_count
 SELECT count(*) FROM (SELECT 1 FROM search_index WHERE search_index MATCH :match LIMIT :most)
 
