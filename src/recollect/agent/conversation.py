@@ -206,7 +206,7 @@ class Conversation:
     async def _answer(self, progress: Progress) -> None:
         instructions = self.agent.instructions()
         spoken = await self._spoken(self.budget - estimate([TextPart(text=instructions)]))
-        known = [*tools.built_in(self.session.store), *self.agent.tools, *self._delegate_tools()]
+        known = [*tools.built_in(self.session.store, self.session.id), *self.agent.tools, *self._delegate_tools()]
         events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=self.agent.toolsets)
         async with contextlib.aclosing(events):
             while (event := await self._next(events, progress)) is not None:

@@ -32,22 +32,22 @@ def calculate(expression: str) -> str:
     return arithmetic.calculate(expression)
 
 
-def built_in(store: AsyncStore) -> list[Tool]:
-    """Give the tools of a talk that is kept in this store."""
+def built_in(store: AsyncStore, session: str) -> list[Tool]:
+    """Give the tools of a talk in a session of this store; what is said there, the model knows without a search."""
 
     async def search_conversations(query: str) -> str:
         """Search everything that was said in earlier conversations, and give the places that fit best."""
-        return await found(store, query)
+        return await found(store, query, besides=session)
 
     return [current_time, calculate, search_conversations]
 
 
-async def found(store: AsyncStore, query: str, limit: int = _FOUND) -> str:
+async def found(store: AsyncStore, query: str, limit: int = _FOUND, *, besides: str | None = None) -> str:
     """Search the store and write what was found, one place on each line."""
     search = getattr(store, "search", None)
     if search is None:
         raise ValueError("This version of the store can not be searched.")
-    hits = await search(query, limit=limit)
+    hits = [hit for hit in await search(query, limit=limit * 4) if hit.session != besides][:limit]
     lines = [f"- {hit.title or hit.session} ({_place(hit)}): {_line(hit.text)}" for hit in hits]
     return "\n".join(lines) or f"Nothing was found for {query!r}."
 

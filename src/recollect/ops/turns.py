@@ -136,10 +136,7 @@ def _standing(session: str, held: Held) -> Steps[Literal["held", "released"] | N
     if row is None or branch is None:
         return None
     status, open_turn = row[1], branch[6]
-    closed = status not in ("open", "interrupted") or open_turn not in (None, held.position)
-    if not closed and open_turn is None:  # given up; another turn may have come and gone since
-        closed = bool((yield from rows("turns_of_span", branch=held.branch, low=held.position, high=branch[5])))
-    if closed:
+    if status not in ("open", "interrupted") or open_turn not in (None, held.position):
         raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=status)
     return "released" if open_turn is None else "held"
 

@@ -6,6 +6,7 @@ reaches the terminal before safe.clean() has seen it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ from recollect.model.message import Message
 
 _WIDEST = 100
 _FOLDED = 3
+_TICK = 0.08
 _FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "canceled": ("\u2013", "yellow")}
 
@@ -88,6 +90,7 @@ class Screen:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=False)
         self._live: Live | None = None
+        self._ticking: asyncio.Task[None] | None = None
         self._blocks = Blocks()
         self._thought = ""
         self._tools: dict[str, tuple[str, float]] = {}
@@ -98,6 +101,8 @@ class Screen:
         return min(self.console.width, _WIDEST)
 
     def _print(self, shown: RenderableType) -> None:
+        if self._live is not None:
+            self._live.refresh()  # what is printed now is no longer below
         self.console.print(shown, width=self._width)
 
     def event(self, event: Event) -> None:
@@ -142,10 +147,16 @@ class Screen:
                 get_renderable=self._below,
                 console=self.console,
                 transient=True,
-                refresh_per_second=12,
+                auto_refresh=False,  # its thread and a print would draw over each other
                 vertical_overflow="crop",
             )
             self._live.start()
+            self._ticking = asyncio.get_running_loop().create_task(self._tick(self._live))
+
+    async def _tick(self, live: Live) -> None:
+        while live.is_started:
+            live.refresh()
+            await asyncio.sleep(_TICK)
 
     def _said(self, text: str) -> None:
         self._fold_thought()
@@ -199,6 +210,8 @@ class Screen:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._ticking is not None:
+            self._ticking.cancel()
         self._tools.clear()
         if event.error:
             self.notice(event.error, warning=True)

@@ -207,10 +207,12 @@ class TestEndings:
 
 class TestOneAtATime:
     async def test_a_busy_session_refuses(self, agent):
-        async with agent(Scripted([TextDelta(text="One"), 30])) as there:
+        model = Scripted([TextDelta(text="One"), 30])
+        async with agent(model) as there:
             talk, other = await there.talk("cli:a"), await there.talk("cli:a")
             run = asyncio.create_task(happening(talk, "Count"))
-            await asyncio.sleep(0.1)
+            while not model.seen:
+                await asyncio.sleep(0.01)
             with pytest.raises(SessionBusy):
                 await other.ask("Me too")
             talk.stop()
@@ -228,10 +230,12 @@ class TestOneAtATime:
         assert [m.text for m in stored("cli:a")[0]] == ["1", "one", "2", "two"]
 
     async def test_two_agents_as_two_processes_would(self, agent, stored):
-        async with agent(Scripted([TextDelta(text="Half"), 30])) as one, agent(Scripted(say("Mine"))) as two:
+        model = Scripted([TextDelta(text="Half"), 30])
+        async with agent(model) as one, agent(Scripted(say("Mine"))) as two:
             talk, other = await one.talk("cli:a"), await two.talk("cli:a")
             run = asyncio.create_task(happening(talk, "Count"))
-            await asyncio.sleep(0.2)
+            while not model.seen:
+                await asyncio.sleep(0.01)
             with pytest.raises(SessionBusy):
                 await other.ask("Me too")
             assert (await other.ask("Me too", take_over=True)).text == "Mine"
@@ -240,15 +244,16 @@ class TestOneAtATime:
             assert events[-1].status in ("interrupted", "cancelled")
         messages, turns, _, _ = stored("cli:a")
         assert [m.text for m in messages if m.role == "user"] == ["Count", "Me too"]
-        assert [turn.status for turn in turns] == ["interrupted", "completed"]
+        assert turns[0].status in ("interrupted", "cancelled")
+        assert turns[1].status == "completed"
 
-    async def test_a_run_that_was_taken_over_ends_and_says_so(self, agent, stored):
+    async def test_a_run_that_was_taken_over_ends_and_says_so(self, agent, stored, path):
         async def steal():
-            async with agent(Scripted(say("Mine"))) as two:
-                await (await two.talk("cli:a")).ask("Me too", take_over=True)
+            session = await two.session("cli:a")
+            await session.turn("Me too", take_over=True)
 
-        script = [TextDelta(text="Half"), 0.1, steal, responded("Half and more"), *say("Never")]
-        async with agent(Scripted(script)) as one:
+        script = [TextDelta(text="Half"), 0.1, steal, responded("Half and more"), 30, *say("Never")]
+        async with recollect.open_async(path) as two, agent(Scripted(script)) as one:
             events = await happening(await one.talk("cli:a"), "Count")
         assert events[-1].status == "interrupted"
         assert "took this session over" in events[-1].error

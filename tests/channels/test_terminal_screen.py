@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("prompt_toolkit")
 pytest.importorskip("pyte")
 
-from terminal import ALT_ENTER, DOWN, ENTER, ESCAPE, TAB, UP, Terminal, ctrl
+from at_terminal import ALT_ENTER, DOWN, ENTER, ESCAPE, TAB, UP, Terminal, ctrl
 
 import recollect
 

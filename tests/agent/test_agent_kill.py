@@ -15,7 +15,7 @@ import recollect
 
 def killed(path, said, word):
     """Run a talk in a process of its own and kill it when it says the word."""
-    child = os.path.join(os.path.dirname(__file__), "children.py")
+    child = os.path.join(os.path.dirname(__file__), "killed_talk.py")
     process = subprocess.Popen([sys.executable, child, path, said], stdout=subprocess.PIPE, text=True)
     try:
         for line in process.stdout:
