@@ -69,8 +69,7 @@ def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> N
     The file itself, checksums, references, indexes, counters, the search index, and tool calls without a result. Exit
     status 5 where a problem was found and not repaired.
     """
-    with place.reading() as opened, Progress("Checking") as progress:
-        store: Any = opened
+    with place.reading() as store, Progress("Checking") as progress:
         found = store.check(deep=not quick, repair=repair, progress=progress)
     if as_json:
         print_json({"path": place.where(), "sound": found.sound, **plain(found)})
@@ -105,8 +104,7 @@ def backup(file: str, yes: bool, as_json: bool) -> None:
         must_agree(f"{file} is there already. Write over it?", yes=yes)
     if place.missing():
         raise NotFound(f"There is no database at {place.where()} to copy.")
-    with place.reading() as opened, Progress("Copying") as progress:
-        store: Any = opened
+    with place.reading() as store, Progress("Copying") as progress:
         written = store.backup(file, overwrite=there, progress=progress)
     size = os.stat(written).st_size
     if as_json:
@@ -152,8 +150,7 @@ def stats(as_json: bool) -> None:
     Text, tool output, attachments, index, free, and the rest. On a pipe each line has, between tabs: what it is, and
     bytes.
     """
-    with place.reading() as opened:
-        store: Any = opened
+    with place.reading() as store:
         space = plain(store.space())
     if as_json:
         print_json({"path": place.where(), **space})
@@ -180,8 +177,7 @@ def reindex(as_json: bool) -> None:
 
     It is kept up to date by itself; this is for one that `db check` finds fault with.
     """
-    with place.opened() as opened, Progress("Indexing"):
-        store: Any = opened
+    with place.opened() as store, Progress("Indexing"):
         count = store.reindex()
     if as_json:
         print_json({"path": place.where(), "messages": count})
@@ -196,8 +192,7 @@ def optimize(as_json: bool) -> None:
 
     Free space goes back to the disk, the log is emptied, and statistics for the planner are brought up to date.
     """
-    with place.opened() as opened, Progress("Optimizing"):
-        store: Any = opened
+    with place.opened() as store, Progress("Optimizing"):
         found = store.optimize()
     if as_json:
         print_json({"path": place.where(), **plain(found)})

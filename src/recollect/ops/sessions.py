@@ -308,7 +308,9 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
             f"Delete the newer one first, or leave this one where it is.",
             session=session,
         )
-    row = yield from one("session_restore", session=trashed[0], now=scope.now)
+    yield from do("session_restore", session=trashed[0], now=scope.now)
+    yield from activate(scope, trashed[0])  # so that what is let go of by age does not take it back at once
+    row = yield from one("session_by_key", session=trashed[0])
     assert row is not None
     return here(row).value
 

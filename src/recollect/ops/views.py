@@ -80,16 +80,22 @@ def active(
     standing: _Standing = yield Op(_stand, scope, session, before, writes=False)
     size = messages.PAGE if enough is None else FIRST_PAGE
     read: list[Message] = []
+    pages: list[list[Message]] = []
     rest = standing.open
     while rest:
         piece: _Piece = yield Op(_back, scope, rest, size, writes=False)
-        read = piece.messages + read
         rest = piece.rest
-        if enough is not None and enough(_joined(standing.always, read)):
+        pages.append(piece.messages)
+        if enough is None:  # joined once, at the end: a long past has many pages
+            continue
+        read = piece.messages + read
+        if enough(_joined(standing.always, read)):
             if rest and not _opened(read):
                 # The newest turn is longer than all there is room for: only what opened it is still of use.
                 read = (yield Op(_asked, scope, rest, writes=False)) + read
             break
+    if enough is None:
+        read = [message for page in reversed(pages) for message in page]
     found = _joined(standing.always, read)
     return View(found, standing.branch, standing.end, standing.covers, standing.rounds)
 

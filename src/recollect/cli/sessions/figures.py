@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from recollect.cli.table import Cell, Column, print_table
 _BAR = 24
 _DAYS = 14
 
+if TYPE_CHECKING:
+    from recollect.model.statistics import Period
+
 
 @click.command(cls=Command)
 @options.since
@@ -31,8 +34,7 @@ def stats(since: int | None, until: int | None, channel: str | None, model: str 
     In all, by model, by channel and by day; tokens are those that providers reported. On a pipe each line has, between
     tabs: what is counted by, its name, conversations, messages, turns, failed turns, tokens in, tokens out.
     """
-    with place.reading() as opened:
-        store: Any = opened
+    with place.reading() as store:
         found = store.stats(since=since, until=until, channel=channel, model=model, utc_offset=utc_offset())
     if as_json:
         print_json(plain(found))
@@ -87,14 +89,13 @@ def _print_group(name: str, group: Sequence[Any]) -> None:
 @options.until
 @click.option("--by", type=click.Choice(["day", "week", "month"]), help="For each period on its own.")
 @options.as_json
-def tools(tool: str | None, since: int | None, until: int | None, by: str | None, as_json: bool) -> None:
+def tools(tool: str | None, since: int | None, until: int | None, by: Period | None, as_json: bool) -> None:
     """Count tool calls, failures and how long they took.
 
     Half of the calls took no longer than p50, and 95 of 100 no longer than p95. On a pipe each line has, between tabs:
     tool, period, calls, failures, canceled, unanswered, p50 and p95 in milliseconds.
     """
-    with place.reading() as opened:
-        store: Any = opened
+    with place.reading() as store:
         found = store.tool_stats(since=since, until=until, tool=tool, period=by, utc_offset=utc_offset())
     if as_json:
         print_json({"tools": [plain(item) for item in found]})

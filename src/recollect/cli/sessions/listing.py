@@ -73,7 +73,7 @@ def _rows(found: list[Any]) -> Iterator[list[Cell]]:
     shortened = _short_ids([session.id for session in found])
     for session in found:
         marks = [name for name, at in (("pinned", session.pinned_at), ("archived", session.archived_at)) if at]
-        delegates = str(getattr(session, "delegate_count", 0) or "")
+        delegates = str(session.delegate_count or "")
         untitled = None if session.title else {"dim": True}
         cells = [
             Cell(shortened[session.id], session.id),

@@ -62,8 +62,7 @@ def prune(*, dry_run: bool, yes: bool, as_json: bool, trash: bool, erase: bool, 
 
 
 def _pruned(operation: str, arguments: dict[str, Any]) -> Any:
-    with place.reading() as opened:
-        store: Any = opened
+    with place.reading() as store:
         return getattr(store, operation)(**arguments)
 
 

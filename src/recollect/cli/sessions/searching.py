@@ -34,8 +34,7 @@ def search(
     out. On a pipe each line has, between tabs: conversation, message, role, time, title, excerpt.
     """
     asked = options.chosen(given)
-    with place.reading() as opened:
-        store: Any = opened
+    with place.reading() as store:
         if session is not None:
             asked["session"] = store.find_session(session).id
         found = store.search(" ".join(query), limit, after=after, **asked)

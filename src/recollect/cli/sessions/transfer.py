@@ -41,7 +41,7 @@ def export(
     """
     if bool(ids) == everything:
         raise click.UsageError("Name the conversations to export, or say --all.")
-    from recollect import export as exporter  # pyright: ignore  # noqa: PLC0415, PGH003
+    from recollect import export as exporter  # noqa: PLC0415
 
     named = None if output in (None, "-") else output
     chosen = format or (named and exporter.format_of(named)) or "md"
@@ -97,7 +97,7 @@ def import_(
     JSON or JSONL; - is the input. What is there already is not imported twice, and what goes on where it ends is added.
     A line that can not be read is reported with its number, and the rest is imported; the exit status is then 5.
     """
-    from recollect import export as exporter  # pyright: ignore  # noqa: PLC0415, PGH003
+    from recollect import export as exporter  # noqa: PLC0415
 
     reports: dict[str, Any] = {}
     with place.writing() as store, Progress("Importing") as progress:
