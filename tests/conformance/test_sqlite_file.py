@@ -5,7 +5,17 @@ from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.concurrency import TestAtOnce, TestHandles
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
+from recollect.testing.index import TestSearchChanges, TestSearchIndex, TestSearchTogether
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
+from recollect.testing.search import (
+    TestSearch,
+    TestSearchFilters,
+    TestSearchHostile,
+    TestSearchPages,
+    TestSearchQuery,
+    TestSearchSnippets,
+    TestSearchWords,
+)
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
@@ -26,6 +36,16 @@ __all__ = [
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestSearch",
+    "TestSearchChanges",
+    "TestSearchFilters",
+    "TestSearchHostile",
+    "TestSearchIndex",
+    "TestSearchPages",
+    "TestSearchQuery",
+    "TestSearchSnippets",
+    "TestSearchTogether",
+    "TestSearchWords",
     "TestSessions",
     "TestSettings",
     "TestStreams",

@@ -6,8 +6,18 @@ import pytest
 
 from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.concurrency import TestHandles
+from recollect.testing.index import TestSearchChanges, TestSearchIndex
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
+from recollect.testing.search import (
+    TestSearch,
+    TestSearchFilters,
+    TestSearchHostile,
+    TestSearchPages,
+    TestSearchQuery,
+    TestSearchSnippets,
+    TestSearchWords,
+)
 from recollect.testing.sessions import TestTrash
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
@@ -22,6 +32,15 @@ __all__ = [
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestSearch",
+    "TestSearchChanges",
+    "TestSearchFilters",
+    "TestSearchHostile",
+    "TestSearchIndex",
+    "TestSearchPages",
+    "TestSearchQuery",
+    "TestSearchSnippets",
+    "TestSearchWords",
     "TestStreams",
     "TestTools",
     "TestToolsOnBranches",

@@ -30,14 +30,14 @@ def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Plan[Erased]:
     """Erase a session, living or in the trash, and every branch that no other session reaches."""
     if forks not in FORKS:
         raise InvalidValue(f"forks is one of {', '.join(FORKS)}; got {forks!r}.")
-    return _erasing(scope, Op(_erase, scope, session, forks, scrubs=True))
+    return _erasing(Op(_erase, scope, session, forks, scrubs=True))
 
 
-def _erasing(scope: Scope, op: Op[Erased]) -> Plan[Erased]:
+def _erasing(op: Op[Erased]) -> Plan[Erased]:
     try:
         return (yield op)
     except IndexDamaged:  # what can not be taken out of the index goes with all of it
-        yield search.clear(scope)
+        yield search.clear()
         return (yield op)
 
 

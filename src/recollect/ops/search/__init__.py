@@ -13,9 +13,9 @@ from recollect.errors import InvalidValue
 from recollect.op import Plan, Scope
 from recollect.ops.search import find, query
 from recollect.ops.search.find import Found
-from recollect.ops.search.index import catch_up, clear, cut, forget, rebuild, untitle
+from recollect.ops.search.index import catch_up, changes, clear, cut, forget, rebuild, untitle
 
-__all__ = ["Found", "Names", "Time", "catch_up", "clear", "cut", "forget", "rebuild", "search", "untitle"]
+__all__ = ["Found", "Names", "Time", "catch_up", "changes", "clear", "cut", "forget", "rebuild", "search", "untitle"]
 
 Time = int | str | datetime.datetime
 Names = str | Iterable[str]
@@ -53,4 +53,5 @@ def search(
         archived=archived,
         pinned=pinned,
     )
-    return find.search(scope, find.Ask(asked, deleted, delegates), limit=limit, after=after)
+    ask = find.Ask(asked, deleted, delegates, typed=asked.filters.session != session)
+    return find.search(scope, ask, limit=limit, after=after)
