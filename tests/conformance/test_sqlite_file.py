@@ -7,10 +7,20 @@ from recollect.testing.concurrency import TestAtOnce, TestHandles
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
 from recollect.testing.history import TestHistory
+from recollect.testing.index import TestSearchChanges, TestSearchIndex, TestSearchTogether
 from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
+from recollect.testing.search import (
+    TestSearch,
+    TestSearchFilters,
+    TestSearchHostile,
+    TestSearchPages,
+    TestSearchQuery,
+    TestSearchSnippets,
+    TestSearchWords,
+)
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
 from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
@@ -41,6 +51,16 @@ __all__ = [
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestSearch",
+    "TestSearchChanges",
+    "TestSearchFilters",
+    "TestSearchHostile",
+    "TestSearchIndex",
+    "TestSearchPages",
+    "TestSearchQuery",
+    "TestSearchSnippets",
+    "TestSearchTogether",
+    "TestSearchWords",
     "TestSessions",
     "TestSettings",
     "TestSnapshots",

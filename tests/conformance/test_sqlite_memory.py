@@ -8,11 +8,21 @@ from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect.testing.concurrency import TestHandles
 from recollect.testing.history import TestHistory
+from recollect.testing.index import TestSearchChanges, TestSearchIndex
 from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
 from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
+from recollect.testing.search import (
+    TestSearch,
+    TestSearchFilters,
+    TestSearchHostile,
+    TestSearchPages,
+    TestSearchQuery,
+    TestSearchSnippets,
+    TestSearchWords,
+)
 from recollect.testing.sessions import TestTrash
 from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
@@ -37,6 +47,15 @@ __all__ = [
     "TestRead",
     "TestRewind",
     "TestSaveTurn",
+    "TestSearch",
+    "TestSearchChanges",
+    "TestSearchFilters",
+    "TestSearchHostile",
+    "TestSearchIndex",
+    "TestSearchPages",
+    "TestSearchQuery",
+    "TestSearchSnippets",
+    "TestSearchWords",
     "TestSnapshots",
     "TestStatistics",
     "TestStreams",

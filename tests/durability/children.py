@@ -140,5 +140,51 @@ def lock(path: str) -> None:
     ack("free")
 
 
+def catch_up(path: str) -> None:
+    """Bring the search index up to date, in small pieces, and say after each that it was committed."""
+    from recollect.ops.search import index
+
+    index._CHARACTERS = 1
+    index.PAGE = 5
+    store = recollect.open(path)
+    plan = index.catch_up(store.scope())
+    result = store.run(next(plan))
+    ack("ready")
+    sys.stdin.readline()
+    while True:
+        try:
+            result = store.run(plan.send(result))
+        except StopIteration as done:
+            ack(f"done {done.value}")
+            return
+        ack("step")
+
+
+def talkative(path: str, name: str, count: str) -> None:
+    """Append messages, and find each as soon as it is there."""
+    store = recollect.open(path, timeout=60)
+    ack("ready")
+    sys.stdin.readline()
+    talk = store.session(f"cli:{name}")
+    for number in range(int(count)):
+        talk.append(said(f"word by{name} n{number}"))
+        if number % 4 == 0:
+            assert [hit.text for hit in store.search(f"by{name} n{number}")] == [f"word by{name} n{number}"]
+    store.close()
+
+
+def look(path: str, count: str) -> None:
+    """Search again and again; what was found once is found ever after."""
+    store = recollect.open(path, timeout=60)
+    ack("ready")
+    sys.stdin.readline()
+    before: set[tuple[str, str | None]] = set()
+    for _ in range(int(count)):
+        found = {(hit.session, hit.message) for hit in store.search("word", 1_000)}
+        assert before <= found
+        before = found
+    store.close()
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -50,6 +50,7 @@ TABLES = (
 # A scan or a sort that is meant, and why.
 SCANS = {
     "search_behind": "sessions are looked through before a search, at a microsecond each; appending keeps no list",
+    "search_sample": "a check takes some of the newest",
     "search_restart": "the index is made anew",
     "search_retitle": "the index is made anew",
     "sessions_total": "a check looks at all there is",

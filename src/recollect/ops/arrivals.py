@@ -337,14 +337,13 @@ def _count(tree: int, branch: int, changes: Sequence[tuple[Row, int]]) -> Steps[
 def _replace(scope: Scope, tree: int, batch: Batch, stored: Row, row: Row) -> Steps[None]:
     """Let a message that was not finished go on to what the file has."""
     columns = {name: row[index] for name, index in _WRITTEN.items()}
-    yield from search.forget(scope, batch.branch, row[POSITION] - 1, row[POSITION])
+    yield from search.changes(scope, batch.branch, row[POSITION])
     yield from do("message_write", branch=batch.branch, position=row[POSITION], **columns)
     for name in () if stored[BLOBS] is None else json.decode(stored[BLOBS]):
         yield from each("blob_drop", [(scope.owner, name)])
     yield from _keep(scope, batch, row)
     counted = (*row[:DELETED], stored[DELETED])
     yield from _count(tree, batch.branch, [(stored, -1), (counted, 1)])
-    yield from search.renew(scope, batch.branch, row[POSITION])
     yield from _pin(batch.branch, [row])
 
 

@@ -44,7 +44,7 @@ def write(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 
 def _write(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
     yield from turns.renew(scope, session, flow.held, lease, turns.Usage())
-    yield from _stored(scope, session, flow)
+    yield from _reopened(scope, flow, (yield from _stored(scope, session, flow)))
     yield from _update(flow, item, None)
     return (yield from turns.stir(scope, session, flow.held))[3:]
 
@@ -54,6 +54,14 @@ def _stored(scope: Scope, session: str, flow: Flow) -> Steps[Message]:
     if message is None:
         raise MessageNotFound(session=session, message=flow.id)
     return message
+
+
+def _reopened(scope: Scope, flow: Flow, before: Message) -> Steps[None]:
+    """Take a message out of the search index that was marked interrupted, and so may be there, before it goes on."""
+    if before.state == "interrupted":
+        from recollect.ops import search  # noqa: PLC0415  only where it has happened
+
+        yield from search.changes(scope, flow.held.branch, flow.position)
 
 
 def _update(flow: Flow, item: record.Record, completed_at: int | None) -> Steps[None]:
@@ -71,6 +79,7 @@ def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: i
     held, usage = flow.held, turns.used([item])
     before = yield from _stored(scope, session, flow)
     yield from turns.renew(scope, session, held, lease, usage)
+    yield from _reopened(scope, flow, before)
     yield from _update(flow, item, scope.now)
     for name, payload in item.payloads.items():
         yield from messages.keep_blob(scope, name, payload)

@@ -215,14 +215,13 @@ def _store(scope: Scope, here: sessions.Here, branch: int, message: Message, par
     row = yield from one("message_get", branch=branch, position=message.position)
     assert row is not None
     gone = [(scope.owner, name) for name in record.blobs_of(row) or () if name not in item.payloads]
-    yield from search.forget(scope, branch, message.position - 1, message.position)
+    yield from search.changes(scope, branch, message.position)
     yield from do(
         "message_thin", branch=branch, position=message.position, parts=columns["parts"], tokens=tokens,
         blobs=columns["blobs"],
     )  # fmt: skip
     yield from each("blob_drop", gone)
     yield from each("blob_sweep", gone)
-    yield from search.renew(scope, branch, message.position)
     if message.deleted_at is None:
         change = messages.Change(0, tokens - message.tokens, 0, 0)
         yield from messages.recount(scope, here.tree, branch, message.position, change)

@@ -82,7 +82,7 @@ class Store:
         try:
             return self._engine.run(op)
         except IndexDamaged:
-            self._engine.run(ops.search.clear(self.scope()))
+            self._engine.run(ops.search.clear())
             return self._engine.run(op)
 
     def follow(self, plan: Plan[T]) -> T:

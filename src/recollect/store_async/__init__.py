@@ -87,7 +87,7 @@ class AsyncStore:
         try:
             return await self._engine.run(op)
         except IndexDamaged:
-            await self._engine.run(ops.search.clear(self.scope()))
+            await self._engine.run(ops.search.clear())
             return await self._engine.run(op)
 
     async def follow(self, plan: Plan[T]) -> T:

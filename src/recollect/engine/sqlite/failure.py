@@ -36,7 +36,8 @@ def meaning(error: apsw.Error, path: str, seconds: float) -> RecollectError:
         return NotADatabase(path=path, reason="it is not an SQLite file")
     if isinstance(error, apsw.ReadOnlyError):
         return StoreReadOnly(path=path)
-    if getattr(error, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB:
+    # Our own tables name what failed. Without a name it is inside of the search index, two entries under one key.
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB or str(error) == "constraint failed":
         return IndexDamaged(path=path)
     if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _DATA:
         return Corrupted(path=path, reason=_reason(error))

@@ -1,7 +1,9 @@
 """The order of hits: BM25 with weights that come with the query.
 
 SQLite's own bm25() counts every message that has a word, for each word of each search, which takes longer the larger
-the store is. Here the counts come with the weights, and only the messages that are ranked are looked at.
+the store is. Here the counts come with the weights, and only the messages that are ranked are looked at. The usual
+length is a constant and not the average of the store: a hit must rank the same on the next page, whatever was appended
+meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import apsw
 
 _SATURATION = 1.2
 _LENGTH = 0.75
+_USUAL_LENGTH = 100
 _COLUMNS = (1.0, 0.6, 0.4, 0.0)  # said, asked of tools, answered by tools, tags
 
 
@@ -25,10 +28,7 @@ def _weights(text: str) -> tuple[tuple[int, float], ...]:
 
 def rank(api: apsw.FTS5ExtensionApi, *weights: Any) -> float:
     """Rank a message by the weights of the query's phrases, given as one text: the lower, the better."""
-    average = api.aux_data
-    if average is None:
-        average = api.aux_data = max(1.0, api.column_total_size() / max(1, api.row_count))
-    room = _SATURATION * (1 - _LENGTH + _LENGTH * api.column_size() / average)
+    room = _SATURATION * (1 - _LENGTH + _LENGTH * api.column_size() / _USUAL_LENGTH)
     score = 0.0
     for phrase, weight in _weights(str(weights[0])):
         count = sum(

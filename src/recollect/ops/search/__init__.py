@@ -14,19 +14,19 @@ from recollect.op import Plan, Scope
 from recollect.ops.search import find, query
 from recollect.ops.search.checking import check
 from recollect.ops.search.find import Found
-from recollect.ops.search.index import catch_up, clear, cut, forget, rebuild, renew, untitle
+from recollect.ops.search.index import catch_up, changes, clear, cut, forget, rebuild, untitle
 
 __all__ = [
     "Found",
     "Names",
     "Time",
     "catch_up",
+    "changes",
     "check",
     "clear",
     "cut",
     "forget",
     "rebuild",
-    "renew",
     "search",
     "untitle",
 ]
@@ -67,4 +67,5 @@ def search(
         archived=archived,
         pinned=pinned,
     )
-    return find.search(scope, find.Ask(asked, deleted, delegates), limit=limit, after=after)
+    ask = find.Ask(asked, deleted, delegates, typed=asked.filters.session != session)
+    return find.search(scope, ask, limit=limit, after=after)

@@ -64,7 +64,8 @@ def _result(part: ToolResultPart) -> str:
     if text[:1] in ("{", "[") and len(text) <= _JSON_AT_MOST:
         with contextlib.suppress(ValueError, RecursionError):
             text = _flat(decode(text))
-    return f"{text} {part.error_message or ''}".rstrip()
+    error = part.error_message
+    return text if error is None or error == text else f"{text} {error}".lstrip()
 
 
 def _flat(value: Any) -> str:

@@ -25,40 +25,53 @@ from recollect.ops.search.snippet import Excerpt, Needle, excerpt
 POOL = 5_000
 _MOST_COUNTED = 2_000
 _FORMS = 48
+_TRIES = 30
 _MOST = 1_000
 _TITLES, _EXACT, _WIDE_TITLES, _WIDE, _END = range(5)
 _TOP = (MOST_BRANCHES, LAST)
+_BOTTOM = (0, 0)
+_MOST_WEIGHED = 64
 
 Place = tuple[int, int]
 
 
 class Cursor(NamedTuple):
-    """How far a search has been read: which stage, below which place its candidates are, and the last hit."""
+    """How far a search has been read: which stage, between which places its candidates are, and the last hit.
+
+    With the counts of the words goes what a hit was ranked by, so that the next page ranks alike though messages were
+    appended meanwhile; they can not push others out of the candidates either.
+    """
 
     stage: int = _TITLES
     below: Place = _TOP
+    low: Place = _BOTTOM
     score: float | None = None
     place: Place = _TOP
+    counts: tuple[int, ...] | None = None
 
     def written(self) -> str:
         """Write it as text."""
         score = "" if self.score is None else repr(self.score)
-        return "_".join((str(self.stage), *map(str, self.below), score, *map(str, self.place)))
+        counts = "-".join(map(str, self.counts or ()))
+        return "_".join((str(self.stage), *map(str, (*self.below, *self.low)), score, *map(str, self.place), counts))
 
 
 def cursor(text: str) -> Cursor:
     """Read a cursor."""
     try:
-        stage, branch, position, score, at_branch, at_position = text.split("_")
+        stage, branch, position, low, low_position, score, at_branch, at_position, counts = text.split("_")
         found = Cursor(
             int(stage),
             (int(branch), int(position)),
+            (int(low), int(low_position)),
             float(score) if score else None,
             (int(at_branch), int(at_position)),
+            tuple(map(int, counts.split("-"))) if counts else None,
         )
     except (ValueError, AttributeError):
         found = Cursor(_END)
-    if found.stage not in range(_END) or max(*found.below, *found.place) > LAST:
+    places = (*found.below, *found.low, *found.place)
+    if found.stage not in range(_END) or not 0 <= min(places) <= max(places) <= LAST:
         raise InvalidValue(f"{text!r} is no place in a search. Use the `next` of the page before.")
     return found
 
@@ -76,6 +89,8 @@ class Ask(NamedTuple):
     query: Query
     deleted: bool
     delegates: bool
+    typed: bool = False
+    """Whether its one session was named in the query, where nothing is an error."""
 
 
 class _Where(NamedTuple):
@@ -90,16 +105,25 @@ def search(scope: Scope, ask: Ask, *, limit: int, after: str | None) -> Plan[Fou
     if not isinstance(limit, int) or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {limit!r}.")
     at = Cursor() if after is None else cursor(after)
-    return _searching(scope, Op(_find, scope, ask, limit, at, writes=False))
+    return _searching(scope, ask, limit, at)
 
 
-def _searching(scope: Scope, op: Op[Found]) -> Plan[Found]:
-    try:
-        yield from _current(scope)
-        return (yield op)
-    except IndexDamaged:  # it holds nothing that is not in the messages
-        yield from index.rebuild(scope)
-        return (yield op)
+def _searching(scope: Scope, ask: Ask, limit: int, at: Cursor) -> Plan[Found]:
+    mended = False
+    for last in (*[False] * _TRIES, True):
+        try:
+            mark: str | None = yield Op(index.mark, writes=False)
+            yield from _current(scope)
+            found: Found | None = yield Op(_find, scope, ask, limit, at, mark, last, writes=False)
+        except IndexDamaged:  # it holds nothing that is not in the messages
+            if last or mended:
+                raise
+            yield index.clear()
+            mended = True
+        else:
+            if found is not None:
+                return found
+    raise AssertionError  # the last time it gives what it finds
 
 
 def _current(scope: Scope) -> Plan[None]:
@@ -109,11 +133,21 @@ def _current(scope: Scope) -> Plan[None]:
         return
 
 
-def _find(scope: Scope, ask: Ask, limit: int, at: Cursor) -> Steps[Found]:
+def _find(scope: Scope, ask: Ask, limit: int, at: Cursor, mark: str | None, last: bool) -> Steps[Found | None]:
+    """Find a page; None where another has emptied the index since it was brought up to date for this."""
+    if not last and (yield from index.mark()) != mark:
+        return None
     if ask.query.words is None and ask.query.filters == NO_FILTERS:
         return Found([], None)
-    where = yield from _where(scope, ask)
-    finder = _Finder(scope, ask, where)
+    try:
+        where = yield from _where(scope, ask)
+    except SessionNotFound:
+        if not ask.typed:
+            raise
+        return Found([], None)
+    finder = _Finder(scope, ask, where, at.counts)
+    if where is not None and (yield from one("search_suits", session=where.session.session, **finder.params)) is None:
+        return Found([], None)
     hits: list[tuple[Hit, Cursor]] = []
     while len(hits) <= limit and at.stage < _END:
         more, at = yield from finder.some(at, limit + 1 - len(hits))
@@ -126,9 +160,7 @@ def _where(scope: Scope, ask: Ask) -> Steps[_Where | None]:
     name = ask.query.filters.session
     if name is None:
         return None
-    row = yield from sessions.living(scope, name)
-    if row is None and ask.deleted:
-        row = yield from sessions.in_trash(scope, name)
+    row = yield from (sessions.in_trash if ask.deleted else sessions.living)(scope, name)
     if row is None:
         raise SessionNotFound(session=name)
     here = sessions.here(row)
@@ -139,62 +171,83 @@ def _where(scope: Scope, ask: Ask) -> Steps[_Where | None]:
 class _Finder:
     """One search within one snapshot."""
 
-    def __init__(self, scope: Scope, ask: Ask, where: _Where | None) -> None:
+    def __init__(self, scope: Scope, ask: Ask, where: _Where | None, counts: tuple[int, ...] | None) -> None:
         self.scope = scope
         self.words = ask.query.words
         self.filters = ask.query.filters
         self.where = where
         self.params = _params(scope, ask, where)
+        self.counts = counts
         self.rarity: dict[str, float] | None = None
-        self.wider: dict[str, list[str]] | None = None
+        self.wider: dict[tuple[str, bool], list[str]] | None = None
 
     def some(self, at: Cursor, limit: int) -> Steps[tuple[list[tuple[Hit, Cursor]], Cursor]]:
         """Read hits of a stage, and where to go on."""
         wide = at.stage >= _WIDE_TITLES
         if wide and not (yield from self._widened()):
             return [], Cursor(_END)
-        if at.stage in (_TITLES, _WIDE_TITLES):
-            return (yield from self._titles(at, limit, wide=wide))
-        following = Cursor(at.stage + 1)
-        match, weights = yield from self._expression(wide=wide)
-        found = yield from rows(
-            "search_messages", match=match, weights=weights, below_branch=at.below[0], below_position=at.below[1],
-            pool=POOL, **self.params,
-        )  # fmt: skip
-        ranked = sorted((score, -branch, -position) for branch, position, score in found)
-        hits = yield from self._hits(at, ranked, limit, wide=wide)
+        fresh = at.score is None
+        pool = POOL if fresh else -1
+        titles = at.stage in (_TITLES, _WIDE_TITLES)
+        found = yield from (self._titles if titles else self._messages)(at, pool, wide=wide)
+        low = at.low
+        if fresh and len(found) == POOL:
+            low = min((row[0], row[1]) for row in found)
+        hits = yield from self._hits(at._replace(low=low, counts=self.counts), found, limit, wide=wide)
         if len(hits) >= limit:
             return hits, hits[-1][1]
-        if len(found) == POOL:
-            lowest = min((branch, position) for branch, position, _ in found)
-            return hits, Cursor(at.stage, lowest)
-        return hits, following
+        return hits, Cursor(at.stage, low, counts=self.counts) if low != _BOTTOM else Cursor(at.stage + 1)
 
-    def _hits(
-        self, at: Cursor, ranked: Sequence[tuple[float, int, int]], limit: int, *, wide: bool
-    ) -> Steps[list[tuple[Hit, Cursor]]]:
+    def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
+        match, weights = yield from self._expression(wide=wide)
+        return (
+            yield from rows(
+                "search_messages", match=match, weights=weights, below_branch=at.below[0],
+                below_position=at.below[1], low_branch=at.low[0], low_position=at.low[1], pool=pool, **self.params,
+            )
+        )  # fmt: skip
+
+    def _titles(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
+        if self.words is None or not self._may_be_title():
+            return []
+        expression = Expression({}, self.wider if wide else None, column="")
+        match = expression.of(self.words)
+        if wide:
+            match = f"({match}) NOT ({Expression({}, column='').of(self.words)})"
+        return (
+            yield from rows(
+                "search_titles_match", match=match, weights=expression.weighed(), below=at.below[1], low=at.low[1],
+                pool=pool, **self.params,
+            )
+        )  # fmt: skip
+
+    def _hits(self, at: Cursor, found: Sequence[Row], limit: int, *, wide: bool) -> Steps[list[tuple[Hit, Cursor]]]:
         hits: list[tuple[Hit, Cursor]] = []
         needles = self._needles(wide=wide)
-        for score, branch, position in ranked:
+        ranked = sorted((row[2], -row[0], -row[1], *row[3:]) for row in found)
+        for score, branch, position, *title in ranked:
             if at.score is not None and (score, branch, position) <= (at.score, -at.place[0], -at.place[1]):
                 continue
-            hit = yield from self._hit(score, -branch, -position, needles)
+            if title:
+                hit = _title(tuple(title), score, needles)
+            else:
+                hit = yield from self._hit(score, -branch, -position, needles)
             if hit is not None:
-                hits.append((hit, Cursor(at.stage, at.below, score, (-branch, -position))))
+                hits.append((hit, at._replace(score=score, place=(-branch, -position))))
             if len(hits) == limit:
                 break
         return hits
 
     def _hit(self, score: float, branch: int, position: int, needles: Sequence[Needle]) -> Steps[Hit | None]:
-        row = yield from one("search_hit", branch=branch, position=position)
-        session = None if row is None else (yield from self._session(branch, position, row[7:]))
+        row = yield from one("search_hit", branch=branch, position=position, **self.params)
+        session = None if row is None else (yield from self._session(branch, position, row[5:]))
         if row is None or session is None:
             return None
-        number, fork_at, parent, role, created, blobs, parts = row[:7]
+        number, role, created, blobs, parts = row[:5]
         read = yield from index.read_parts(self.scope, parts, blobs)
         tools: dict[int, str] = {}
         if any(isinstance(part, ToolResultPart) for part in read):
-            tools = (yield from index.tools_of(branch, position, position, fork_at, parent)).get(position, {})
+            tools = (yield from index.tools_of(branch, position, position)).get(position, {})
         piece, shown = _shown(list(pieces(read, tools)), needles)
         return Hit(
             session[0], session[1], piece.kind, shown.text, shown.marks, -score, created, f"{number}.{position}", role,
@@ -202,60 +255,38 @@ class _Finder:
         )  # fmt: skip
 
     def _session(self, branch: int, position: int, owning: Row) -> Steps[Row | None]:
-        """Say in which session a message is found: its own, or one that shares it where its own is gone."""
+        """Say in which session a message is found: its own, or one that shares it where its own is left out."""
         if self.where is not None:
             value = self.where.session.value
             return value.id, value.title, value.channel, value.archived_at, value.deleted_at, value.parent
-        if owning[0] is not None and (owning[4] is not None) == self.params["deleted"]:
-            return owning
+        if owning[0]:
+            return owning[1:]
         return (yield from one("search_reaching", branch=branch, position=position, **self.params))
-
-    def _titles(self, at: Cursor, limit: int, *, wide: bool) -> Steps[tuple[list[tuple[Hit, Cursor]], Cursor]]:
-        following = Cursor(at.stage + 1)
-        if self.words is None or not self._may_be_title():
-            return [], following
-        match = Expression({}, self.wider if wide else None, column="").of(self.words)
-        if wide:
-            match = f"({match}) NOT ({Expression({}, column='').of(self.words)})"
-        found = yield from rows("search_titles_match", match=match, pool=POOL, **self.params)
-        needles = self._needles(wide=wide)
-        hits: list[tuple[Hit, Cursor]] = []
-        for score, key, *session, created in sorted(found):
-            if at.score is not None and (score, key) <= (at.score, at.place[1]):
-                continue
-            shown = excerpt(session[1], needles)
-            hit = Hit(
-                session[0], session[1], "title", shown.text, shown.marks, -score, created, None, None, None,
-                session[2], session[3], session[4], session[5],
-            )  # fmt: skip
-            hits.append((hit, Cursor(at.stage, _TOP, score, (0, key))))
-            if len(hits) == limit:
-                return hits, hits[-1][1]
-        return hits, following
 
     def _may_be_title(self) -> bool:
         """Whether titles can fit: they have no role, no tool and no time, and there must be a word to find."""
         some = self.filters
-        messages_only = (*some.role, *some.tool, some.since, some.until)
-        return self.where is None and not any(messages_only) and _always_positive(self.words)
+        messages_only = any((*some.role, *some.tool)) or (some.since, some.until) != (None, None)
+        return self.where is None and not messages_only and _always_positive(self.words)
 
     def _expression(self, *, wide: bool) -> Steps[tuple[str, str]]:
         if self.rarity is None:
             self.rarity = yield from self._counted()
         expression = Expression(self.rarity, self.wider if wide else None)
         match = within(expression, self.words, self.filters, self.words if wide else None)
-        return match, ",".join(f"{weight:.4g}" for weight in expression.weights)
+        return match, expression.weighed()
 
     def _counted(self) -> Steps[dict[str, float]]:
         """Count in how many messages each word is, up to a number that makes it a common one."""
-        counts: dict[str, int] = {}
-        for words in positive(self.words):
-            for token in words.tokens:
-                if token not in counts:
-                    match = Expression({}).of(Words((token,), prefix=False, quoted=False))
-                    row = yield from one("search_count", match=match, most=_MOST_COUNTED)
-                    counts[token] = 0 if row is None else row[0]
-        return rarity(counts, _MOST_COUNTED)
+        tokens = list(dict.fromkeys(token for words in positive(self.words) for token in words.tokens))[:_MOST_WEIGHED]
+        if self.counts is None or len(self.counts) != len(tokens):
+            counts: list[int] = []
+            for token in tokens:
+                match = Expression({}).of(Words((token,), prefix=False, quoted=False))
+                row = yield from one("search_count", match=match, most=_MOST_COUNTED)
+                counts.append(0 if row is None else row[0])
+            self.counts = tuple(counts)
+        return rarity(dict(zip(tokens, self.counts, strict=True)), _MOST_COUNTED)
 
     def _widened(self) -> Steps[bool]:
         """Find the words that have the pieces in them that were typed; False where there are none."""
@@ -265,12 +296,12 @@ class _Finder:
                 found = yield from rows("search_terms_with", piece=piece, ending=ending, limit=_FORMS)
                 others = [row[0] for row in found if row[0] != piece]
                 if others:
-                    self.wider[piece] = [piece, *others]
-        return bool(self.wider)
+                    self.wider[piece, ending] = [piece, *others]
+        return bool(self.wider) or any(words.goes_on for words in positive(self.words))
 
     def _needles(self, *, wide: bool) -> list[Needle]:
         return [
-            Needle(words.tokens, words.prefix or (wide and len(words.tokens) > 1), suffix=wide and words.has_inside)
+            Needle(words.tokens, words.prefix or (wide and words.goes_on), suffix=wide and words.has_inside)
             for words in positive(self.words)
         ]
 
@@ -280,7 +311,7 @@ def _always_positive(node: Node | None) -> bool:
     if isinstance(node, Either):
         return all(map(_always_positive, node.any_of))
     if isinstance(node, Both):
-        return bool(node.these) and all(map(_always_positive, node.these))
+        return bool(node.these) and all(map(_always_positive, (*node.these, *node.none_of)))
     return node is not None
 
 
@@ -291,13 +322,14 @@ def _params(scope: Scope, ask: Ask, where: _Where | None) -> dict[str, Any]:
     return {
         "owner": scope.owner,
         "deleted": ask.deleted,
-        "delegates": ask.delegates,
+        "delegates": ask.delegates or where is not None,
         "archived": filters.archived,
         "pinned": filters.pinned,
         "channels": _list(filters.channel[0]),
         "no_channels": _list(filters.channel[1]),
         "statuses": _list(filters.status[0]),
         "no_statuses": _list(filters.status[1]),
+        "no_sessions": _list(filters.no_session),
         "models": _list(filters.model[0]),
         "no_models": _list(filters.model[1]),
         "since": filters.since,
@@ -309,6 +341,15 @@ def _params(scope: Scope, ask: Ask, where: _Where | None) -> dict[str, Any]:
 
 def _list(values: frozenset[str]) -> str | None:
     return json.encode(sorted(values)) if values else None
+
+
+def _title(row: Row, score: float, needles: Sequence[Needle]) -> Hit:
+    id_, title, channel, archived_at, deleted_at, parent, created = row
+    shown = excerpt(title, needles)
+    return Hit(
+        id_, title, "title", shown.text, shown.marks, -score, created, channel=channel, archived_at=archived_at,
+        deleted_at=deleted_at, parent=parent,
+    )  # fmt: skip
 
 
 def _shown(found: Sequence[Piece], needles: Sequence[Needle]) -> tuple[Piece, Excerpt]:
@@ -333,6 +374,9 @@ def asked(
 ) -> Query:
     """Join what was typed with what the caller asked for by name; both must hold."""
     given = query.filters
+    named = session if given.session is None else given.session
+    if session not in (None, named):
+        named = "\0"  # nothing is in both
     joined: dict[str, Any] = {}
     for name, values in sets.items():
         some, none = getattr(given, name)
@@ -343,9 +387,9 @@ def asked(
         query.words,
         given._replace(
             **joined,
-            session=session if session is not None else given.session,
-            since=max(filter(None, (since, given.since)), default=None),
-            until=min(filter(None, (until, given.until)), default=None),
+            session=named,
+            since=max((time for time in (since, given.since) if time is not None), default=None),
+            until=min((time for time in (until, given.until) if time is not None), default=None),
             archived=archived if archived is not None else given.archived,
             pinned=pinned if pinned is not None else given.pinned,
         ),

@@ -1,7 +1,8 @@
 """Keeping the index: appending does not pay for it, it is caught up in bounded transactions before a search answers.
 
-A branch knows up to which position it is indexed, a session whether its title is. Text is taken out of the index again
-by giving it the same words, so what is taken out must be read before it is changed or erased.
+A branch knows up to which position it is indexed without a gap, a session whether its title is. An answer that is still
+being written leaves such a gap: what follows it is indexed all the same. Text is taken out of the index again by giving
+it the same words, so what is taken out must be read before it is changed or erased.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from recollect.model import blob, json
 from recollect.model.part import Part, ToolResultPart
 from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
 from recollect.ops import leases
-from recollect.ops.paths import LAST
+from recollect.ops.paths import LAST, path
 from recollect.ops.search.document import Document, document
 from recollect.ops.search.words import fold, terms, tokens
 
@@ -25,7 +26,10 @@ _TITLES = 500
 _NEAR = 1_000
 _OPEN = ("pending", "streaming")
 # Taking one message out of the index at once costs about as much as writing this many of it anew.
-_WORTH_REWRITING = 300
+_WORTH_REWRITING = 100
+# An index of so few messages is made anew, rather than written anew.
+_FEW = 1_000
+_MARK = "\1"
 
 
 class Behind(NamedTuple):
@@ -108,28 +112,30 @@ def _page(scope: Scope, item: Behind, words: set[str]) -> Steps[tuple[int, int, 
     place = yield from one("search_place", branch=item.branch)
     if place is None or place[0] >= item.last:  # erased meanwhile, or another process was here
         return 0, 0, True
-    low, fork_at, parent = place
-    found = yield from rows("search_read", branch=item.branch, low=low, high=item.last, limit=PAGE)
-    ready = yield from _ready(scope, item, found)
-    read = yield from _documents(scope, item.branch, ready, fork_at, parent)
+    found = yield from rows("search_unindexed", branch=item.branch, low=place[0], high=item.last, limit=PAGE)
+    growing = yield from _growing(scope, item, found)
+    ready = [row for row in found if row[0] not in growing]
+    read = yield from _documents(scope, item.branch, ready)
     yield from each("search_insert", [(item.branch, position, *columns) for position, columns in read])
     size = sum(_gather(columns, words) for _, columns in read)
-    whole = len(found) < PAGE and len(ready) == len(found)
-    to = item.last if whole else (ready[-1][0] if ready else low)
-    yield from do("search_reached", branch=item.branch, position=to)
-    return len(ready), size, whole or len(ready) < len(found)
+    ended = len(found) < PAGE or not ready
+    to = min(growing) - 1 if growing else (item.last if ended else found[-1][0])
+    if to > place[0]:
+        yield from do("search_reached", branch=item.branch, position=to)
+    return len(ready), size, ended
 
 
-def _ready(scope: Scope, item: Behind, found: list[Row]) -> Steps[list[Row]]:
-    """Give the rows before the first that is still being written: it is indexed when it is whole."""
-    for index, row in enumerate(found):
-        if row[2] in _OPEN:
-            if item.session is not None:
-                yield from leases.recover(scope, item.session)  # unless nobody is writing it any more
-            state = yield from one("search_state", branch=item.branch, position=row[0])
-            if state is not None and state[0] in _OPEN:
-                return found[:index]
-    return found
+def _growing(scope: Scope, item: Behind, found: list[Row]) -> Steps[set[int]]:
+    """Find what is still being written, in an open turn of a session that is there: it is indexed when it is whole."""
+    some = [row[0] for row in found if row[2] in _OPEN]
+    if not some or item.session is None:
+        return set()
+    yield from leases.recover(scope, item.session)  # unless nobody is writing it any more
+    growing: set[int] = set()
+    for position in some:
+        if (yield from one("search_growing", branch=item.branch, position=position)) is not None:
+            growing.add(position)
+    return growing
 
 
 def _gather(columns: Document, words: set[str]) -> int:
@@ -139,27 +145,32 @@ def _gather(columns: Document, words: set[str]) -> int:
     return sum(map(len, columns))
 
 
-def _documents(
-    scope: Scope, branch: int, found: Sequence[Row], fork_at: int, parent: int | None
-) -> Steps[list[tuple[int, Document]]]:
+def _documents(scope: Scope, branch: int, found: Sequence[Row]) -> Steps[list[tuple[int, Document]]]:
     parts_of: dict[int, tuple[Part, ...]] = {}
     for row in found:
         parts_of[row[0]] = yield from read_parts(scope, row[4], row[3])
     tools: Mapping[int, Mapping[int, str]] = {}
     if any(isinstance(part, ToolResultPart) and part.tool is None for parts in parts_of.values() for part in parts):
-        tools = yield from tools_of(branch, found[0][0], found[-1][0], fork_at, parent)
+        tools = yield from tools_of(branch, found[0][0], found[-1][0])
     return [(row[0], document(row[1], parts_of[row[0]], tools.get(row[0], {}))) for row in found]
 
 
-def tools_of(branch: int, low: int, high: int, fork_at: int, parent: int | None) -> Steps[dict[int, dict[int, str]]]:
-    """Name the tools whose results stand in a stretch of a branch: by position and part."""
+def tools_of(branch: int, low: int, high: int) -> Steps[dict[int, dict[int, str]]]:
+    """Name the tools whose results stand in a stretch of a branch, from low to high: by position and part.
+
+    A call is looked for a fixed way before its result, in the past that a fork shares too. So a message has the same
+    words when it is taken out of the index as when it was put in, whatever is read together with it.
+    """
     named: dict[int, dict[int, str]] = {}
-    start = max(0, low - _NEAR)
-    found = yield from rows("search_tools", branch=branch, of=branch, low=start, high=high)
-    if parent is not None and low <= fork_at + PAGE:  # a fork answers calls of the past that it shares
-        found += yield from rows("search_tools", branch=branch, of=parent, low=max(0, fork_at - _NEAR), high=fork_at)
-    for position, part, tool in found:
-        named.setdefault(position, {})[part] = tool
+    for span in (yield from path(branch)):
+        start, end = max(span.low, low - _NEAR), min(span.high, high)
+        if start >= end:
+            continue
+        for call, position, part, tool in (
+            yield from rows("search_tools", branch=branch, of=span.branch, low=start, high=end)
+        ):
+            if call > position - _NEAR:
+                named.setdefault(position, {})[part] = tool
     return named
 
 
@@ -177,48 +188,47 @@ def read_parts(scope: Scope, parts: bytes, blobs: str | None) -> Steps[tuple[Par
 
 def forget(scope: Scope, branch: int, low: int, high: int = LAST) -> Steps[None]:
     """Take a stretch of a branch out of the index, before its messages are erased: positions after low, up to high."""
-    place = yield from one("search_place", branch=branch)
-    if place is None or place[0] <= low:
+    found = yield from rows("search_indexed", branch=branch, low=low, high=high, limit=PAGE)
+    if not found:
         return
-    reached, fork_at, parent = place
+    count = yield from one("search_counted", branch=branch, low=low, high=high)
     total = yield from one("search_total")
-    rewrite = total is not None and (min(high, reached) - low) * _WORTH_REWRITING > total[0]
+    assert count is not None
+    assert total is not None
+    rewrite = count[0] * _WORTH_REWRITING > total[0]
+    if rewrite and total[0] - count[0] <= _FEW:
+        yield from _clear()
+        return
     yield from do("search_secure", value=0 if rewrite else 1)
     words: set[str] = set()
-    while low < min(high, reached):
-        found = yield from rows("search_read", branch=branch, low=low, high=min(high, reached), limit=PAGE)
-        if not found:
-            break
-        read = yield from _documents(scope, branch, found, fork_at, parent)
+    while found:
+        read = yield from _documents(scope, branch, found)
         yield from each("search_delete", [(branch, position, *columns) for position, columns in read])
         for _, columns in read:
             _gather(columns, words)
-        low = found[-1][0]
+        found = yield from rows("search_indexed", branch=branch, low=found[-1][0], high=high, limit=PAGE)
     if rewrite:
-        yield from do("search_optimize")
+        yield from _rewrite()
     yield from do("search_terms_sweep", terms=json.encode(terms(words)))
 
 
-def renew(scope: Scope, branch: int, position: int) -> Steps[None]:
-    """Put a message back into the index, after forget() and a change of its text."""
-    place = yield from one("search_place", branch=branch)
-    if place is None or place[0] < position:
-        return
-    columns = yield from written(scope, branch, position)
-    if columns is not None:
-        words: set[str] = set()
-        _gather(columns, words)
-        yield from each("search_insert", [(branch, position, *columns)])
-        yield from each("search_term_insert", [(word,) for word in terms(words)])
-
-
 def written(scope: Scope, branch: int, position: int) -> Steps[Document | None]:
-    """Write a message as it is indexed; None where there is none."""
-    place = yield from one("search_place", branch=branch)
-    found = yield from rows("search_read", branch=branch, low=position - 1, high=position, limit=1)
-    if place is None or not found:
-        return None
-    return (yield from _documents(scope, branch, found, place[1], place[2]))[0][1]
+    """Give a message as it is indexed; None where it is not."""
+    found = yield from rows("search_indexed", branch=branch, low=position - 1, high=position, limit=1)
+    return (yield from _documents(scope, branch, found))[0][1] if found else None
+
+
+def _rewrite() -> Steps[None]:
+    """Write the index anew, without what was taken out of it.
+
+    FTS5 may keep the marks of what was deleted, with its words, where all of the index is on one level. An entry of its
+    own is on another level than the rest, and with it the second time leaves no marks.
+    """
+    yield from do("search_optimize")
+    yield from do("search_nudge")
+    yield from do("search_optimize")
+    yield from do("search_secure", value=1)
+    yield from do("search_nudge_back")
 
 
 def cut(scope: Scope, branch: int, low: int) -> Steps[None]:
@@ -227,17 +237,36 @@ def cut(scope: Scope, branch: int, low: int) -> Steps[None]:
     yield from do("search_lower", branch=branch, position=low)
 
 
-def clear(scope: Scope) -> Op[None]:
+def changes(scope: Scope, branch: int, position: int) -> Steps[None]:
+    """Take a message out of the index that is about to be changed; it is indexed anew."""
+    yield from forget(scope, branch, position - 1, position)
+    yield from do("search_lower", branch=branch, position=position - 1)
+
+
+def clear() -> Op[None]:
     """Empty the index; everything is indexed anew before the next search."""
-    return Op(_clear, scope, scrubs=True)
+    return Op(_clear, scrubs=True)
 
 
-def _clear(scope: Scope) -> Steps[None]:
-    for query in ("search_empty", "search_empty_terms", "search_empty_titles", "search_restart", "search_retitle"):
-        yield from do(query, owner=scope.owner)
+def mark() -> Steps[str | None]:
+    """Name the making of the index: another name means that it was emptied since."""
+    row = yield from one("search_mark")
+    return None if row is None else row[0]
+
+
+def _clear() -> Steps[None]:
+    before = yield from mark()
+    # The index of the titles is mended first: deleting from a damaged one would fail.
+    for query in (
+        "search_empty", "search_empty_terms", "search_mend_titles", "search_empty_titles", "search_restart",
+        "search_retitle",
+    ):  # fmt: skip
+        yield from do(query)
+    # Before every word, and with a sign that no word has.
+    yield from each("search_term_insert", [(f"{_MARK}{1 if before is None else int(before[1:]) + 1}",)])
 
 
 def rebuild(scope: Scope) -> Plan[int]:
     """Make the index anew: how many messages are in it."""
-    yield clear(scope)
+    yield clear()
     return (yield from catch_up(scope))

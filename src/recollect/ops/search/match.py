@@ -13,8 +13,8 @@ from recollect.ops.search.document import ALL, ROLE, TOOL
 from recollect.ops.search.query import Both, Either, Filters, Node, Words
 from recollect.ops.search.words import tag
 
-Wider = Mapping[str, Sequence[str]]
-"""Words that have a piece of a word in them."""
+Wider = Mapping[tuple[str, bool], Sequence[str]]
+"""Words that have a piece of a word in them, or (True) that end with it."""
 
 _TEXT = "- tags : "
 _TAGS = "tags : "
@@ -53,14 +53,18 @@ class Expression:
         weight = sign * sum(self._rarity.get(token, 1.0) for token in node.tokens)
         self.weights += [weight] * len(phrases)
         # A piece of code that ends in the middle of a word: onnect_tim in connect_timeout.
-        star = " *" if node.prefix or (self._wider is not None and len(node.tokens) > 1) else ""
+        star = " *" if node.prefix or (self._wider is not None and node.goes_on) else ""
         texts = [f"{self._column}{' + '.join(map(_quoted, phrase))}{star}" for phrase in phrases]
         return texts[0] if len(texts) == 1 else "(" + " OR ".join(texts) + ")"
 
     def _forms(self, node: Words) -> list[Sequence[str]]:
         first, rest = node.tokens[0], node.tokens[1:]
-        wide = () if self._wider is None else self._wider.get(first, ())
+        wide = () if self._wider is None or node.quoted else self._wider.get((first, bool(rest)), ())
         return [(word, *rest) for word in wide] or [node.tokens]
+
+    def weighed(self) -> str:
+        """Give the weights of the phrases, in their order, as the engine's ranking takes them."""
+        return ",".join(f"{weight:.4g}" for weight in self.weights)
 
     def tag(self, *names: str) -> str:
         """Write that a message has one of some properties."""

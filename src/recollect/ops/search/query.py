@@ -23,8 +23,10 @@ from recollect.model.value import milliseconds
 from recollect.ops.search.words import SHORTEST_INSIDE, fold, tokens
 
 _MOST_WORDS = 48
+_LONGEST_ROW = 64
 _DEEPEST = 12
 _DAY = 86_400_000
+_FAR_TIME = 1 << 62
 _YES = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 
 _lexeme = re.compile(
@@ -51,8 +53,13 @@ class Words(NamedTuple):
 
     @property
     def has_inside(self) -> bool:
-        """Whether it is long enough to be looked for inside of other words."""
-        return len(self.tokens[0]) >= SHORTEST_INSIDE
+        """Whether it may be looked for inside of other words."""
+        return not self.quoted and len(self.tokens[0]) >= SHORTEST_INSIDE
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its last word may be the beginning of a longer one, in a row that ends in the middle of a word."""
+        return not self.quoted and len(self.tokens) > 1
 
 
 class Both(NamedTuple):
@@ -80,6 +87,7 @@ class Filters(NamedTuple):
     channel: tuple[frozenset[str], frozenset[str]]
     status: tuple[frozenset[str], frozenset[str]]
     session: str | None
+    no_session: frozenset[str]
     since: int | None
     until: int | None
     pinned: bool | None
@@ -87,7 +95,7 @@ class Filters(NamedTuple):
 
 
 _ANY: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-NO_FILTERS = Filters(_ANY, _ANY, _ANY, _ANY, _ANY, None, None, None, None, None)
+NO_FILTERS = Filters(_ANY, _ANY, _ANY, _ANY, _ANY, None, frozenset(), None, None, None, None)
 
 
 class Query(NamedTuple):
@@ -98,6 +106,7 @@ class Query(NamedTuple):
 
 
 _SETS = ("role", "tool", "model", "channel", "status")
+_SINGLES = ("session", "since", "until", "pinned", "archived")
 
 
 class _Lexeme(NamedTuple):
@@ -111,7 +120,7 @@ def parse(text: str, now: int) -> Query:
     """Read a query. `now` is the time that days ago are counted from."""
     query = _Reader(text, now).read()
     if query.words is None and query.filters == NO_FILTERS:  # operators alone are words
-        alone = tuple(tokens(fold(text)))
+        alone = tuple(tokens(fold(text))[:_LONGEST_ROW])
         return Query(Words(alone, prefix=False, quoted=False) if alone else None, NO_FILTERS)
     return query
 
@@ -125,6 +134,8 @@ class _Reader:
         self.at = 0
         self.wanted: dict[str, tuple[set[str], set[str]]] = {name: (set(), set()) for name in _SETS}
         self.single: dict[str, str | int | bool] = {}
+        self.no_session: set[str] = set()
+        self.excluding = False
 
     def read(self) -> Query:
         found: list[Node] = []
@@ -137,8 +148,8 @@ class _Reader:
 
     def _filters(self) -> Filters:
         sets = {name: (frozenset(some), frozenset(none)) for name, (some, none) in self.wanted.items()}
-        rest = {name: self.single.get(name) for name in Filters._fields if name not in _SETS}
-        return Filters(**sets, **rest)  # type: ignore[arg-type]
+        rest = {name: self.single.get(name) for name in _SINGLES}
+        return Filters(**sets, **rest, no_session=frozenset(self.no_session))  # type: ignore[arg-type]
 
     def _peek(self) -> _Lexeme | None:
         return self.lexemes[self.at] if self.at < len(self.lexemes) else None
@@ -175,15 +186,17 @@ class _Reader:
             return None
         self.at += 1
         if here.kind == "bracket":
-            return self._group(depth)
-        if here.kind == "filter" and self._filter(here, excluded=excluded):
+            return self._group(depth, excluded=excluded)
+        if here.kind == "filter" and self._filter(here, excluded=excluded ^ self.excluding):
             return None
         return _words(here)
 
-    def _group(self, depth: int) -> Node | None:
+    def _group(self, depth: int, *, excluded: bool) -> Node | None:
         if depth >= _DEEPEST:  # as if it had not been there
             return None
+        around, self.excluding = self.excluding, self.excluding ^ excluded
         node = self._either(depth + 1)
+        self.excluding = around
         self.at += 1
         return node
 
@@ -196,20 +209,23 @@ class _Reader:
             self.wanted[name][excluded].add(value.lower() if name in ("role", "status") else value)
             return True
         if name == "session":
-            self.single["session"] = value
+            if excluded:
+                self.no_session.add(value)
+            else:
+                self.single["session"] = value
             return True
         if name in ("before", "after"):
-            return self._time(name, value)
+            return self._time(value, until=(name == "before") is not excluded)
         chosen = _YES.get(value.lower())
         if chosen is not None:
             self.single[name] = chosen is not excluded
         return chosen is not None
 
-    def _time(self, name: str, value: str) -> bool:
+    def _time(self, value: str, *, until: bool) -> bool:
         moment = _moment(value, self.now)
         if moment is None:
             return False
-        self.single["until" if name == "before" else "since"] = moment
+        self.single["until" if until else "since"] = moment
         return True
 
 
@@ -243,7 +259,7 @@ def _named(match: re.Match[str]) -> _Lexeme:
     name, value = match["name"].lower(), match["value"] if match["quoted"] is None else match["quoted"]
     if name in _NAMES and value:
         return _Lexeme("filter", value, name)
-    return _Lexeme("word", match[0])
+    return _plain(match[0]) if match["quoted"] is None else _Lexeme("word", match[0])
 
 
 def _plain(word: str) -> _Lexeme:
@@ -255,7 +271,8 @@ def _plain(word: str) -> _Lexeme:
 def _words(lexeme: _Lexeme) -> Words | None:
     text = f"{lexeme.name}:{lexeme.text}" if lexeme.kind == "filter" else lexeme.text
     found = tuple(tokens(fold(text)))
-    return Words(found, lexeme.prefix, lexeme.kind == "phrase") if found else None
+    whole = len(found) <= _LONGEST_ROW
+    return Words(found[:_LONGEST_ROW], lexeme.prefix and whole, lexeme.kind == "phrase") if found else None
 
 
 def _both(these: list[Node], none_of: list[Node]) -> Node | None:
@@ -301,9 +318,11 @@ def moment(value: int | str | datetime.datetime | None, name: str, now: int) -> 
     """Read a time that a caller gave."""
     from recollect.errors import InvalidValue  # noqa: PLC0415  only where one is given
 
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
+    if value is None:
+        return None
     found = _moment(value, now) if isinstance(value, str) else None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _FAR_TIME:
+        found = value
     if isinstance(value, datetime.datetime):
         found = milliseconds(value.isoformat())
     if found is None:
@@ -313,6 +332,12 @@ def moment(value: int | str | datetime.datetime | None, name: str, now: int) -> 
 
 def values(given: str | Iterable[str] | None) -> frozenset[str]:
     """Give one value or several as a set."""
+    from recollect.errors import InvalidValue  # noqa: PLC0415  only where one is given
+
     if given is None:
         return frozenset()
-    return frozenset((given,)) if isinstance(given, str) else frozenset(given)
+    some: list[object] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)  # pyright: ignore[reportUnnecessaryIsInstance]
+    texts = [item for item in some if isinstance(item, str)]
+    if len(texts) < len(some):
+        raise InvalidValue(f"A filter is a text, or several; got {given!r}.")
+    return frozenset(texts)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from recollect.ops.search.words import spans
+from recollect.ops.search.words import fold, spans
 
 LENGTH = 160
 _BEFORE = 40
-_FAR = 400_000
-_ENOUGH = 200
+_BLOCK = 50_000
+_ACROSS = 2_000
+_ENOUGH = 50
 
 
 class Needle(NamedTuple):
@@ -39,7 +40,7 @@ Mark = tuple[int, int, int]
 
 def excerpt(text: str, needles: Sequence[Needle], length: int = LENGTH) -> Excerpt:
     """Cut the best piece out of a text: where most of what was looked for stands together."""
-    marks = _marks(text[:_FAR], needles)
+    marks = _marks(text, needles)
     if not marks:
         start, end = 0, min(len(text), length)
         return Excerpt(*_line(text, start, end, ()), 0)
@@ -61,20 +62,44 @@ def _apart(marks: Sequence[Mark], start: int, end: int) -> list[tuple[int, int]]
 
 
 def _marks(text: str, needles: Sequence[Needle]) -> list[Mark]:
-    """Find the needles: where each hit begins and ends, and which needle it is."""
-    words = spans(text)
+    """Find the needles: where each hit begins and ends, and which needle it is.
+
+    A long text is read in blocks, and a block is taken apart only where a needle is in it that was not found often yet.
+    """
     marks: list[Mark] = []
-    for place, (start, _, token) in enumerate(words):
-        for number, needle in enumerate(needles):
-            if not _begins(token, needle):
-                continue
-            last = place + len(needle.tokens) - 1
-            if last < len(words) and _goes_on(words, place, needle):
-                marks.append((start, words[last][1], number))
-                break
-        if len(marks) >= _ENOUGH:
-            break
+    wanted = dict.fromkeys(range(len(needles)), _ENOUGH)
+    start = 0
+    while start < len(text) and wanted:
+        end = _end_of_block(text, start)
+        block = text[start : end + _ACROSS]
+        folded = fold(block)
+        if any(needles[number].tokens[0] in folded for number in wanted):
+            for low, high, number in _in_block(block, needles, end - start):
+                marks.append((start + low, start + high, number))
+                wanted[number] = wanted.get(number, 0) - 1
+            wanted = {number: left for number, left in wanted.items() if left > 0}
+        start = end
     return marks
+
+
+def _end_of_block(text: str, start: int) -> int:
+    """Choose where a block ends: after a space, so that no word is cut in two."""
+    if len(text) - start <= _BLOCK + _ACROSS:
+        return len(text)
+    space = text.find(" ", start + _BLOCK, start + _BLOCK + _ACROSS)
+    return start + _BLOCK if space < 0 else space + 1
+
+
+def _in_block(block: str, needles: Sequence[Needle], end: int) -> Iterator[Mark]:
+    words = spans(block)
+    for place, (start, _, token) in enumerate(words):
+        if start >= end:
+            return
+        for number, needle in enumerate(needles):
+            last = place + len(needle.tokens) - 1
+            if last < len(words) and _begins(token, needle) and _goes_on(words, place, needle):
+                yield start, words[last][1], number
+                break
 
 
 def _begins(token: str, needle: Needle) -> bool:
@@ -98,12 +123,19 @@ def _goes_on(words: Sequence[tuple[int, int, str]], place: int, needle: Needle) 
 
 
 def _best(marks: Sequence[Mark], length: int) -> tuple[int, int]:
-    """Choose where to begin: the place from which most different needles are near."""
-    best, most = 0, 0
-    for first, (start, _, _) in enumerate(marks):
-        near = {number for low, _, number in marks[first:] if low < start + length - _BEFORE}
+    """Choose where to begin: the place from which most different needles are near, and shown whole."""
+    reach = length - _BEFORE - _BEFORE // 2
+    best = most = end = 0
+    near: dict[int, int] = {}
+    for first, (start, _, number) in enumerate(marks):
+        while end < len(marks) and (end == first or marks[end][1] <= start + reach):
+            near[marks[end][2]] = near.get(marks[end][2], 0) + 1
+            end += 1
         if len(near) > most:
             best, most = first, len(near)
+        near[number] -= 1
+        if not near[number]:
+            del near[number]
     return best, most
 
 

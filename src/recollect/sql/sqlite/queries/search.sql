@@ -6,6 +6,12 @@ AND (:channels IS NULL OR s.channel IN (SELECT value FROM json_each(:channels)))
 AND (:no_channels IS NULL OR s.channel IS NULL OR s.channel NOT IN (SELECT value FROM json_each(:no_channels)))
 AND (:statuses IS NULL OR s.status IN (SELECT value FROM json_each(:statuses)))
 AND (:no_statuses IS NULL OR s.status NOT IN (SELECT value FROM json_each(:no_statuses)))
+AND (:no_sessions IS NULL OR s.id NOT IN (SELECT value FROM json_each(:no_sessions)))
+
+-- shared: indexing
+SELECT m.key & 4294967295, m.role, m.state, m.blobs, CAST(m.parts AS BLOB)
+FROM messages AS m
+WHERE m.key > (:branch << 32) | :low AND m.key <= (:branch << 32) | :high
 
 -- shared: session
 s.id, s.title, s.channel, s.archived_at, s.deleted_at, (SELECT p.id FROM sessions AS p WHERE p.key = s.parent)
@@ -16,8 +22,15 @@ FROM sessions AS s CROSS JOIN branches AS b ON b.key = s.head
 WHERE s.owner = :owner AND s.last > b.indexed_to
 UNION ALL
 SELECT b.key, b.session, b.last
-FROM branches AS b CROSS JOIN trees AS t ON t.key = b.tree LEFT JOIN sessions AS s ON s.key = b.session
-WHERE b.last > b.indexed_to AND t.owner = :owner AND (s.head IS NULL OR s.head <> b.key)
+FROM branches AS b CROSS JOIN trees AS t ON t.key = b.tree JOIN sessions AS s ON s.key = b.session
+WHERE b.last > b.indexed_to AND t.owner = :owner AND s.head <> b.key
+UNION ALL
+SELECT b.key, NULL, m.key & 4294967295
+FROM branches AS b CROSS JOIN trees AS t ON t.key = b.tree
+CROSS JOIN messages AS m ON m.key = (
+    SELECT n.key FROM messages AS n WHERE n.key <= (b.key << 32) | 4294967295 ORDER BY n.key DESC LIMIT 1
+)
+WHERE b.session IS NULL AND t.owner = :owner AND m.key > (b.key << 32) | b.indexed_to
 
 -- name: search_untitled
 SELECT key, title FROM sessions INDEXED BY sessions_title_changed
@@ -36,19 +49,25 @@ DELETE FROM search_titles WHERE rowid = :session
 INSERT INTO search_titles (rowid, title) VALUES (:session, :title)
 
 -- name: search_place
-SELECT indexed_to, fork_at, parent FROM branches WHERE key = :branch
+SELECT indexed_to FROM branches WHERE key = :branch
 
--- name: search_read
-SELECT key & 4294967295, role, state, blobs, CAST(parts AS BLOB)
-FROM messages
-WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high
-ORDER BY key LIMIT :limit
+-- name: search_unindexed
+{indexing}    AND NOT EXISTS (SELECT 1 FROM search_index_docsize AS d WHERE d.id = m.key)
+ORDER BY m.key LIMIT :limit
 
--- name: search_state
-SELECT state FROM messages WHERE key = (:branch << 32) | :position
+-- name: search_indexed
+{indexing}    AND EXISTS (SELECT 1 FROM search_index_docsize AS d WHERE d.id = m.key)
+ORDER BY m.key LIMIT :limit
+
+-- name: search_counted
+SELECT count(*) FROM search_index_docsize WHERE id > (:branch << 32) | :low AND id <= (:branch << 32) | :high
+
+-- name: search_growing
+SELECT 1 FROM messages AS m JOIN turns AS t ON t.key = (:branch << 32) | m.turn
+WHERE m.key = (:branch << 32) | :position AND m.state IN ('pending', 'streaming') AND t.status = 'open'
 
 -- name: search_tools
-SELECT result & 4294967295, result_part, tool FROM tool_calls
+SELECT message & 4294967295, result & 4294967295, result_part, tool FROM tool_calls
 WHERE message > (:of << 32) | :low AND message <= (:of << 32) | :high AND branch = :branch AND result IS NOT NULL
 
 -- name: search_insert
@@ -57,6 +76,9 @@ INSERT INTO search_index (rowid, said, calls, results, tags) VALUES ((? << 32) |
 -- name: search_delete
 INSERT INTO search_index (search_index, rowid, said, calls, results, tags)
 VALUES ('delete', (? << 32) | ?, ?, ?, ?, ?)
+
+-- name: search_mark
+SELECT term FROM search_terms WHERE term < ' ' LIMIT 1
 
 -- name: search_term_insert
 INSERT INTO search_terms (term) VALUES (?) ON CONFLICT (term) DO NOTHING
@@ -76,6 +98,12 @@ SELECT count(*) FROM search_index_docsize
 -- name: search_optimize
 INSERT INTO search_index (search_index) VALUES ('optimize')
 
+-- name: search_nudge
+INSERT INTO search_index (rowid, tags) VALUES (0, 'a')
+
+-- name: search_nudge_back
+INSERT INTO search_index (search_index, rowid, tags) VALUES ('delete', 0, 'a')
+
 -- name: search_terms_sweep
 DELETE FROM search_terms WHERE term IN (
     SELECT w.value FROM json_each(:terms) AS w
@@ -88,6 +116,9 @@ INSERT INTO search_index (search_index) VALUES ('delete-all')
 
 -- name: search_empty_terms
 DELETE FROM search_terms
+
+-- name: search_mend_titles
+INSERT INTO search_titles (search_titles) VALUES ('rebuild')
 
 -- name: search_empty_titles
 DELETE FROM search_titles
@@ -102,9 +133,9 @@ UPDATE sessions SET title_changed = 1
 INSERT INTO search_index (search_index) VALUES ('integrity-check')
 
 -- name: search_sample
-SELECT key, indexed_to FROM branches
-WHERE indexed_to > fork_at AND tree IN (SELECT t.key FROM trees AS t WHERE t.owner = :owner)
-ORDER BY key DESC LIMIT :limit
+SELECT b.key, b.indexed_to FROM branches AS b
+WHERE b.indexed_to > b.fork_at AND EXISTS (SELECT 1 FROM trees AS t WHERE t.key = b.tree AND t.owner = :owner)
+ORDER BY b.key DESC LIMIT :limit
 
 -- name: search_has
 SELECT 1 FROM search_index WHERE search_index MATCH :match AND search_index.rowid = (:branch << 32) | :position
@@ -127,21 +158,25 @@ WITH RECURSIVE path (key, parent, low, high) AS (
 )
 SELECT key, min(low), max(high) FROM path GROUP BY key
 
+-- name: search_suits
+SELECT 1 FROM sessions AS s WHERE s.key = :session AND {suits}
+
 -- name: search_messages
 SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank(search_index, :weights)
 FROM search_index
 CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
 LEFT JOIN sessions AS s ON s.key = b.session
 WHERE search_index MATCH :match AND search_index.rowid < (:below_branch << 32) | :below_position
+    AND search_index.rowid >= (:low_branch << 32) | :low_position
     AND CASE
         WHEN :ranges IS NOT NULL THEN EXISTS (
             SELECT 1 FROM json_each(:ranges) AS r
             WHERE r.value ->> 0 = b.key AND r.value ->> 1 < (search_index.rowid & 4294967295)
                 AND r.value ->> 2 >= (search_index.rowid & 4294967295)
         )
-        WHEN s.key IS NULL OR (s.deleted_at IS NOT NULL) <> :deleted
-            THEN EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
-        ELSE s.owner = :owner AND {suits}
+        WHEN s.owner <> :owner THEN 0
+        WHEN s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {suits} THEN 1
+        ELSE EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
     END
     AND (:plain OR EXISTS (
         SELECT 1 FROM messages AS m
@@ -154,7 +189,8 @@ WHERE search_index MATCH :match AND search_index.rowid < (:below_branch << 32) |
 ORDER BY search_index.rowid DESC LIMIT :pool
 
 -- name: search_hit
-SELECT b.number, b.fork_at, b.parent, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB), {session}
+SELECT b.number, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB),
+    s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}, {session}
 FROM messages AS m JOIN branches AS b ON b.key = :branch LEFT JOIN sessions AS s ON s.key = b.session
 WHERE m.key = (:branch << 32) | :position AND m.deleted_at IS NULL
 
@@ -170,9 +206,9 @@ WHERE s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}
 ORDER BY s.active_at DESC LIMIT 1
 
 -- name: search_titles_match
-SELECT bm25(search_titles), s.key, {session}, s.created_at
+SELECT 0, s.key, recollect_rank(search_titles, :weights), {session}, s.created_at
 FROM search_titles CROSS JOIN sessions AS s ON s.key = search_titles.rowid
-WHERE search_titles MATCH :match AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}
+WHERE search_titles MATCH :match AND search_titles.rowid < :below AND search_titles.rowid >= :low AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}
     AND (:models IS NULL OR s.model IN (SELECT value FROM json_each(:models)))
     AND (:no_models IS NULL OR coalesce(s.model, '') NOT IN (SELECT value FROM json_each(:no_models)))
-ORDER BY bm25(search_titles) LIMIT :pool
+ORDER BY search_titles.rowid DESC LIMIT :pool
