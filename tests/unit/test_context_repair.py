@@ -99,7 +99,54 @@ def refused_by_openai(view):
     return f"no result of {waiting}" if waiting else None
 
 
-REFUSED = {"anthropic": refused_by_anthropic, "openai": refused_by_openai}
+def refused_by_responses(view):
+    """Say why the Responses API would refuse these items; None where it would not."""
+    waiting, seen = set(), set()
+    for index, item in enumerate(view):
+        kind = item.get("type", "message")
+        if kind in ("function_call", "custom_tool_call"):
+            if not item["call_id"] or item["call_id"] in seen:
+                return f"{index}: call {item['call_id']!r}"
+            seen.add(item["call_id"])
+            waiting.add(item["call_id"])
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            if item["call_id"] not in waiting:
+                return f"{index}: a result of {item['call_id']!r}"
+            waiting.remove(item["call_id"])
+        elif kind == "message" and not item["content"]:
+            return f"{index}: empty"
+        elif kind == "reasoning" and index == len(view) - 1:
+            return f"{index}: reasoning at the end"
+    return f"no result of {waiting}" if waiting else None
+
+
+def refused_by_ai_sdk(view):
+    """Say why the AI SDK would refuse these model messages; None where it would not."""
+    waiting = set()
+    for index, message in enumerate(view):
+        content = message["content"]
+        blocks = content if isinstance(content, list) else []
+        if not content:
+            return f"{index}: empty"
+        results = [block["toolCallId"] for block in blocks if block["type"] == "tool-result"]
+        if message["role"] == "tool":
+            if not set(results) <= waiting or len(set(results)) < len(results):
+                return f"{index}: results {results} of {waiting}"
+            waiting -= set(results)
+            continue
+        if waiting:
+            return f"{index}: no result of {waiting}"
+        calls = [block["toolCallId"] for block in blocks if block["type"] == "tool-call"]
+        if len(set(calls)) < len(calls) or "" in calls:
+            return f"{index}: ids {calls}"
+        waiting = set(calls)
+    return f"no result of {waiting}" if waiting else None
+
+
+REFUSED = {
+    "anthropic": refused_by_anthropic, "openai": refused_by_openai, "openai-responses": refused_by_responses,
+    "ai-sdk": refused_by_ai_sdk,
+}  # fmt: skip
 
 
 def refused_values(messages, unique):
@@ -211,8 +258,19 @@ def test_the_view_is_what_the_provider_takes(format, talk):
         assert repairs or format == "anthropic"
 
 
+@pytest.mark.parametrize("format", ["openai-responses", "ai-sdk"])
+@many
+@given(talk=talks)
+def test_the_view_is_what_others_take(format, talk):
+    view, _ = mended(placed(talk), format)
+    assert REFUSED[format](formats.write(view, format)) is None
+    assert mended(view, format)[1] == []
+
+
 def has_odd(message):
     """Whether a message was cut off, or has no format and more than text: what is not written of it may be wrong."""
+    if message.role == "tool" and not message.tool_results:
+        return True
     return message.state != "completed" or (
         message.format is None and any(not isinstance(part, TextPart) for part in message.parts)
     )
@@ -477,11 +535,11 @@ def test_parallel_calls_as_items_are_sound_for_responses():
 
 
 def test_what_a_provider_runs_itself_is_left_alone():
-    native = {"type": "server_tool_use"}
-    call = ToolCallPart(call_id="s", tool="web_search", arguments={}, native=native)
+    call = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    said = {"role": "assistant", "content": [call, {"type": "text", "text": "found"}]}
     talk = placed([
         (Draft(role="user", parts=(TextPart(text="q"),)), "completed"),
-        (Draft(role="assistant", parts=(call, TextPart(text="found")), format="anthropic"), "completed"),
+        (formats.read(said, "anthropic")[0], "completed"),
     ])  # fmt: skip
     assert mended(talk, "anthropic")[1] == []
 

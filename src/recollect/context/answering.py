@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ class Made(Message, frozen=True, gc=False):
 
 def answer(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list[Message]:
     """Put each result directly after its call, answer calls that have none, leave out the others."""
+    if rules.alternates:
+        messages = [piece for message in messages for piece in _apart(message, rules)]
     pairs = pair(messages)
     if not pairs.answers and not pairs.unanswered and not pairs.orphans:
         return messages
@@ -33,6 +36,19 @@ def answer(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list
     work.rename()
     work.place()
     return work.view()
+
+
+def _apart(message: Message, rules: Rules) -> list[Message]:
+    """Take a message of another format that has results beside its calls apart, in the order in which it happened."""
+    if message.role != "assistant" or message.format == rules.format or not results_of(message):
+        return [message]
+    pieces: list[Message] = []
+    for results, parts in itertools.groupby(message.parts, is_result):
+        role = "tool" if results else "assistant"
+        piece = replace(message, role=role, parts=tuple(parts), native=None)
+        if results or is_visible(piece, rules):
+            pieces.append(piece)
+    return pieces
 
 
 class _Work:

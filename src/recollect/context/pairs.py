@@ -8,12 +8,6 @@ from typing import Any, NamedTuple, TypeGuard
 from recollect.model.message import Message
 from recollect.model.part import ToolCallPart, ToolResultPart
 
-# A call or result of another type is run by the provider itself, in a message that is its own affair.
-_OURS = frozenset(
-    {"function", "custom", "tool_use", "tool_result", "function_call", "function_call_output", "custom_tool_call",
-     "custom_tool_call_output", "tool-call", "tool-result"}
-)  # fmt: skip
-
 Place = tuple[int, int]
 """The index of a message in a list, and of a part in it."""
 
@@ -29,20 +23,13 @@ class Pairs(NamedTuple):
 
 
 def is_call(part: Any) -> TypeGuard[ToolCallPart]:
-    """Whether a part is a call that somebody else than the provider has to answer."""
-    return type(part) is ToolCallPart and _ours(part.native)
+    """Whether a part is a call. What a provider runs itself is none: formats keep it as it is."""
+    return type(part) is ToolCallPart
 
 
 def is_result(part: Any) -> TypeGuard[ToolResultPart]:
     """Whether a part is the result of such a call."""
-    return type(part) is ToolResultPart and _ours(part.native)
-
-
-def _ours(native: Any) -> bool:
-    if type(native) is not dict:
-        return True
-    kind: Any = native.get("type", "function")
-    return kind in _OURS and not native.get("providerExecuted") if type(kind) is str else True
+    return type(part) is ToolResultPart
 
 
 def calls_of(message: Message) -> list[int]:
