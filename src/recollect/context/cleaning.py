@@ -8,18 +8,17 @@ from typing import Any
 import msgspec
 
 from recollect import formats
-from recollect.context.pairs import is_call, is_result
+from recollect.context.pairs import is_call, is_reasoning, is_result
 from recollect.context.rules import Rules
 from recollect.model import json
 from recollect.model.message import Message
-from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart
+from recollect.model.part import Part, TextPart, ToolCallPart
 from recollect.model.repair import Repair, RepairKind
 
 # Fields of a chat completion's message that say something where the content does not.
 _SAYING = ("refusal", "audio", "function_call")
 # Blocks that Recollect reads; one that was kept unread is malformed, and refused.
 _READ = frozenset({"text", "thinking", "tool_use", "tool_result"})
-_REASONING = frozenset({"redacted_thinking"})
 
 replace = msgspec.structs.replace
 
@@ -52,7 +51,7 @@ def _of_a_speaker(message: Message, repairs: list[Repair]) -> Message:
 
 
 def _dropped(message: Message) -> Repair:
-    if message.role == "assistant" and any(_is_reasoning(part) for part in message.parts):
+    if message.role == "assistant" and any(is_reasoning(part) for part in message.parts):
         return Repair(
             kind="only_reasoning", message=message.id, sentence=f"Message {message.id} has only reasoning: left out."
         )
@@ -107,7 +106,7 @@ def _part(part: Part, message: Message, rules: Rules, answered: set[str]) -> tup
     elif (
         own
         and rules.format == "anthropic"
-        and (_malformed(part) or (message.role != "assistant" and _is_reasoning(part)))
+        and (_malformed(part) or (message.role != "assistant" and is_reasoning(part)))
     ):
         return None, "unreadable_block"
     return part, None
@@ -149,13 +148,6 @@ def _malformed(part: Part) -> bool:
     return part.__struct_config__.tag == "data" and type(native) is dict and native.get("type") in _READ
 
 
-def _is_reasoning(part: Part) -> bool:
-    native = part.native
-    if type(part) is ReasoningPart:
-        return True
-    return part.__struct_config__.tag == "data" and type(native) is dict and native.get("type") in _REASONING
-
-
 def is_visible(message: Message, rules: Rules) -> bool:
     """Whether anything of a message is left when it is written."""
     said = False
@@ -165,12 +157,12 @@ def is_visible(message: Message, rules: Rules) -> bool:
             said = said or not is_blank(part.text)
         elif is_call(part) or is_result(part):
             said = True
-        elif not _is_reasoning(part):
+        elif not is_reasoning(part):
             doubtful = True
     if said or _is_told_by_fields(message, rules) or (doubtful and message.format == rules.format):
         return True
     if rules.reasoning_alone and message.format == rules.format and message.parts:
-        return all(_is_reasoning(part) for part in message.parts)
+        return all(is_reasoning(part) for part in message.parts)
     return doubtful and _is_written(message, rules)
 
 
@@ -194,14 +186,14 @@ def conclude(messages: list[Message], rules: Rules, repairs: list[Repair]) -> li
     for index, message in enumerate(messages):
         following = messages[index + 1] if index + 1 < len(messages) else None
         own = message.role == "assistant" and message.format == rules.format and rules.format is not None
-        if not own or not message.parts or not _is_reasoning(message.parts[-1]):
+        if not own or not message.parts or not is_reasoning(message.parts[-1]):
             kept.append(message)
             continue
         if rules.reasoning_alone and following is not None and following.role == "assistant":
             kept.append(message)
             continue
         parts = message.parts
-        while parts and _is_reasoning(parts[-1]):
+        while parts and is_reasoning(parts[-1]):
             parts = parts[:-1]
         if not parts:
             repairs.append(_dropped(message))
@@ -230,4 +222,4 @@ def end(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list[Me
 
 def _may_end(part: Part, message: Message, rules: Rules) -> bool:
     """Whether a part is surely written, so that it can be the end."""
-    return isinstance(part, TextPart) or is_call(part) or (message.format == rules.format and not _is_reasoning(part))
+    return isinstance(part, TextPart) or is_call(part) or (message.format == rules.format and not is_reasoning(part))

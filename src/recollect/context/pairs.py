@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from recollect.model.message import Message
-from recollect.model.part import ToolCallPart, ToolResultPart
+from recollect.model.part import Part, ReasoningPart, ToolCallPart, ToolResultPart
+
+_REASONING = frozenset({"redacted_thinking"})
 
 Place = tuple[int, int]
 """The index of a message in a list, and of a part in it."""
@@ -30,6 +32,14 @@ def is_call(part: Any) -> TypeGuard[ToolCallPart]:
 def is_result(part: Any) -> TypeGuard[ToolResultPart]:
     """Whether a part is the result of such a call."""
     return type(part) is ToolResultPart
+
+
+def is_reasoning(part: Part) -> bool:
+    """Whether a part is what a model thought."""
+    native = part.native
+    if type(part) is ReasoningPart:
+        return True
+    return part.__struct_config__.tag == "data" and type(native) is dict and native.get("type") in _REASONING
 
 
 def calls_of(message: Message) -> list[int]:

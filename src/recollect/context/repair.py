@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.context.pairs import is_call, is_result
+from recollect.context.pairs import is_call, is_reasoning, is_result
 from recollect.context.rules import ANY, RULES, Rules
 from recollect.model.message import Message
 from recollect.model.part import DataPart, Part, ReasoningPart, TextPart
 from recollect.model.repair import Repair
+
+# Formats in which a block that we have no words for is in its place wherever it stands.
+_KEPT = ("openai-responses", "ai-sdk", "ai-sdk-ui")
 
 
 def mended(messages: Sequence[Message], format: str) -> tuple[Sequence[Message], list[Repair]]:
@@ -50,18 +53,18 @@ def mend(messages: Sequence[Message], rules: Rules) -> tuple[list[Message], list
 def is_sound(messages: Sequence[Message], rules: Rules) -> bool:
     """Say whether nothing needs to be mended, in one pass over the messages. In doubt the answer is no."""
     look = _Look(rules)
+    follows, apart = look.follows if rules.alternates else None, rules.results_apart
     for message in messages:
         parts = message.parts
         if message.state != "completed":
             return False
-        if len(parts) == 1 and type(parts[0]) is TextPart:
-            text = parts[0].text
-            if not text or text.isspace() or look.waiting or message.role == "tool" or message.native is not None:
-                if not look.further(message):
+        if len(parts) == 1 and type(parts[0]) is TextPart and message.native is None and not (look.waiting and apart):
+            text, role = parts[0].text, message.role
+            if text and not text.isspace() and role != "tool":
+                if follows is not None and not follows(role, message):
                     return False
-            elif not look.follows(message.role, message):
-                return False
-        elif not look.further(message):
+                continue
+        if not look.further(message):
             return False
     return look.ended(messages)
 
@@ -76,6 +79,7 @@ class _Look:
         self.last: str | None = None
         self.gathers = False
         self.calls: list[str] = []
+        self.called = False
         self.said = False
 
     def follows(self, role: str, message: Message) -> bool:
@@ -105,7 +109,7 @@ class _Look:
             return False
         if self.rules.unique == "message":
             self.seen = set()
-        self.calls, self.said = [], False
+        self.calls, self.called, self.said = [], False, False
         return all(self._passes(part, message) for part in message.parts) and self._whole(message)
 
     def _passes(self, part: Part, message: Message) -> bool:
@@ -116,23 +120,33 @@ class _Look:
             return not (blank and self.rules.no_blanks)
         if is_call(part):
             self.calls.append(part.call_id)
+            self.called = True
             return message.role == "assistant" and self._takes(part, message)
         if is_result(part):
-            if self.said or message.role == "assistant" or part.call_id not in self.waiting:
-                return False
-            self.waiting.remove(part.call_id)
-            return True
+            return self._answers(part.call_id, message)
         if type(part) is ReasoningPart:
             return message.role == "assistant"
         self.said = True
-        return message.format == self.rules.format and type(part) is not DataPart
+        if message.format != self.rules.format:
+            return False
+        return type(part) is not DataPart or (self.rules.format in _KEPT and not is_reasoning(part))
+
+    def _answers(self, call_id: str, message: Message) -> bool:
+        """Take a result; whether it is where it belongs."""
+        if message.role == "assistant" and not self.rules.results_apart and call_id in self.calls:
+            self.calls.remove(call_id)  # beside its call, as it is in this format
+            return True
+        if self.said or message.role == "assistant" or call_id not in self.waiting:
+            return False
+        self.waiting.remove(call_id)
+        return True
 
     def _whole(self, message: Message) -> bool:
         parts, calls, said = message.parts, self.calls, self.said
         results = bool(parts) and is_result(parts[0])
-        if (said or calls) and self.waiting:
+        if (said or calls) and self.waiting and self.rules.results_apart:
             return False
-        if not (said or calls or results) or type(parts[-1]) is ReasoningPart:
+        if not (said or self.called or results) or type(parts[-1]) is ReasoningPart:
             return False
         self.waiting |= set(calls)
         if said and results and message.format != self.rules.format:
