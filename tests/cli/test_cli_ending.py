@@ -121,6 +121,7 @@ def test_interrupted(store, environment, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "recollect", "sessions", "erase", "cli:a"],
         stdin=child, stdout=child, stderr=child, env=environment, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  who runs the tests may ignore it
     )  # fmt: skip
     os.close(child)
     seen = b""

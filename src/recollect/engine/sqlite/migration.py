@@ -32,6 +32,11 @@ def ready(connection: apsw.Connection, path: str, timeout: float, known: list[Mi
 
 def check(connection: apsw.Connection, path: str, latest: int) -> int:
     """Read the schema version: 0 for an empty file. Refuse what is not ours or newer than this program."""
+    with connection:  # one view of all of it: another process may be making the file
+        return _checked(connection, path, latest)
+
+
+def _checked(connection: apsw.Connection, path: str, latest: int) -> int:
     version = _number(connection, "user_version")
     if version > 0 and _number(connection, "application_id") == APPLICATION_ID:
         if version > latest:
