@@ -46,6 +46,7 @@ from recollect.errors import (
     UnknownFormat,
 )
 from recollect.model.branch import Branch
+from recollect.model.change import Change
 from recollect.model.compaction import Compaction
 from recollect.model.hit import Hit
 from recollect.model.message import Draft, Message
@@ -68,7 +69,9 @@ if TYPE_CHECKING:
     from recollect.model.pruning import Pruned, PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Stats, Tally, ToolStats
+    from recollect.store.watch import Watch
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
+    from recollect.store_async.watch import AsyncWatch
 
 __version__ = "0.1.0"
 
@@ -85,6 +88,7 @@ _LATER = {
     "ToolStats": "statistics",
 }
 _ASYNC = ("AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async")
+_WATCHES = {"AsyncWatch": "recollect.store_async.watch", "Watch": "recollect.store.watch"}
 
 
 def __getattr__(name: str) -> Any:
@@ -93,6 +97,10 @@ def __getattr__(name: str) -> Any:
         from recollect import store_async  # noqa: PLC0415
 
         return getattr(store_async, name)
+    if name in _WATCHES:
+        from importlib import import_module  # noqa: PLC0415
+
+        return getattr(import_module(_WATCHES[name]), name)
     if name in _LATER:
         module = __import__(f"recollect.model.{_LATER[name]}", fromlist=[name])
         return getattr(module, name)
@@ -109,9 +117,11 @@ __all__ = [
     "AsyncStore",
     "AsyncStream",
     "AsyncTurn",
+    "AsyncWatch",
     "AttachmentPart",
     "Branch",
     "BranchNotFound",
+    "Change",
     "CompactedMeanwhile",
     "Compaction",
     "CompactionNotFound",
@@ -175,6 +185,7 @@ __all__ = [
     "TurnClosed",
     "TurnNotFound",
     "UnknownFormat",
+    "Watch",
     "open",
     "open_async",
     "restore",

@@ -21,7 +21,10 @@ Steps = Generator[Statement, list[Row], T]
 
 
 class Op(Generic[T]):
-    """One operation, ready to run: what to do, on what, and whether it writes."""
+    """One operation, ready to run: what to do, on what, and whether it writes.
+
+    Its arguments begin with the scope and, where it is about one session, that session's id.
+    """
 
     __slots__ = ("args", "scrubs", "steps", "unindexes", "writes")
 

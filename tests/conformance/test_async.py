@@ -13,9 +13,9 @@ def said(text):
     return {"role": "user", "content": text}
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "talks.db"
+@pytest.fixture(params=["sqlite", "postgres"])
+def path(request, tmp_path):
+    return tmp_path / "talks.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
 
 
 def test_blocks_and_iterators(path):

@@ -27,6 +27,7 @@ from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
 from recollect.testing.transfer import TestTransfer
 from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns
+from recollect.testing.watch import TestWatch
 
 __all__ = [
     "TestAppend",
@@ -73,4 +74,5 @@ __all__ = [
     "TestTrash",
     "TestTrim",
     "TestTurns",
+    "TestWatch",
 ]

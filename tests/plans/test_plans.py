@@ -53,6 +53,7 @@ SCANS = {
     "search_sample": "a check takes some of the newest",
     "search_restart": "the index is made anew",
     "search_retitle": "the index is made anew",
+    "sessions_revisions": "whoever watches all sessions compares the revisions of all",
     "sessions_total": "a check looks at all there is",
     "blobs_named": "a check looks at all there is",
     "trees_short": "a check looks at all there is",

@@ -631,10 +631,13 @@ class Comparison(RuleBasedStateMachine):
     def the_lists_are_equal(self):
         self.the_newest_activity_is_first()
         by_creation = sorted(self.living(), key=lambda talk: talk.number, reverse=True)
-        listed = self.store.list_sessions(order="created")
-        assert [session.id for session in listed] == [talk.id for talk in by_creation]
+        self.in_order(self.store.list_sessions(order="created"), by_creation, "created_at")
         trash = sorted((talk for talk in self.talks if talk.deleted), key=lambda talk: talk.deleted, reverse=True)
-        assert [session.id for session in self.store.list_sessions(deleted=True)] == [talk.id for talk in trash]
+        self.in_order(self.store.list_sessions(deleted=True), trash, "deleted_at")
+
+    def in_order(self, listed, expected, time):
+        """Within a millisecond the newest is first too."""
+        assert [session.id for session in listed] == [talk.id for talk in expected]
 
     def the_newest_activity_is_first(self):
         """Exactly so also within a millisecond, but for one that came out of the trash: its time is from before."""

@@ -89,10 +89,22 @@ def test_unknown_schemes_are_refused(text):
         target(text)
 
 
-@pytest.mark.parametrize("text", ["postgresql://host/x", "postgres://host/x"])
-def test_postgres_is_refused_by_name_for_now(text):
-    with pytest.raises(InvalidValue, match="PostgreSQL"):
-        target(text)
+@pytest.mark.parametrize("text", ["postgresql://host/x", "postgres://me:hunter2@host:5433/x?sslmode=require"])
+def test_postgres(text):
+    assert target(text) == ("postgres", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://host/x", "postgresql://host/x"),
+        ("postgresql://me:hunter2@host:5433/x", "postgresql://me@host:5433/x"),
+        ("postgres://me:hun:ter2@a,b/x?sslmode=require&password=hunter2", "postgres://me@a,b/x?sslmode=require"),
+        ("a.db", None),
+    ],
+)
+def test_what_is_shown_has_no_password(text, shown):
+    assert target(text).shown == (shown or target(text).path)
 
 
 def test_a_refusal_does_not_tell_a_password():

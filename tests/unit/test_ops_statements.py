@@ -394,8 +394,8 @@ class TestEnsure:
     def test_one_that_is_not_there_is_created_with_a_tree_and_a_branch(self):
         script = self.made("cli:a", {"title": "T", "pinned": True}, [])
         assert script.names == [
-            "session_get", "session_get", "tree_insert", "session_insert", "title_set", "tree_branch",
-            "branch_insert", "session_head", "session_activate", "session_by_key",
+            "session_get", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
+            "session_head", "session_activate", "session_by_key",
         ]  # fmt: skip
         assert script.params("title_set")["folded"] == "t"
         row = script.params("session_insert")

@@ -191,7 +191,7 @@ async def export(talk: Conversation, argument: str) -> str:
     name = words[0] if words else f"{''.join(c if c.isalnum() else '-' for c in talk.session.id)}.{format}"
     path = _full(name)
     try:
-        await asyncio.to_thread(_write, talk.session.store.path, talk.session.id, format, path)
+        await _write(talk.session, format, path)
     except ImportError:
         return "This version can not export."
     except FileExistsError:
@@ -205,16 +205,17 @@ def _full(name: str) -> str:
     return os.path.abspath(os.path.expanduser(name))
 
 
-def _write(store: str, session: str, format: str, path: str) -> None:
+async def _write(session: Any, format: str, path: str) -> None:
     import importlib  # noqa: PLC0415  the room of exports is loaded when it is used
 
-    import recollect  # noqa: PLC0415
-
-    write = importlib.import_module("recollect.export").write
-    if os.path.lexists(path):
-        raise FileExistsError(path)
-    with recollect.open(store) as opened:
-        write(opened, [session], format, path)
+    chunks = importlib.import_module("recollect.export").chunks_async
+    with await asyncio.to_thread(open, path, "xb") as file:
+        try:
+            async for chunk in chunks(session.store, [session.id], format):
+                await asyncio.to_thread(file.write, chunk)
+        except BaseException:
+            os.unlink(path)
+            raise
 
 
 async def model(talk: Conversation, name: str) -> str:

@@ -49,9 +49,9 @@ def migrate(as_json: bool) -> None:
     """
     from recollect.sql import migrations  # noqa: PLC0415
 
-    version = migrations("sqlite")[-1][0]
-    with place.opened() as store:
-        found = store.path
+    version = migrations(place.engine())[-1][0]
+    place.opened().close()
+    found = place.where()
     if as_json:
         print_json({"path": found, "schema": version})
     else:

@@ -14,7 +14,7 @@ from recollect import config
 from recollect.cli.amount import many
 from recollect.cli.group import DATABASE
 from recollect.cli.screen import remark
-from recollect.engine.url import MEMORY, target
+from recollect.engine.url import MEMORY, Target, target
 
 if TYPE_CHECKING:
     from recollect.config.effective import Config
@@ -27,14 +27,23 @@ def named() -> str | None:
 
 
 def where() -> str:
-    """Say where the data is, as a person may read it."""
-    return target(named() or config.database()).path
+    """Say where the data is, as a person may read it: a URL without its password."""
+    return _target().shown
+
+
+def engine() -> str:
+    """Name the engine of the store."""
+    return _target().engine
+
+
+def _target() -> Target:
+    return target(named() or config.database())
 
 
 def missing() -> bool:
     """Whether there is no database yet."""
-    path = where()
-    return "://" not in path and path != MEMORY and not os.path.exists(path)
+    found = _target()
+    return found.engine == "sqlite" and found.path != MEMORY and not os.path.exists(found.path)
 
 
 def settings() -> Config:

@@ -1,4 +1,4 @@
-"""Where a store is: a path, a sqlite: URL, :memory:, or the default."""
+"""Where a store is: a path, a sqlite: or postgresql: URL, :memory:, or the default."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ class Target(NamedTuple):
     engine: str
     path: str
 
+    @property
+    def shown(self) -> str:
+        """The path, or the URL without its password."""
+        if self.engine != "postgres":
+            return self.path
+        from urllib.parse import urlsplit, urlunsplit  # noqa: PLC0415  4 ms that a plain path need not pay
+
+        parts = urlsplit(self.path)
+        user, at, host = parts.netloc.rpartition("@")
+        kept = "&".join(item for item in parts.query.split("&") if not item.startswith(("password=", "sslpassword=")))
+        return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host, query=kept))
+
 
 def target(place: str | os.PathLike[str] | None) -> Target:
     """Read a path or URL; None is what the environment says, or the default file."""
@@ -29,9 +41,12 @@ def target(place: str | os.PathLike[str] | None) -> Target:
     if colon and scheme == "sqlite":
         return Target("sqlite", _sqlite_path(rest))
     if colon and scheme in ("postgresql", "postgres"):
-        raise InvalidValue("PostgreSQL is not supported by this version yet. Use a path or a sqlite: URL.")
+        return Target("postgres", text)
     if "://" in text:
-        raise InvalidValue(f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path or :memory:.")
+        raise InvalidValue(
+            f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
+            "postgresql://host/database or :memory:."
+        )
     return Target("sqlite", _absolute(text))
 
 

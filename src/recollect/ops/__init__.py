@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         arrivals,
         bodies,
         branches,
+        changes,
         check,
         compactions,
         leases,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "arrivals", "bodies", "branches", "check", "compactions", "leases", "lists", "messages", "paths", "pins",
-    "pruning", "record", "results", "retention", "search", "sessions", "settings", "snapshots", "statistics",
+    "arrivals", "bodies", "branches", "changes", "check", "compactions", "leases", "lists", "messages", "paths",
+    "pins", "pruning", "record", "results", "retention", "search", "sessions", "settings", "snapshots", "statistics",
     "streams", "thinning", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 

@@ -70,21 +70,21 @@ def _unreadable(row: Row, number: int, id: str) -> Finding:
 def check_payloads(scope: Scope) -> Plan[list[Finding]]:
     """Read every payload, and compare it with its hash."""
     found: list[Finding] = []
-    after = 0
+    after = ""
     while True:
-        page: tuple[list[Finding], int | None] = yield Op(_payloads, scope, after, writes=False)
+        page: tuple[list[Finding], str | None] = yield Op(_payloads, scope, after, writes=False)
         found += page[0]
         if page[1] is None:
             return found
         after = page[1]
 
 
-def _payloads(scope: Scope, after: int) -> Steps[tuple[list[Finding], int | None]]:
+def _payloads(scope: Scope, after: str) -> Steps[tuple[list[Finding], str | None]]:
     import hashlib  # noqa: PLC0415  only in a deep check
 
     found: list[Finding] = []
     some = yield from rows("blobs_some", owner=scope.owner, after=after, limit=_PAYLOADS)
-    for _, name, data in some:
+    for name, data in some:
         if hashlib.sha256(data).hexdigest() != name:
             message = f"Payload {name[:12]} is not what was stored."
             found.append(Finding(kind="payload", message=message, advice=_BACKUP))

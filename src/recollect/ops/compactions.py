@@ -116,7 +116,7 @@ def _undo(scope: Scope, session: str, round: int | None) -> Steps[Compacted]:
     found = wanted[-1]
     if found.undone_at is not None:
         return Compacted(found, here.value)
-    yield from do("compaction_undo", key=found.id, now=scope.now)
+    yield from do("compaction_undo", branch=here.head, key=found.id, now=scope.now)
     undone = next(item for item in (yield from of_branch(here.head, here.value.branch)) if item.id == found.id)
     return (yield from _changed(scope, session, here.session, undone))
 

@@ -175,6 +175,11 @@ def create(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
 def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
     if (yield from one("session_get", owner=scope.owner, id=session)) is not None:
         raise SessionExists(session=session)
+    return (yield from _make(scope, session, columns))
+
+
+def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
+    """Write a session whose id was found free. Where another took it meanwhile, the engine runs all of it again."""
     tree = (yield from one("tree_insert", owner=scope.owner)) or (0,)
     parent = yield from _delegating(scope, session)
     key = yield from insert(scope, session, tree[0], columns, parent)
@@ -212,7 +217,7 @@ def ensure(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
 def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
     row = yield from one("session_get", owner=scope.owner, id=session)
     if row is None:
-        return (yield from _create(scope, session, columns))
+        return (yield from _make(scope, session, columns))
     return (yield from _open(scope, here(row)))
 
 

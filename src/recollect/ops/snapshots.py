@@ -44,10 +44,10 @@ def _keep(scope: Scope, session: str, kind: str, text: str, at: paths.MessageId 
     if found is None:
         found = yield from one("snapshot_insert", **place, content=text, tokens=tokens, now=scope.now)
     else:
-        yield from do("snapshot_write", key=found[0], content=text, tokens=tokens, now=scope.now)
+        yield from do("snapshot_write", session=here.session, key=found[0], content=text, tokens=tokens, now=scope.now)
     assert found is not None
     yield from leases.changed(scope, here.session)
-    row = yield from one("snapshot_get", key=found[0])
+    row = yield from one("snapshot_get", session=here.session, key=found[0])
     assert row is not None
     return _value(row)
 

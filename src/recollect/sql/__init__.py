@@ -2,7 +2,9 @@
 
 A query begins with a line `-- name: <table>_<verb>` and is named the same in every engine. What several queries of a
 file share, such as the columns of a row, is written once after a line `-- shared: <name>` and stands in them as
-`{<name>}`. Nothing here runs SQL.
+`{<name>}`. An engine where two operations can run at once has `-- lock: <name>` too: what is to be locked before that
+query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. Nothing here runs
+SQL.
 """
 
 from __future__ import annotations
@@ -10,31 +12,53 @@ from __future__ import annotations
 import os
 
 _HERE = os.path.dirname(__file__)
-_NAME = "-- name:"
-_SHARED = "-- shared:"
+_MARKS = ("-- shared:", "-- name:", "-- lock:", "-- before:")
 
 
 def queries(engine: str) -> dict[str, str]:
     """Read an engine's queries: name to text."""
+    return _marked(engine, "-- name:")
+
+
+def locks(engine: str) -> dict[str, str]:
+    """Read what an engine locks before some of its queries: the query's name to text."""
+    return _marked(engine, "-- lock:")
+
+
+def befores(engine: str) -> dict[str, str]:
+    """Read what an engine runs before some of its queries, with the same parameters: the query's name to text."""
+    return _marked(engine, "-- before:")
+
+
+def _marked(engine: str, mark: str) -> dict[str, str]:
     found: dict[str, str] = {}
     folder = os.path.join(_HERE, engine, "queries")
     for file in sorted(os.listdir(folder)):
-        shared, *rest = _read(folder, file).split(_NAME, 1)
-        text = _NAME.join(["", *rest])
-        for name, words in _blocks(shared, _SHARED):
-            text = text.replace("{" + name + "}", words)
-        found.update(_blocks(text, _NAME))
+        blocks = _blocks(_read(folder, file))
+        shared = [(name, words) for kind, name, words in blocks if kind == "-- shared:"]
+        for kind, name, words in blocks:
+            if kind == mark:
+                found[name] = _filled(words, shared)
     return found
 
 
-def _blocks(text: str, mark: str) -> list[tuple[str, str]]:
-    """Read what stands after each mark: a name on its line, and a text below it."""
-    blocks: list[tuple[str, str]] = []
-    for block in text.split(mark)[1:]:
-        name, _, words = block.partition("\n")
-        # On one line: the driver hashes the text of a statement each time it is run.
-        blocks.append((name.strip(), " ".join(words.split())))
-    return blocks
+def _filled(words: str, shared: list[tuple[str, str]]) -> str:
+    for name, text in shared:
+        words = words.replace("{" + name + "}", text)
+    return words
+
+
+def _blocks(text: str) -> list[tuple[str, str, str]]:
+    """Read what stands after each mark: the mark, a name on its line, and a text below it."""
+    blocks: list[tuple[str, str, list[str]]] = []
+    for line in text.splitlines():
+        mark = next((mark for mark in _MARKS if line.startswith(mark)), None)
+        if mark is not None:
+            blocks.append((mark, line.removeprefix(mark).strip(), []))
+        elif blocks:
+            blocks[-1][2].append(line)
+    # On one line: the driver hashes the text of a statement each time it is run.
+    return [(mark, name, " ".join(" ".join(lines).split())) for mark, name, lines in blocks]
 
 
 def migrations(engine: str) -> list[tuple[int, str, str]]:

@@ -22,21 +22,28 @@ from recollect.store.turn import Stream, Turn
 __all__ = ["Session", "Store", "Stream", "Turn", "open", "restore"]
 
 if TYPE_CHECKING:
+    from recollect.engine.postgres.sync import PostgresEngine
     from recollect.model.finding import Findings
     from recollect.model.pruning import PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
+    from recollect.store.watch import Watch
 
 T = TypeVar("T")
 Progress = Callable[[int, int], object]
 
 
 def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Store:
-    """Open a store: a path, a sqlite: URL or :memory:. Without one it is what RECOLLECT_DB says, or the default file.
+    """Open a store: a path, a sqlite: or postgresql: URL or :memory:. Without one: RECOLLECT_DB, or the default file.
 
-    `owner` is the scope whose sessions it sees, `timeout` how many seconds a locked file is waited for.
+    `owner` is the scope whose sessions it sees, `timeout` how many seconds a locked file or a server is waited for.
     """
-    return Store(SqliteEngine(target(path_or_url).path, timeout=timeout), owner)
+    place = target(path_or_url)
+    if place.engine == "postgres":
+        from recollect.engine.postgres.sync import PostgresEngine  # noqa: PLC0415  an extra, and 60 ms
+
+        return Store(PostgresEngine(place.path, owner=owner, timeout=timeout), owner)
+    return Store(SqliteEngine(place.path, timeout=timeout), owner)
 
 
 def restore(
@@ -53,14 +60,16 @@ def restore(
     """
     from recollect.engine.sqlite.backup import restore as bring_back  # noqa: PLC0415
 
-    place = target(path).path
-    return bring_back(os.fspath(backup), place, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
+    place = target(path)
+    if place.engine != "sqlite":
+        raise NotSupported(what="Bringing back a backup")
+    return bring_back(os.fspath(backup), place.path, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
 
 
 class Store:
     """Every conversation, in one place. Safe to use from many threads, and in many processes at once."""
 
-    def __init__(self, engine: SqliteEngine, owner: str = "") -> None:
+    def __init__(self, engine: SqliteEngine | PostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
 
@@ -252,6 +261,15 @@ class Store:
     def set_setting(self, key: str, value: Any) -> None:
         """Write a setting, any JSON value; None removes it."""
         self.run(ops.settings.set_setting(self.scope(), key, value))
+
+    def watch(self, session: str | None = None, *, timeout: float | None = None) -> Watch:
+        """Go through changes as anyone commits them, here or elsewhere: (session id, revision), of one session or all.
+
+        It ends after `timeout` seconds without a change (None: never), or when it is closed.
+        """
+        from recollect.store.watch import Watch  # noqa: PLC0415  a command that lists sessions does not need it
+
+        return Watch(self, self._engine.bell, session, timeout)
 
     def stats(
         self,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from recollect import ops
 from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
-from recollect.engine.url import target
+from recollect.engine.url import Target, target
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import keys
 from recollect.model.hit import Hit
@@ -24,10 +24,12 @@ from recollect.store_async.turn import AsyncStream, AsyncTurn
 __all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
 
 if TYPE_CHECKING:
+    from recollect.engine.postgres.concurrent import AsyncPostgresEngine
     from recollect.model.finding import Findings
     from recollect.model.pruning import PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
+    from recollect.store_async.watch import AsyncWatch
 
 T = TypeVar("T")
 Progress = Callable[[int, int], object]
@@ -35,14 +37,22 @@ Progress = Callable[[int, int], object]
 
 def open_async(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Opening:
     """Open a store as recollect.open() does; the result is awaited, or entered with `async with`."""
-    return Opening(target(path_or_url).path, owner, timeout)
+    return Opening(target(path_or_url), owner, timeout)
+
+
+def _engine(place: Target, owner: str, timeout: float) -> AsyncSqliteEngine | AsyncPostgresEngine:
+    if place.engine == "postgres":
+        from recollect.engine.postgres.concurrent import AsyncPostgresEngine  # noqa: PLC0415  an extra, and 60 ms
+
+        return AsyncPostgresEngine(place.path, owner=owner, timeout=timeout)
+    return AsyncSqliteEngine(place.path, timeout=timeout)
 
 
 class Opening:
     """A store that is about to be opened: awaited, or entered."""
 
-    def __init__(self, path: str, owner: str, timeout: float) -> None:
-        self._make = functools.partial(AsyncSqliteEngine, path, timeout=timeout)
+    def __init__(self, place: Target, owner: str, timeout: float) -> None:
+        self._make = functools.partial(_engine, place, owner, timeout)
         self._owner = owner
         self._store: AsyncStore | None = None
 
@@ -65,7 +75,7 @@ class Opening:
 class AsyncStore:
     """Every conversation, in one place. Safe to use from many tasks, and in many processes at once."""
 
-    def __init__(self, engine: AsyncSqliteEngine, owner: str = "") -> None:
+    def __init__(self, engine: AsyncSqliteEngine | AsyncPostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
 
@@ -261,6 +271,16 @@ class AsyncStore:
     async def set_setting(self, key: str, value: Any) -> None:
         """Write a setting, any JSON value; None removes it."""
         await self.run(ops.settings.set_setting(self.scope(), key, value))
+
+    def watch(self, session: str | None = None, *, timeout: float | None = None) -> AsyncWatch:
+        """Go through changes as anyone commits them, here or elsewhere: (session id, revision), of one session or all.
+
+        Enter it with `async with`, or `await` it: from there on nothing is missed. It ends after `timeout` seconds
+        without a change (None: never), or when it is closed.
+        """
+        from recollect.store_async.watch import AsyncWatch  # noqa: PLC0415  most do not watch
+
+        return AsyncWatch(self, self._engine.bell, session, timeout)
 
     async def stats(
         self,

@@ -16,10 +16,11 @@ from typing import Any, Self, TypeVar, cast
 from recollect.model.page import Page
 from recollect.store import Store
 from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn
+from recollect.store_async.watch import AsyncWatch
 
 T = TypeVar("T")
 
-_HANDLES = (AsyncStore, AsyncSession, AsyncTurn, AsyncStream)
+_HANDLES = (AsyncStore, AsyncSession, AsyncTurn, AsyncStream, AsyncWatch)
 
 
 class Portal:
@@ -94,6 +95,15 @@ class Handle:
             return self._portal.plain(found(*args, **named))
 
         return call
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._portal.plain(self._portal.run(anext(self._target)))
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     def __enter__(self) -> Self:
         self._portal.run(self._target.__aenter__())

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from recollect.engine.bell import Bell
 from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT
 from recollect.engine.sqlite.file import File, undo
 from recollect.errors import RecollectError, StoreClosed
@@ -134,6 +135,12 @@ class AsyncSqliteEngine:
             return batch, True
         return batch, job is not None
 
+    def bell(self) -> Bell:
+        """Give a bell that is rung when anyone commits something."""
+        if self._closed:
+            raise StoreClosed
+        return self._file.bell()
+
     async def maintain(self, work: Callable[[File], T]) -> T:
         """Do something with the file as a whole, in a thread; in memory nothing else is done meanwhile."""
         if self._closed:
@@ -223,6 +230,7 @@ def _tried(
         return False
     if file.unscrubbed or any(job.op.scrubs for job in batch):
         file.scrub()
+    file.toll()
     return True
 
 

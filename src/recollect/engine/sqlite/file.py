@@ -16,11 +16,13 @@ import apsw
 import msgspec
 
 from recollect import sql
+from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.ranking import register
+from recollect.engine.sqlite.watch import FileBell
 from recollect.engine.url import MEMORY
 from recollect.errors import Corrupted, RecollectError, StoreClosed
 from recollect.op import Op
@@ -49,6 +51,7 @@ class File:
         self.writer: apsw.Connection | None = None
         self._gate = threading.Lock()
         self._users: list[None] = []
+        self.bells: weakref.WeakSet[Bell] = weakref.WeakSet()
         self._lapsed = self._forking = False
         if not self.memory:
             prepare(path)
@@ -184,7 +187,26 @@ class File:
                 self.scrub()
         finally:
             self.leave()
+        if self.bells:
+            self.toll()
         return result
+
+    def bell(self) -> Bell:
+        """Give a bell that is rung when anyone commits something."""
+        if self.memory:
+            bell: Bell = Signal()
+        else:
+            try:
+                bell = FileBell(self.path, self.timeout)
+            except apsw.Error as error:
+                raise self.meaning(error) from error
+        self.bells.add(bell)
+        return bell
+
+    def toll(self) -> None:
+        """Ring every bell: this process has committed something."""
+        for bell in list(self.bells):
+            bell.ring()
 
     def _within(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
         try:

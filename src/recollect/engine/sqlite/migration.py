@@ -32,8 +32,11 @@ def ready(connection: apsw.Connection, path: str, timeout: float, known: list[Mi
 
 def check(connection: apsw.Connection, path: str, latest: int) -> int:
     """Read the schema version: 0 for an empty file. Refuse what is not ours or newer than this program."""
-    with connection:  # one view of all of it: another process may be making the file
+    connection.execute("SAVEPOINT looking")  # one view of all of it: another process may be making the file
+    try:
         return _checked(connection, path, latest)
+    finally:
+        connection.execute("RELEASE looking")
 
 
 def _checked(connection: apsw.Connection, path: str, latest: int) -> int:

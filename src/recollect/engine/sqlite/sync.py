@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from recollect.engine.bell import Bell
 from recollect.engine.sqlite.connection import CHECKPOINT, TIMEOUT
 from recollect.engine.sqlite.file import File
 from recollect.errors import StoreClosed, StoreLocked
@@ -41,6 +42,12 @@ class SqliteEngine:
             return self._file.write(op)
         finally:
             self._lock.release()
+
+    def bell(self) -> Bell:
+        """Give a bell that is rung when anyone commits something."""
+        if self._closed:
+            raise StoreClosed
+        return self._file.bell()
 
     def maintain(self, work: Callable[[File], T]) -> T:
         """Do something with the file as a whole; in memory nothing else is done meanwhile."""

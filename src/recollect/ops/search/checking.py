@@ -7,7 +7,7 @@ import contextlib
 from recollect.errors import DiskFull, IndexDamaged, StoreLocked, StoreReadOnly
 from recollect.model.finding import Finding
 from recollect.op import Op, Plan, Scope, Steps, do, one, rows
-from recollect.ops.search import index
+from recollect.ops.search import index, tsquery
 from recollect.ops.search.match import Expression
 from recollect.ops.search.query import Words
 from recollect.ops.search.words import tokens
@@ -41,18 +41,23 @@ def _verify(scope: Scope) -> Steps[None]:
 
 def _missing(scope: Scope) -> Steps[int]:
     """Count the messages that are not found by their own words, among the last ones of some branches."""
-    missing = 0
+    samples: list[tuple[int, int, list[Words]]] = []
     for branch, position in (yield from rows("search_sample", owner=scope.owner, limit=_SAMPLES)):
-        for match in (yield from _matches(scope, branch, position)):
-            if (yield from one("search_has", match=match, branch=branch, position=position)) is None:
+        samples.append((branch, position, (yield from _longest(scope, branch, position))))
+    missing = 0
+    for branch, position, words in samples:  # after all are read: an engine may show only what is looked for from here
+        for word in words:
+            match, sought = Expression({}).of(word), tsquery.Sought({}).of(word)
+            found = yield from one("search_has", match=match, sought=sought, branch=branch, position=position)
+            if found is None:
                 missing += 1
                 break
     return missing
 
 
-def _matches(scope: Scope, branch: int, position: int) -> Steps[list[str]]:
-    """Write queries for some words of a message."""
+def _longest(scope: Scope, branch: int, position: int) -> Steps[list[Words]]:
+    """Give some words of a message."""
     found = yield from index.written(scope, branch, position)
     words = [token for column in found[:3] for token in tokens(column)] if found else []
     longest = sorted(set(words), key=len, reverse=True)[:_WORDS]
-    return [Expression({}).of(Words((word,), prefix=False, quoted=False)) for word in longest]
+    return [Words((word,), prefix=False, quoted=False) for word in longest]

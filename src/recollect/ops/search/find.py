@@ -16,7 +16,7 @@ from recollect.model.part import ToolResultPart
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
 from recollect.ops.paths import LAST, MOST_BRANCHES
-from recollect.ops.search import index
+from recollect.ops.search import index, tsquery
 from recollect.ops.search.document import Piece, pieces
 from recollect.ops.search.match import Expression, inside, rarity, within
 from recollect.ops.search.query import NO_FILTERS, Both, Either, Node, Query, Words, positive
@@ -30,6 +30,7 @@ _MOST = 1_000
 _TITLES, _EXACT, _WIDE_TITLES, _WIDE, _END = range(5)
 _TOP = (MOST_BRANCHES, LAST)
 _BOTTOM = (0, 0)
+_FARTHEST = (1 << 62) - 1
 _MOST_WEIGHED = 64
 
 Place = tuple[int, int]
@@ -71,7 +72,7 @@ def cursor(text: str) -> Cursor:
     except (ValueError, AttributeError):
         found = Cursor(_END)
     places = (*found.below, *found.low, *found.place)
-    if found.stage not in range(_END) or not 0 <= min(places) <= max(places) <= LAST:
+    if found.stage not in range(_END) or not 0 <= min(places) <= max(places) <= _FARTHEST:
         raise InvalidValue(f"{text!r} is no place in a search. Use the `next` of the page before.")
     return found
 
@@ -199,25 +200,29 @@ class _Finder:
         return hits, Cursor(at.stage, low, counts=self.counts) if low != _BOTTOM else Cursor(at.stage + 1)
 
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
-        match, weights = yield from self._expression(wide=wide)
+        terms = yield from self._expression(wide=wide)
+        below = (None, None) if at.below == _TOP else at.below
         return (
             yield from rows(
-                "search_messages", match=match, weights=weights, below_branch=at.below[0],
-                below_position=at.below[1], low_branch=at.low[0], low_position=at.low[1], pool=pool, **self.params,
+                "search_messages", below_branch=below[0], below_position=below[1], low_branch=at.low[0],
+                low_position=at.low[1], pool=pool, **terms, **self.params,
             )
         )  # fmt: skip
 
     def _titles(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         if self.words is None or not self._may_be_title():
             return []
-        expression = Expression({}, self.wider if wide else None, column="")
-        match = expression.of(self.words)
+        wider = self.wider if wide else None
+        expression, sought = Expression({}, wider, column=""), tsquery.Sought({}, wider)
+        match, query = expression.of(self.words), sought.of(self.words)
         if wide:
             match = f"({match}) NOT ({Expression({}, column='').of(self.words)})"
+            query = tsquery.without(query, [tsquery.Sought({}).of(self.words)])
+        below = None if at.below == _TOP else at.below[1]
         return (
             yield from rows(
-                "search_titles_match", match=match, weights=expression.weighed(), below=at.below[1], low=at.low[1],
-                pool=pool, **self.params,
+                "search_titles_match", match=match, weights=expression.weighed(), sought=tsquery.fitting(query),
+                phrases=sought.phrases(), below=below, low=at.low[1], pool=pool, **self.params,
             )
         )  # fmt: skip
 
@@ -269,12 +274,18 @@ class _Finder:
         messages_only = any((*some.role, *some.tool)) or (some.since, some.until) != (None, None)
         return self.where is None and not messages_only and _always_positive(self.words)
 
-    def _expression(self, *, wide: bool) -> Steps[tuple[str, str]]:
+    def _expression(self, *, wide: bool) -> Steps[dict[str, str]]:
+        """Write what is looked for, as every engine takes it."""
         if self.rarity is None:
             self.rarity = yield from self._counted()
-        expression = Expression(self.rarity, self.wider if wide else None)
-        match = within(expression, self.words, self.filters, self.words if wide else None)
-        return match, expression.weighed()
+        wider, beyond = (self.wider, self.words) if wide else (None, None)
+        expression, sought = Expression(self.rarity, wider), tsquery.Sought(self.rarity, wider)
+        match = within(expression, self.words, self.filters, beyond)
+        query = tsquery.within(sought, self.words, self.filters, beyond)
+        return {
+            "match": match, "weights": expression.weighed(), "sought": tsquery.fitting(query),
+            "phrases": sought.phrases(),
+        }  # fmt: skip
 
     def _counted(self) -> Steps[dict[str, float]]:
         """Count in how many messages each word is, up to a number that makes it a common one."""
@@ -282,8 +293,9 @@ class _Finder:
         if self.counts is None or len(self.counts) != len(tokens):
             counts: list[int] = []
             for token in tokens:
-                match = Expression({}).of(Words((token,), prefix=False, quoted=False))
-                row = yield from one("search_count", match=match, most=_MOST_COUNTED)
+                word = Words((token,), prefix=False, quoted=False)
+                match, sought = Expression({}).of(word), tsquery.Sought({}).of(word)
+                row = yield from one("search_count", match=match, sought=sought, most=_MOST_COUNTED)
                 counts.append(0 if row is None else row[0])
             self.counts = tuple(counts)
         return rarity(dict(zip(tokens, self.counts, strict=True)), _MOST_COUNTED)

@@ -70,7 +70,7 @@ WHERE m.blobs IS NOT NULL AND json_valid(m.blobs) AND t.owner = :owner
 GROUP BY j.value
 
 -- name: blobs_some
-SELECT rowid, hash, data FROM blobs WHERE rowid > :after AND +owner = :owner ORDER BY rowid LIMIT :limit
+SELECT hash, data FROM blobs WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
 
 -- name: blob_set_refs
 UPDATE blobs SET refs = :refs WHERE owner = :owner AND hash = :hash

@@ -14,7 +14,7 @@ INSERT INTO compactions (
 RETURNING key
 
 -- name: compaction_undo
-UPDATE compactions SET undone_at = :now WHERE key = :key
+UPDATE compactions SET undone_at = :now WHERE key = :key AND branch = :branch
 
 -- name: compactions_inherit
 INSERT INTO compactions (

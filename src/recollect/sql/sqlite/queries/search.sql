@@ -166,7 +166,7 @@ SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank
 FROM search_index
 CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
 LEFT JOIN sessions AS s ON s.key = b.session
-WHERE search_index MATCH :match AND search_index.rowid < (:below_branch << 32) | :below_position
+WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
     AND search_index.rowid >= (:low_branch << 32) | :low_position
     AND CASE
         WHEN :ranges IS NOT NULL THEN EXISTS (
@@ -208,7 +208,7 @@ ORDER BY s.active_at DESC LIMIT 1
 -- name: search_titles_match
 SELECT 0, s.key, recollect_rank(search_titles, :weights), {session}, s.created_at
 FROM search_titles CROSS JOIN sessions AS s ON s.key = search_titles.rowid
-WHERE search_titles MATCH :match AND search_titles.rowid < :below AND search_titles.rowid >= :low AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}
+WHERE search_titles MATCH :match AND search_titles.rowid < coalesce(:below, 9223372036854775807) AND search_titles.rowid >= :low AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}
     AND (:models IS NULL OR s.model IN (SELECT value FROM json_each(:models)))
     AND (:no_models IS NULL OR coalesce(s.model, '') NOT IN (SELECT value FROM json_each(:no_models)))
 ORDER BY search_titles.rowid DESC LIMIT :pool

@@ -129,6 +129,14 @@ ORDER BY active_at DESC LIMIT :limit
 -- name: sessions_of_tree
 SELECT key, id, head, deleted_at FROM sessions WHERE tree = :tree ORDER BY key
 
+-- name: sessions_revisions
+SELECT key, id, revision FROM sessions WHERE owner = :owner
+
+-- name: session_revisions
+SELECT key, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+UNION ALL
+SELECT key, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NOT NULL
+
 -- name: session_insert
 INSERT INTO sessions (
     owner, id, tree, parent, relation, created_at, updated_at, active_at, last_message_at, pinned_at, archived_at,

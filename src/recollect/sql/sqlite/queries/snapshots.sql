@@ -11,12 +11,13 @@ VALUES (:session, :kind, :content, (:branch << 32) | :position, :tokens, :now, :
 RETURNING key
 
 -- name: snapshot_write
-UPDATE snapshots SET content = :content, tokens = :tokens, updated_at = :now WHERE key = :key
+UPDATE snapshots SET content = :content, tokens = :tokens, updated_at = :now
+WHERE key = :key AND session = :session
 
 -- name: snapshot_get
 SELECT {snapshot}
 FROM snapshots AS n LEFT JOIN branches AS b ON b.key = n.message >> 32
-WHERE n.key = :key
+WHERE n.key = :key AND n.session = :session
 
 -- name: snapshots_of_session
 SELECT {snapshot}

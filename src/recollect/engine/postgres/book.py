@@ -1,0 +1,129 @@
+"""The statements of PostgreSQL, ready to be sent: parameters by number, and what is known of each before it is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recollect import sql
+from recollect.engine.postgres.text import Value, written
+
+_NAMED = re.compile(r"(?<!:):([a-z_]+)")
+_IN_ROW = re.compile(r"\?(\d+)")
+_CHANGES = ("INSERT", "UPDATE", "DELETE")
+_WIDTH = 8
+_WIDEST = 512
+
+
+class Statement:
+    """A query as the server takes it, with the names of its parameters in their order."""
+
+    __slots__ = ("columns", "name", "names", "returns", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name.encode()
+        self.names: list[str] = []
+        self.text = _NAMED.sub(self._numbered, text).encode()
+        self.returns = _returns(text)
+        self.columns: list[Any] | None = None  # how to read its columns, known when it has first been run
+
+    def _numbered(self, found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in self.names:
+            self.names.append(name)
+        return f"${self.names.index(name) + 1}"
+
+    def values(self, params: Mapping[str, Any]) -> list[Value]:
+        """Give the parameters in their order, as they are sent."""
+        return [written(params[name]) for name in self.names]
+
+
+def _returns(text: str) -> bool:
+    """Whether a statement has rows to give. What only changes need not be waited for. When in doubt it has."""
+    if "RETURNING" in text:
+        return True
+    return not (text.startswith(_CHANGES) or (text.startswith("WITH ") and "SELECT" not in text))
+
+
+class Many:
+    """A query for many rows: an INSERT takes some at once, anything else is run for each."""
+
+    __slots__ = ("_widest", "_widths", "count")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.count = max(int(number) for number in _IN_ROW.findall(text))
+        head, values, rest = text.partition(" VALUES ")
+        row, conflict, tail = rest.partition(" ON CONFLICT ")
+        most = _WIDTH if values else 1
+        self._widths: list[Statement] = []
+        for width in range(1, most + 1):
+            whole = f"{head} VALUES {self._rows(row, width)}{conflict}{tail}" if values else self._placed(text, 0)
+            self._widths.append(Statement(f"{name}_{width}", whole))
+        self._widest: Statement | None = None
+        if values and self.count == 1:  # rows so small come by the thousand
+            whole = f"{head} VALUES {self._rows(row, _WIDEST)}{conflict}{tail}"
+            self._widest = Statement(f"{name}_{_WIDEST}", whole)
+
+    def _rows(self, row: str, width: int) -> str:
+        return ", ".join(self._placed(row, number) for number in range(width))
+
+    def _placed(self, text: str, row: int) -> str:
+        return _IN_ROW.sub(lambda found: f"${int(found[1]) + row * self.count}", text)
+
+    def cut(self, rows: Sequence[Sequence[Any]]) -> list[tuple[Statement, list[Value]]]:
+        """Give the statements that write all the rows; what a row has beyond the parameters is for other engines."""
+        wide = len(rows) // _WIDEST * _WIDEST if self._widest is not None else 0
+        cuts: list[tuple[Statement | None, Sequence[Sequence[Any]]]] = [
+            (self._widest, rows[start : start + _WIDEST]) for start in range(0, wide, _WIDEST)
+        ]
+        most = len(self._widths)
+        cuts += [(None, rows[start : start + most]) for start in range(wide, len(rows), most)]
+        return [
+            (wide_one or self._widths[len(some) - 1], [written(value) for row in some for value in row[: self.count]])
+            for wide_one, some in cuts
+        ]
+
+
+class Lock(Statement):
+    """What is locked before a statement. One that does not wait has a form that does, to be sent ahead of all."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}_lock", text)
+        patient = text.removesuffix(" NOWAIT")
+        self.waiting = None if patient == text else Statement(f"{name}_lock_waiting", patient)
+
+
+class Book:
+    """Every statement by its name, made when it is first used."""
+
+    def __init__(self) -> None:
+        self._texts = sql.queries("postgres")
+        self._locks = {name: Lock(name, text) for name, text in sql.locks("postgres").items()}
+        self._befores = {name: Statement(f"{name}_before", text) for name, text in sql.befores("postgres").items()}
+        self._made: dict[str, Statement] = {}
+        self._many: dict[str, Many] = {}
+
+    def statement(self, name: str) -> Statement:
+        """Give a statement by its name."""
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = Statement(name, self._texts[name])
+        return made
+
+    def lock(self, name: str) -> Lock | None:
+        """Give what is to be locked before a statement, if anything is."""
+        return self._locks.get(name)
+
+    def before(self, name: str) -> Statement | None:
+        """Give what is to be run before a statement, with its parameters, if anything is."""
+        return self._befores.get(name)
+
+    def many(self, name: str) -> Many:
+        """Give a statement for many rows by its name."""
+        made = self._many.get(name)
+        if made is None:
+            made = self._many[name] = Many(name, self._texts[name])
+        return made

@@ -1,0 +1,232 @@
+"""The engine for asyncio: threads that commit what waits together, and threads for the rest.
+
+Operations that keep to their own session run side by side in one transaction: their statements travel together, and one
+sync of the server's disk serves all of them. None is acknowledged before it. Where one refuses, the others are run
+again without it, and it alone. An operation that looks at more than its session has a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from recollect.engine.bell import Bell
+from recollect.engine.postgres.server import Server
+from recollect.engine.postgres.watch import ServerBell
+from recollect.errors import RecollectError, StoreClosed, StoreUnavailable
+from recollect.op import Op
+
+T = TypeVar("T")
+
+_BATCH = 64
+_WRITERS = 2
+_TOGETHER = frozenset({"session_advance", "turn_get"})
+"""An operation that begins with one of these keeps to its own session, and its second argument is that session."""
+
+
+class _Job:
+    """An operation that waits for its turn, and whom to tell."""
+
+    __slots__ = ("claim", "error", "future", "loop", "op", "result", "session")
+
+    def __init__(self, op: Op[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.op = op
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.session: str | None = None
+        # Taking the only item is atomic: either a writer begins the job or its caller withdraws it.
+        self.claim = [True]
+
+    def take(self) -> bool:
+        """Claim the job; False where the other side was first."""
+        try:
+            return self.claim.pop()
+        except IndexError:
+            return False
+
+
+class AsyncPostgresEngine:
+    """Runs an operation in a transaction that it may share with others that wait at the same time."""
+
+    def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0) -> None:
+        self._server = Server(url, owner, timeout)
+        self._gate = threading.Lock()
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        size = self._server.address.pool_size
+        self._others = ThreadPoolExecutor(size, thread_name_prefix="recollect-postgres")
+        self._writers = [
+            threading.Thread(target=self._work, name=f"recollect-write-{number}", daemon=True)
+            for number in range(min(_WRITERS, size))
+        ]
+        for writer in self._writers:
+            writer.start()
+
+    @property
+    def path(self) -> str:
+        """Where the data is, without the password."""
+        return self._server.path
+
+    async def run(self, op: Op[T]) -> T:
+        """Run an operation and give its result; what it wrote is on the server's disk by then.
+
+        Cancelled before it has begun, it is withdrawn; one that has begun completes.
+        """
+        if self._closed:
+            raise StoreClosed
+        if self._server.after_fork():
+            self._start()
+        loop = asyncio.get_running_loop()
+        if not op.writes:
+            return await loop.run_in_executor(self._others, self._server.read, op)
+        job = _Job(op, loop)
+        with self._gate:
+            if self._closed:
+                raise StoreClosed
+            self._jobs.put(job)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.take()
+            raise
+
+    def _work(self) -> None:
+        """Take what waits, commit it together, tell everyone; until the store closes."""
+        while True:
+            batch, open_ = self._take()
+            if batch:
+                self._commit(batch)
+            if not open_:
+                self._jobs.put(None)  # the others are to end as well
+                return
+
+    def _take(self) -> tuple[list[_Job], bool]:
+        """Take what waits and can run side by side, half of it where there is much; hand on what can not."""
+        jobs, batch = self._jobs, dict[str, _Job]()
+        job = jobs.get()
+        most = max(min(jobs.qsize() // 2, _BATCH), 1)
+        behind: list[_Job] = []
+        try:
+            while job is not None:
+                self._sort(job, batch, behind)
+                if len(batch) >= most:
+                    break
+                job = jobs.get_nowait()
+        except queue.Empty:
+            pass
+        for other in behind:
+            jobs.put(other)
+        open_ = job is not None
+        if behind and not open_:
+            jobs.put(None)  # closing comes after them
+            open_ = True
+        # In one order everywhere, so that two transactions never wait for each other crosswise.
+        return [batch[name] for name in sorted(batch)], open_
+
+    def _sort(self, job: _Job, batch: dict[str, _Job], behind: list[_Job]) -> None:
+        """Put a job where it belongs: with the others, on its own, or back in the queue behind one on its session."""
+        session = _own_session(job.op)
+        if session in batch:
+            behind.append(job)
+        elif job.take():
+            if session is None:
+                self._others.submit(self._alone, job)
+            else:
+                batch[session] = job
+
+    def _alone(self, job: _Job) -> None:
+        try:
+            job.result, job.error = self._server.write(job.op), None
+        except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
+            job.error = error
+        _tell([job])
+
+    def _commit(self, batch: list[_Job]) -> None:
+        """Commit jobs together and tell them. Those that refuse are run alone; so are all where that fails."""
+        refused: list[int] = []
+        try:
+            done = self._together(batch, refused)
+        except StoreUnavailable as error:  # each has waited as long as it wanted to: together, not one after another
+            for job in batch:
+                job.error = error
+            _tell(batch)
+            return
+        except Exception:  # noqa: BLE001  each finds out alone what is wrong with it
+            done = False
+        if done:
+            _tell(batch)
+            return
+        chosen = set(refused) or set(range(len(batch)))
+        rest = [job for number, job in enumerate(batch) if number not in chosen]
+        for number in sorted(chosen):
+            self._others.submit(self._alone, batch[number])
+        if rest:
+            self._commit(rest)
+
+    def _together(self, batch: list[_Job], refused: list[int]) -> bool:
+        results = self._server.write_together([job.op for job in batch], refused.append)
+        for job, result in zip(batch, results or (), strict=False):
+            job.result = result
+        return results is not None
+
+    def bell(self) -> Bell:
+        """Give a bell that is rung when anyone commits something."""
+        if self._closed:
+            raise StoreClosed
+        return ServerBell(self._server.address, self._server.owner)
+
+    async def close(self) -> None:
+        """Finish what was asked for, and close. Closing twice is no error."""
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            self._jobs.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._finish)
+
+    def _finish(self) -> None:
+        for writer in self._writers:
+            writer.join()
+        self._others.shutdown()
+        self._server.close()
+
+
+def _own_session(op: Op[Any]) -> str | None:
+    """Name the session that an operation keeps to; None where it looks at more than that."""
+    steps = op.start()
+    try:
+        first = next(steps)[0]
+    except (StopIteration, RecollectError):
+        return None
+    finally:
+        steps.close()
+    return op.args[1] if first in _TOGETHER else None
+
+
+def _tell(batch: list[_Job]) -> None:
+    """Hand the results to the loops that wait for them, one call for each loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in batch:
+        loops.setdefault(job.loop, []).append(job)
+    for loop, jobs in loops.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_resolve, jobs)
+
+
+def _resolve(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

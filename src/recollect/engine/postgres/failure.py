@@ -1,0 +1,135 @@
+"""What PostgreSQL's errors mean, in Recollect's own. No sentence has a password in it."""
+
+from __future__ import annotations
+
+import psycopg
+
+from recollect.errors import (
+    Corrupted,
+    DiskFull,
+    LimitReached,
+    RecollectError,
+    SchemaTooNew,
+    StoreError,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+AGAIN = frozenset({
+    "40001", "40P01",  # two transactions that can not both have been first; locks taken crosswise
+    "23505",           # two that made the same row at once: the second finds it there
+    "26000", "42P05",  # a pooler gave a connection that does not know what was prepared, or that knows it already
+    "0A000",           # a plan that is older than the schema
+})  # fmt: skip
+"""What may succeed when it is run again."""
+
+FRESH = frozenset({"26000", "42P05", "0A000"})
+"""Of those, what needs another connection."""
+
+GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006", "08001", "08004"})
+"""The server ends the connection, or does not take one at the moment."""
+
+_LIMITS = {
+    "trees_most": ("The number of sessions in a store", 4_398_046_511_103),
+    "trees_sessions": ("The number of sessions in a tree of forks", 1_048_575),
+    "trees_branches": ("The number of branches in a tree of forks", 1_048_575),
+}
+_READ_ONLY, _NO_RIGHT, _FULL, _WAITED, _OUT_OF_RANGE = "25006", "42501", "53100", "57014", "22003"
+_NO_TABLE = ("42P01", "3F000")
+_LONGEST = 2_147_483_647
+
+
+def meaning(error: psycopg.Error, where: str, seconds: float) -> RecollectError:
+    """Give the error that the caller is to see; the driver's own becomes its cause."""
+    state = error.sqlstate or ""
+    if state == _WAITED:
+        return locked(where, seconds)
+    if state == _FULL:
+        return DiskFull(path=where)
+    if state in (_READ_ONLY, _NO_RIGHT):
+        return read_only(where, _reason(error))
+    if state == _OUT_OF_RANGE:
+        return LimitReached(what="The number of messages on a branch", limit=_LONGEST)
+    if state.startswith("XX"):
+        return Corrupted(
+            f"PostgreSQL reports damage in {where}: {_reason(error)}. Stop writing to it and restore a backup.",
+            path=where,
+            reason=_reason(error),
+        )
+    if state in _NO_TABLE:
+        return StoreUnavailable(path=where, reason="its tables are gone; open it again to make them anew")
+    name = error.diag.constraint_name
+    if name in _LIMITS:
+        what, limit = _LIMITS[name]
+        return LimitReached(what=what, limit=limit)
+    if isinstance(error, psycopg.OperationalError):
+        return unavailable(where, _reason(error))
+    return StoreError(
+        f"The database refused an operation: {_reason(error)}. This is a fault in Recollect; please report it."
+    )
+
+
+def unavailable(where: str, reason: str) -> StoreUnavailable:
+    """Say that the server can not be reached or does not let us in."""
+    return StoreUnavailable(
+        f"{where} can not be reached: {reason}. Check that the server runs, and the host, port, database, user and "
+        "password. Nothing acknowledged is lost.",
+        path=where,
+        reason=reason,
+    )
+
+
+def crowded(where: str, count: int, seconds: float) -> StoreUnavailable:
+    """Say that every connection is taken."""
+    reason = f"all {count} connections were in use for {seconds:g} seconds"
+    return StoreUnavailable(
+        f"{where}: {reason}. Nothing was written: try again, or allow more with ?pool_size=... in the URL.",
+        path=where,
+        reason=reason,
+    )
+
+
+def locked(where: str, seconds: float) -> StoreLocked:
+    """Say that another transaction held what was needed for too long."""
+    return StoreLocked(
+        f"{where} did not answer within {seconds:g} seconds; another transaction may hold this session. Nothing was "
+        "written: try again, or end what holds it (pg_stat_activity shows it).",
+        path=where,
+        seconds=seconds,
+    )
+
+
+def read_only(where: str, reason: str) -> StoreReadOnly:
+    """Say that this server or this role does not write."""
+    return StoreReadOnly(
+        f"{where} can be read but not written: {reason}. Connect to the primary server (in a URL with several hosts: "
+        "target_session_attrs=read-write), with a role that may write in the schema recollect.",
+        path=where,
+        reason=reason,
+    )
+
+
+def too_new(where: str, found: int, known: int) -> SchemaTooNew:
+    """Say that a newer program made this database."""
+    return SchemaTooNew(
+        f"{where} was written by a newer Recollect (schema {found}; this one knows up to {known}). Upgrade with "
+        "`pip install -U recollect`. The database was left as it is.",
+        path=where,
+        found=found,
+        known=known,
+    )
+
+
+def _reason(error: psycopg.Error) -> str:
+    """Take the server's own sentence, or the last line of what the driver says, on one line."""
+    primary = error.diag.message_primary
+    text = primary or str(error)
+    return " ".join(text.split()).removesuffix(".") or type(error).__name__
+
+
+def connection_reason(error: psycopg.Error) -> str:
+    """Say why a connection was refused; the driver puts the address before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith(("- ", "Multiple"))] or lines
+    return " ".join(kept).removesuffix(".") or type(error).__name__

@@ -1,0 +1,204 @@
+"""A connection as operations use it: statements are sent ahead, and waited for only where their rows are needed.
+
+It speaks through psycopg's libpq wrapper in pipeline mode. The cursors above it would cost a third of an append.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from recollect.engine.postgres.book import Statement
+from recollect.engine.postgres.text import Value, reader
+from recollect.op import Row
+
+_OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.PIPELINE_SYNC)
+_SYNC = pq.ExecStatus.PIPELINE_SYNC
+_TUPLES = pq.ExecStatus.TUPLES_OK
+_ABORTED = pq.ExecStatus.PIPELINE_ABORTED
+_GRACE = 5.0
+
+BEGIN = Statement("begin", "BEGIN")
+BEGIN_READ = Statement("begin_read", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+COMMIT = Statement("commit", "COMMIT")
+ROLLBACK = Statement("rollback", "ROLLBACK")
+
+
+class Lost(Exception):
+    """The connection is gone, and with it what was under way."""
+
+
+class Waited(Exception):
+    """The server took longer than the caller wants to wait; what was under way was undone."""
+
+
+class Connection(psycopg.Connection[Any]):
+    """psycopg's connection, with the link on it."""
+
+    link: Link
+
+
+class Link:
+    """Sends statements and reads their results, in order."""
+
+    def __init__(self, connection: Connection, *, prepares: bool, timeout: float) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._prepares = prepares
+        self._timeout = timeout
+        self._prepared: set[bytes] = set()
+        self._sent: list[tuple[Statement, bool]] = []  # and whether it was only prepared
+        self._pgconn.enter_pipeline_mode()
+
+    def send(self, statement: Statement, values: list[Value]) -> None:
+        """Send a statement without waiting for it."""
+        formats = [type(value) is bytearray for value in values] if bytearray in map(type, values) else None
+        try:
+            if not self._prepares:
+                self._pgconn.send_query_params(statement.text, values, None, formats)
+            else:
+                if statement.name not in self._prepared:
+                    self._pgconn.send_prepare(statement.name, statement.text)
+                    self._prepared.add(statement.name)
+                    self._sent.append((statement, True))
+                self._pgconn.send_query_prepared(statement.name, values, formats)
+        except psycopg.OperationalError as error:
+            raise Lost(str(error)) from error
+        self._sent.append((statement, False))
+
+    def receive(self, *, end: bool = False) -> list[list[Row]]:
+        """Wait for what was sent and give the rows of each statement; `end` ends what the server takes as one whole."""
+        try:
+            if end:
+                self._pgconn.pipeline_sync()
+            else:
+                self._pgconn.send_flush_request()
+            until = time.monotonic() + self._timeout
+            self._push(until)
+            return self._results(until, end=end)
+        except psycopg.OperationalError as error:
+            if self._pgconn.status == pq.ConnStatus.OK and error.sqlstate is not None:
+                raise
+            raise Lost(str(error)) from error
+
+    def _results(self, until: float, *, end: bool) -> list[list[Row]]:
+        found: list[list[Row]] = []
+        failed: psycopg.Error | None = None
+        for result, statement, prepared in self._answers(until):
+            if result.status in _OK:
+                if not prepared:
+                    found.append(_rows(statement, result))
+            elif failed is None and result.status != _ABORTED:
+                failed = psycopg.errors.error_from_result(result)
+        if end:
+            self._next(until)
+        if failed is not None:
+            raise failed
+        return found
+
+    def _answers(self, until: float) -> Iterator[tuple[pq.abc.PGresult, Statement, bool]]:
+        sent, self._sent = self._sent, []
+        for statement, prepared in sent:
+            result = self._next(until)
+            if prepared and result.status not in _OK:
+                self._prepared.discard(statement.name)  # it failed, or was passed over after something failed
+            yield result, statement, prepared
+
+    def _push(self, until: float) -> None:
+        """Hand everything to the network, reading meanwhile, so that neither side waits for the other."""
+        while self._pgconn.flush():
+            if self._wait(until, writing=True):
+                self._pgconn.consume_input()
+
+    def _next(self, until: float) -> pq.abc.PGresult:
+        pgconn = self._pgconn
+        while True:
+            while pgconn.is_busy():
+                self._wait(until)
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is not None:
+                return result
+            if pgconn.status != pq.ConnStatus.OK:
+                raise Lost(pgconn.get_error_message())
+
+    def _wait(self, until: float, *, writing: bool = False) -> bool:
+        """Wait until there is something to read (or room to write); say if there is."""
+        left = until - time.monotonic()
+        readable, writable = _ready(self._pgconn.socket, writing, max(left, 0))
+        if not readable and not writable:
+            if left < -_GRACE:
+                raise Lost("the server does not answer")
+            self._cancel()
+            _ready(self._pgconn.socket, writing, _GRACE)
+        return readable
+
+    def _cancel(self) -> None:
+        try:
+            self._connection.cancel_safe(timeout=_GRACE)
+        except psycopg.OperationalError as error:
+            raise Lost(str(error)) from error
+
+    def rollback(self) -> None:
+        """Undo what is under way. A connection that does not take it is of no more use."""
+        try:
+            if self._sent or self._pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                self._undo()
+        except (psycopg.Error, Lost):
+            self.abandon()
+
+    def _undo(self) -> None:
+        """Leave a failed pipeline, then roll back: what was sent meanwhile is answered first."""
+        until = time.monotonic() + _GRACE
+        self._pgconn.pipeline_sync()
+        self._pgconn.send_query_params(ROLLBACK.text, None)
+        self._pgconn.pipeline_sync()
+        self._push(until)
+        for _ in self._answers(until):
+            pass
+        syncs = 0
+        while syncs < 2:  # noqa: PLR2004
+            syncs += self._next(until).status == _SYNC
+
+    def abandon(self) -> None:
+        """Close the connection; the pool makes another."""
+        self._connection.close()
+
+
+def _ready(socket: int, writing: bool, seconds: float) -> tuple[bool, bool]:
+    if not hasattr(select, "poll"):  # Windows
+        readable, writable, _ = select.select([socket], [socket] if writing else [], [], seconds)
+        return bool(readable), bool(writable)
+    poll = select.poll()
+    poll.register(socket, select.POLLIN | select.POLLOUT if writing else select.POLLIN)
+    events = poll.poll(seconds * 1000)
+    flags = events[0][1] if events else 0
+    return bool(flags & ~select.POLLOUT), bool(flags & select.POLLOUT)
+
+
+def _rows(statement: Statement, result: pq.abc.PGresult) -> list[Row]:
+    if result.status != _TUPLES or not statement.returns:
+        return []
+    columns = statement.columns
+    if columns is None:
+        columns = statement.columns = [reader(result.ftype(number)) for number in range(result.nfields)]
+    count, value = result.ntuples, result.get_value
+    if count == 1:
+        return [tuple([_cell(value(0, number), read) for number, read in enumerate(columns)])]
+    whole = range(count)  # column by column, which takes half the time of row by row
+    return list(zip(*[_column([value(row, n) for row in whole], read) for n, read in enumerate(columns)], strict=True))
+
+
+def _cell(data: bytes | None, read: Callable[[bytes], Any] | None) -> Any:
+    return data if data is None or read is None else read(data)
+
+
+def _column(cells: list[bytes | None], read: Callable[[bytes], Any] | None) -> list[Any]:
+    if read is None or cells.count(None) == len(cells):
+        return cells
+    return [None if data is None else read(data) for data in cells]

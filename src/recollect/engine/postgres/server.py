@@ -1,0 +1,255 @@
+"""The server as both engines use it: a pool of connections, an operation in a transaction, and trying again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+import psycopg_pool
+
+from recollect.engine.postgres import transaction
+from recollect.engine.postgres.address import Address
+from recollect.engine.postgres.book import Book, Statement
+from recollect.engine.postgres.failure import (
+    AGAIN,
+    FRESH,
+    GONE,
+    connection_reason,
+    crowded,
+    locked,
+    meaning,
+    unavailable,
+)
+from recollect.engine.postgres.link import BEGIN, COMMIT, Connection, Link, Lost
+from recollect.engine.postgres.migration import ready
+from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled
+from recollect.errors import Corrupted, RecollectError, StoreClosed
+from recollect.op import Op
+
+T = TypeVar("T")
+
+_chance = random.SystemRandom()  # a program may have seeded the other
+_TRIES = 12
+_STEP = 0.005
+_LONGEST_STEP = 1.0
+_KEPT = 3_600_000  # milliseconds that a commit is remembered, far longer than anyone tries again
+_SWEEP = 2_000
+_FENCE = Statement(
+    "commit_fence",
+    "INSERT INTO recollect.commits (token, at, fence) VALUES (:token, :at, true) ON CONFLICT (token) DO NOTHING",
+)
+_FENCED = Statement("commit_fenced", "SELECT fence FROM recollect.commits WHERE token = :token")
+_FORGET = Statement("commits_forget", "DELETE FROM recollect.commits WHERE at < :before")
+
+
+class Server:
+    """Runs operations, each in a transaction on a connection of the pool. After fork() each process has its own."""
+
+    def __init__(self, url: str, owner: str, timeout: float) -> None:
+        self.address = Address(url)
+        self.owner = owner
+        self.timeout = timeout
+        self._book = Book()
+        self._closed = self._forked = False
+        self._commits = random.randrange(_SWEEP)  # noqa: S311  processes that start together do not sweep together
+        ready(self.address, owner, timeout)
+        self._pool = self._make_pool()
+        _servers.add(self)
+
+    @property
+    def path(self) -> str:
+        """Where the data is, without the password."""
+        return self.address.shown
+
+    def _make_pool(self) -> psycopg_pool.ConnectionPool[Connection]:
+        pool = psycopg_pool.ConnectionPool(
+            self.address.conninfo,
+            connection_class=Connection,
+            kwargs={"autocommit": True},
+            configure=self._configure,
+            min_size=1,
+            max_size=self.address.pool_size,
+            timeout=self.timeout,
+            reconnect_timeout=self.timeout,
+            open=False,
+        )
+        pool.open()
+        return pool
+
+    def _configure(self, connection: Connection) -> None:
+        connection.link = Link(connection, prepares=self.address.prepares, timeout=self.timeout)
+
+    def read(self, op: Op[T]) -> T:
+        """Run an operation that only reads."""
+        return self._tried(lambda link, *_: transaction.read(link, self._book, op, self.owner))
+
+    def write(self, op: Op[T]) -> T:
+        """Run an operation that writes; it is on disk when this returns, once."""
+        return self._tried(lambda link, mark, ahead: self._written(link, [op], mark, ahead, None))[0]
+
+    def write_together(self, ops: Sequence[Op[Any]], spare: Callable[[int], None]) -> list[Any] | None:
+        """Run operations side by side in one transaction; None where nothing was written because one refused."""
+        return self._tried(lambda link, mark, ahead: self._written(link, ops, mark, ahead, spare))
+
+    def _written(
+        self, link: Link, ops: Sequence[Op[Any]], mark: Mark, ahead: Ahead, spare: Callable[[int], None] | None
+    ) -> Any:
+        results = transaction.write(link, self._book, ops, self.owner, mark, ahead, spare=spare)
+        self._commits += 1
+        if self._commits >= _SWEEP:
+            self._commits = 0
+            self._sweep(link, mark)
+        return results
+
+    def _sweep(self, link: Link, mark: Mark) -> None:
+        """Forget commits that are long past. What was asked for is done: a failure here is left to the next time."""
+        try:
+            link.send(_FORGET, _FORGET.values({"before": mark.at - _KEPT}))
+            link.receive(end=True)
+        except (psycopg.Error, Lost):
+            link.rollback()
+
+    def _tried(self, work: Callable[[Link, Mark, Ahead], T]) -> T:
+        """Do something on a connection; again where a lost connection or a conflict undid it. All of it is bounded."""
+        until = time.monotonic() + self.timeout
+        tries = 0
+        ahead: Ahead = []
+        while True:
+            mark = Mark(_chance.getrandbits(63), time.time_ns() // 1_000_000)
+            try:
+                with self._connection(until) as link:
+                    return work(link, mark, ahead)
+            except Crossed as crossed:
+                ahead = crossed.ahead
+                if tries >= _TRIES:
+                    raise locked(self.path, self.timeout) from crossed
+            except Unsettled as unsettled:
+                if self._settled(mark, until):
+                    return unsettled.results  # type: ignore[return-value]
+            except (Lost, psycopg.Error) as error:
+                self._give_up(error, tries, until)
+            except (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+                raise Corrupted(path=self.path, reason=f"what is stored can not be read ({error})") from error
+            tries += 1
+            _pause(tries)
+
+    def _give_up(self, error: Lost | psycopg.Error, tries: int, until: float) -> None:
+        """Raise what the caller is to see, unless another try may succeed."""
+        late = time.monotonic() > until
+        if isinstance(error, Lost):
+            if late:
+                raise unavailable(self.path, str(error) or "the connection was lost") from error
+        elif late or (error.sqlstate not in GONE and (error.sqlstate not in AGAIN or tries >= _TRIES)):
+            raise meaning(error, self.path, self.timeout) from error
+
+    def _settled(self, mark: Mark, until: float) -> bool:
+        """Find out what became of a commit: True where it happened. If not, see to it that it never will.
+
+        The mark of the commit is written here as a fence, unless it is there. A commit that is still under way is
+        waited for by that; one that the server has not read yet will be refused.
+        """
+        tries = 0
+        while True:
+            try:
+                with self._connection(until) as link:
+                    for statement in (BEGIN, _FENCE, _FENCED, COMMIT):
+                        link.send(statement, statement.values({"token": mark.token, "at": mark.at}))
+                    return not link.receive(end=True)[2][0][0]
+            except (Lost, psycopg.OperationalError) as error:
+                if time.monotonic() > until:
+                    raise unavailable(self.path, f"{error}; the last change may have been stored or not") from error
+                tries += 1
+                _pause(tries)
+
+    @contextmanager
+    def _connection(self, until: float) -> Generator[Link]:
+        """Take a connection out of the pool, and leave it fit for the next who takes it."""
+        connection = self._taken(until)
+        link = connection.link
+        try:
+            yield link
+        except (psycopg.Error, Lost, Unsettled) as error:
+            if isinstance(error, psycopg.Error) and error.sqlstate not in FRESH | GONE:
+                link.rollback()
+            else:
+                link.abandon()
+            raise
+        except Exception:
+            link.rollback()
+            raise
+        except BaseException:
+            link.abandon()
+            raise
+        finally:
+            self._pool.putconn(connection)
+
+    def _taken(self, until: float) -> Connection:
+        if self._closed:
+            raise StoreClosed
+        self.after_fork()
+        try:
+            return self._pool.getconn(timeout=max(until - time.monotonic(), _STEP))
+        except psycopg_pool.PoolTimeout as error:
+            raise self._why_not() from error
+        except psycopg_pool.PoolClosed as error:
+            raise StoreClosed from error
+
+    def _why_not(self) -> RecollectError:
+        """Say why the pool had no connection: the server is not there, or all are in use."""
+        try:
+            psycopg.connect(self.address.conninfo, connect_timeout=2).close()
+        except psycopg.Error as error:
+            return unavailable(self.path, self.address.without_password(connection_reason(error)))
+        return crowded(self.path, self.address.pool_size, self.timeout)
+
+    def after_fork_in_child(self) -> None:
+        """Leave the parent's connections alone: ending one here would end it there."""
+        self._forked = True
+
+    def after_fork(self) -> bool:
+        """Say if this process was forked since the server was last used; then it gets connections of its own."""
+        if not self._forked:
+            return False
+        with _renewing:
+            if self._forked:
+                _left_to_parent.append(self._pool)
+                self._pool = self._make_pool()
+                self._forked = False
+                return True
+        return False
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        if not self._forked:
+            self._pool.close()
+
+
+def _pause(tries: int) -> None:
+    """Wait a little longer each time, and never as long as others that try again."""
+    time.sleep(min(_STEP * 2**tries, _LONGEST_STEP) * (0.5 + random.random() / 2))  # noqa: S311
+
+
+_servers: weakref.WeakSet[Server] = weakref.WeakSet()
+_left_to_parent: list[Any] = []
+_renewing = threading.Lock()
+
+
+def _after_fork_in_child() -> None:
+    global _renewing  # noqa: PLW0603  a thread that held it is not here
+    _renewing = threading.Lock()
+    for server in list(_servers):
+        server.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

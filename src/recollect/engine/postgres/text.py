@@ -1,0 +1,95 @@
+"""Values on their way to the server and back. Everything travels as text, except bytes.
+
+PostgreSQL's text has no NUL, which ids that come from a model or a tool may have: it is written as two characters, and
+so is the one that marks it. JSON never has either of them bare.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from recollect.errors import InvalidValue
+
+Value = bytes | bytearray | None
+"""A parameter as it is sent; bytearray is what is sent as it is, not as text."""
+
+_MARK = b"\x10"
+_NUL, _MARKED_NUL, _MARKED_MARK = b"\0", b"\x100", b"\x10p"
+_IN_JSON = re.compile(rb"\\\\|\\u0010([0p])")
+
+_INTEGERS = (20, 21, 23, 26, 1700)
+_FLOAT = 701
+_BOOLEAN, _BYTES, _TEXT, _JSON, _RAW = 16, 17, 25, 114, 1043
+
+
+def written(value: Any) -> Value:
+    """Write a parameter."""
+    kind = type(value)
+    if kind is str:
+        return _escaped(value)
+    if kind is int:
+        return b"%d" % value
+    if value is None:
+        return None
+    if kind is bool:
+        return b"t" if value else b"f"
+    return bytearray(value) if kind is bytes else _escaped(str(value))
+
+
+def _escaped(text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            "A text has half of a surrogate pair, which can not be stored. Join them or drop it."
+        ) from error
+    if _NUL in data or _MARK in data:
+        return data.replace(_MARK, _MARKED_MARK).replace(_NUL, _MARKED_NUL)
+    return data
+
+
+def _text(data: bytes) -> str:
+    if _MARK in data:
+        data = data.replace(_MARKED_NUL, _NUL).replace(_MARKED_MARK, _MARK)
+    return data.decode()
+
+
+def heard(text: str) -> str:
+    """Read a text that came another way than as a column."""
+    return _text(text.encode())
+
+
+def _json(data: bytes) -> str:
+    """Read an array that the server made of columns, where the mark is written as JSON writes it."""
+    if b"\\u0010" in data:
+        data = _IN_JSON.sub(lambda found: found[0] if found[1] is None else _meant(found[1]), data)
+    return data.decode()
+
+
+def _meant(letter: bytes) -> bytes:
+    return b"\\u0000" if letter == b"0" else b"\\u0010"
+
+
+def _boolean(data: bytes) -> bool:
+    return data == b"t"
+
+
+def _bytes(data: bytes) -> bytes:
+    return bytes.fromhex(data[2:].decode())
+
+
+_READ: dict[int, Callable[[bytes], Any]] = {
+    **dict.fromkeys(_INTEGERS, int),
+    _FLOAT: float,
+    _BOOLEAN: _boolean,
+    _BYTES: _bytes,
+    _TEXT: _text,
+    _JSON: _json,
+}
+
+
+def reader(kind: int) -> Callable[[bytes], Any] | None:
+    """Say how a column of a type is read; None is what stays bytes: varchar, for JSON that is read as bytes."""
+    return None if kind == _RAW else _READ.get(kind, _text)

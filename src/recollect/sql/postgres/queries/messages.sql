@@ -1,0 +1,95 @@
+-- shared: message
+parts::varchar, position, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
+CASE WHEN coalesce(state, error, metadata, blobs) IS NOT NULL OR coalesce(completed_at, deleted_at) IS NOT NULL
+THEN json_build_array(state, completed_at, deleted_at, error, metadata, blobs) END
+
+-- shared: branch
+tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
+
+-- name: message_insert
+INSERT INTO recollect.messages (
+    tree, branch, position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format,
+    model, error, metadata, native, blobs, parts
+) VALUES (?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+    ?16, ?17)
+
+-- name: message_get
+SELECT {message} FROM recollect.messages WHERE {branch} AND position = :position::bigint
+
+-- name: messages_forward
+SELECT {message} FROM recollect.messages
+WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
+ORDER BY position LIMIT :limit
+
+-- name: messages_backward
+SELECT {message} FROM recollect.messages
+WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
+ORDER BY position DESC LIMIT :limit
+
+-- name: messages_pinned
+SELECT {message} FROM recollect.messages
+WHERE {branch} AND position IN (
+    SELECT p.position FROM recollect.pins AS p
+    WHERE p.tree = :branch::bigint >> 20 AND p.branch = (:branch::bigint & 1048575)::int
+        AND p.position > :low::bigint AND p.position <= :high::bigint
+) AND deleted_at IS NULL
+ORDER BY position
+
+-- name: messages_asked
+SELECT {message} FROM recollect.messages
+WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND role = 'user' AND deleted_at IS NULL
+ORDER BY position DESC LIMIT 1
+
+-- name: message_annotate
+UPDATE recollect.messages SET metadata = :metadata WHERE {branch} AND position = :position
+
+-- name: messages_count
+SELECT count(*), coalesce(sum(tokens), 0)::bigint, coalesce(sum(input_tokens), 0)::bigint,
+    coalesce(sum(output_tokens), 0)::bigint, max(created_at)
+FROM recollect.messages
+WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
+
+-- name: messages_blobs
+SELECT blobs FROM recollect.messages
+WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND blobs IS NOT NULL
+
+-- name: message_mark
+UPDATE recollect.messages SET deleted_at = :deleted_at WHERE {branch} AND position = :position
+
+-- name: message_write
+UPDATE recollect.messages
+SET parts = :parts, state = :state, tokens = :tokens, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    completed_at = :completed_at, format = :format, model = :model, error = :error, metadata = :metadata,
+    native = :native, blobs = :blobs
+WHERE {branch} AND position = :position
+
+-- name: messages_interrupt
+UPDATE recollect.messages SET state = 'interrupted', completed_at = :now
+WHERE {branch} AND position >= :position AND turn = :position AND state IN ('pending', 'streaming')
+
+-- name: messages_erase
+DELETE FROM recollect.messages WHERE {branch} AND position > :low
+
+-- name: append_get
+SELECT digest, (tree << 20) | branch, position, count FROM recollect.appends
+WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int AND key = :key
+
+-- name: append_insert
+INSERT INTO recollect.appends (tree, session, key, digest, branch, position, count, created_at)
+VALUES (:session::bigint >> 20, (:session::bigint & 1048575)::int, :key, :digest, (:branch::bigint & 1048575)::int,
+    :position, :count, :now)
+
+-- name: blob_keep
+UPDATE recollect.blobs SET refs = refs + 1 WHERE owner = :owner AND hash = :hash RETURNING refs
+
+-- name: blob_insert
+INSERT INTO recollect.blobs (owner, hash, size, refs, data, created_at) VALUES (:owner, :hash, :size, 1, :data, :now)
+
+-- name: blob_get
+SELECT data FROM recollect.blobs WHERE owner = :owner AND hash = :hash
+
+-- name: blob_drop
+UPDATE recollect.blobs SET refs = refs - 1 WHERE owner = ?1 AND hash = ?2
+
+-- name: blob_sweep
+DELETE FROM recollect.blobs WHERE owner = ?1 AND hash = ?2 AND refs <= 0

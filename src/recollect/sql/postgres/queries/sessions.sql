@@ -1,0 +1,325 @@
+-- shared: session
+(tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
+channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
+data_schema_version,
+(SELECT count(*) FROM recollect.sessions AS d
+    WHERE d.parent = ((sessions.tree << 20) | sessions.number) AND d.relation = 'delegate' AND d.deleted_at IS NULL),
+CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
+    OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
+THEN json_build_array(
+    (SELECT p.id FROM recollect.sessions AS p
+        WHERE p.tree = sessions.parent >> 20 AND p.number = (sessions.parent & 1048575)::int),
+    relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at, archived_at,
+    deleted_at, metadata
+) END
+
+-- shared: chosen
+(:archived::boolean IS NULL OR (archived_at IS NOT NULL) = :archived::boolean)
+AND (:pinned::boolean IS NULL OR (pinned_at IS NOT NULL) = :pinned::boolean)
+AND (:titled::boolean IS NULL OR (title IS NOT NULL) = :titled::boolean)
+AND (:channel::text IS NULL OR channel = :channel::text)
+AND (:model::text IS NULL OR model = :model::text)
+AND (:status::text IS NULL OR status = :status::text)
+AND (:parent::bigint IS NULL OR parent = :parent::bigint)
+AND (:delegates::boolean IS NULL OR (relation IS NOT DISTINCT FROM 'delegate') = :delegates::boolean)
+AND (:shown::text IS NULL OR ((tree << 20) | number) NOT IN (
+    SELECT j.value::bigint FROM json_array_elements_text(:shown::text::json) AS j (value)
+))
+AND (:tool::text IS NULL OR EXISTS (
+    SELECT 1 FROM recollect.branches AS b
+    JOIN recollect.tool_calls AS t ON t.tree = b.tree AND t.message_branch = b.number
+    WHERE b.tree = sessions.tree AND b.session = sessions.number AND t.tool = :tool::text
+))
+AND (:role::text IS NULL OR EXISTS (
+    SELECT 1 FROM recollect.branches AS b
+    JOIN recollect.messages AS m ON m.tree = b.tree AND m.branch = b.number
+    WHERE b.tree = sessions.tree AND b.session = sessions.number AND m.role = :role::text AND m.deleted_at IS NULL
+))
+
+-- shared: picked
+(SELECT j.value::bigint AS key FROM json_array_elements_text(:keys::text::json) AS j (value)) AS picked
+JOIN recollect.sessions ON sessions.tree = picked.key >> 20 AND sessions.number = (picked.key & 1048575)::int
+
+-- shared: time
+CASE :order::text WHEN 'created' THEN created_at ELSE active_at END
+
+-- shared: this
+tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
+
+-- shared: named
+owner = :owner AND id = :id
+
+-- shared: stands
+((tree << 20) | branch) = :branch::bigint
+
+-- lock: session_get
+SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NULL FOR NO KEY UPDATE
+
+-- name: session_get
+SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NULL
+
+-- lock: session_by_key
+SELECT number FROM recollect.sessions WHERE {this} FOR NO KEY UPDATE
+
+-- name: session_by_key
+SELECT {session} FROM recollect.sessions WHERE {this}
+
+-- lock: session_in_trash
+SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL FOR NO KEY UPDATE
+
+-- name: session_in_trash
+SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL
+ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT 1
+
+-- name: sessions_by_activity
+SELECT {session} FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NULL
+    AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    AND active_at >= :since::bigint AND {chosen}
+ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
+
+-- name: sessions_by_creation
+SELECT {session} FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NULL
+    AND (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    AND created_at >= :since::bigint AND {chosen}
+ORDER BY created_at DESC, tree DESC, number DESC LIMIT :limit
+
+-- name: sessions_by_deletion
+SELECT {session} FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NOT NULL
+    AND (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    AND deleted_at >= :since::bigint AND {chosen}
+ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT :limit
+
+-- name: sessions_by_folded_title
+SELECT {session}
+FROM (
+    SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
+    WHERE t.owner = :owner
+        AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+) AS titled
+JOIN recollect.sessions ON sessions.tree = titled_tree AND sessions.number = titled_session
+WHERE deleted_at IS NULL AND active_at >= :since::bigint AND active_at < :until::bigint
+    AND {chosen}
+ORDER BY folded, titled_tree, titled_session LIMIT :limit
+
+-- name: sessions_among
+SELECT {session} FROM {picked}
+WHERE owner = :owner AND deleted_at IS NULL
+    AND ({time}, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    AND {time} >= :since::bigint
+    AND {chosen}
+ORDER BY {time} DESC, tree DESC, number DESC LIMIT :limit
+
+-- name: sessions_among_titled
+SELECT {session} FROM {picked}
+JOIN (SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t) AS titled
+    ON titled_tree = sessions.tree AND titled_session = sessions.number
+WHERE owner = :owner AND deleted_at IS NULL
+    AND (folded, tree, number) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    AND active_at >= :since::bigint AND active_at < :until::bigint
+    AND {chosen}
+ORDER BY folded, tree, number LIMIT :limit
+
+-- name: sessions_with_parent
+SELECT (tree << 20) | number FROM recollect.sessions WHERE parent = :value::bigint LIMIT :limit
+
+-- name: sessions_with_pin
+SELECT (tree << 20) | number FROM recollect.sessions
+WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean LIMIT :limit
+
+-- name: sessions_with_channel
+SELECT (tree << 20) | number FROM recollect.sessions
+WHERE owner = :owner AND channel = :value AND deleted_at IS NULL LIMIT :limit
+
+-- name: sessions_with_model
+SELECT (tree << 20) | number FROM recollect.sessions
+WHERE owner = :owner AND model = :value AND deleted_at IS NULL LIMIT :limit
+
+-- name: sessions_with_status
+SELECT (tree << 20) | number FROM recollect.sessions
+WHERE owner = :owner AND status = :value AND status <> 'active' AND deleted_at IS NULL LIMIT :limit
+
+-- name: sessions_with_archive
+SELECT (tree << 20) | number FROM recollect.sessions
+WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean LIMIT :limit
+
+-- name: sessions_without_title
+SELECT (tree << 20) | number FROM recollect.sessions
+WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value::boolean LIMIT :limit
+
+-- name: title_set
+INSERT INTO recollect.titles (tree, session, owner, folded)
+VALUES (:session::bigint >> 20, (:session::bigint & 1048575)::int, :owner, :folded)
+ON CONFLICT (tree, session) DO UPDATE SET folded = excluded.folded
+
+-- name: title_clear
+DELETE FROM recollect.titles WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+
+-- name: sessions_by_prefix
+SELECT id, title FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
+ORDER BY id LIMIT :limit
+
+-- name: sessions_by_title
+SELECT id, title FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NULL AND title = :title
+ORDER BY active_at DESC LIMIT :limit
+
+-- lock: sessions_of_tree
+SELECT number FROM recollect.sessions WHERE tree = :tree ORDER BY number FOR NO KEY UPDATE NOWAIT
+
+-- name: sessions_of_tree
+SELECT (tree << 20) | number, id, (tree << 20) | branch, deleted_at FROM recollect.sessions
+WHERE tree = :tree ORDER BY number
+
+-- name: sessions_revisions
+SELECT (tree << 20) | number, id, revision FROM recollect.sessions
+WHERE owner = :owner
+
+-- name: session_revisions
+SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {named} AND deleted_at IS NULL
+UNION ALL
+SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL
+
+-- name: session_insert
+WITH place AS (
+    UPDATE recollect.trees SET sessions = sessions + 1 WHERE tree = :tree RETURNING tree, sessions
+)
+INSERT INTO recollect.sessions (
+    tree, number, owner, id, parent, relation, created_at, updated_at, active_at, last_message_at, pinned_at,
+    archived_at, status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
+    system_prompt, color, metadata, message_count, token_count, input_tokens, output_tokens
+)
+SELECT
+    place.tree, place.sessions, :owner::text, :id::text, :parent::bigint, :relation::text, :now::bigint, :now::bigint,
+    :now::bigint, :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
+    :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text, :provider_config::text,
+    :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text, :message_count::bigint,
+    :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint
+FROM place
+RETURNING (tree << 20) | number
+
+-- name: session_head
+UPDATE recollect.sessions SET branch = :branch, last = :last WHERE {this}
+
+-- name: session_stand
+UPDATE recollect.sessions
+SET branch = b.number, last = b.last, revision = revision + 1, message_count = :message_count,
+    token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    last_message_at = :last_message_at, updated_at = greatest(updated_at, :now)
+FROM recollect.branches AS b
+WHERE b.tree = :head::bigint >> 20 AND b.number = (:head::bigint & 1048575)::int
+    AND sessions.tree = :session::bigint >> 20 AND sessions.number = (:session::bigint & 1048575)::int
+
+-- name: session_advance
+UPDATE recollect.sessions
+SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
+    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+    last = last + :messages::int, updated_at = greatest(updated_at, :now::bigint),
+    last_message_at = greatest(last_message_at, :now::bigint),
+    active_at = CASE WHEN active_at < greatest(:now::bigint - 60000, newest.at)
+        THEN greatest(:now::bigint, newest.at + 1) ELSE active_at END
+FROM (
+    SELECT max(o.active_at) AS at FROM recollect.sessions AS o
+    WHERE o.owner = :owner AND o.deleted_at IS NULL
+) AS newest
+WHERE {named} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision = :expected::bigint)
+RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, false, open_turns, revision,
+    message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
+
+-- name: session_opens_turn
+UPDATE recollect.sessions SET open_turns = open_turns + :change::int WHERE {this}
+
+-- name: session_activate
+UPDATE recollect.sessions
+SET active_at = greatest(active_at, :now::bigint, 1 + (
+    SELECT max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL
+))
+WHERE {this}
+RETURNING active_at
+
+-- name: session_stir
+UPDATE recollect.sessions
+SET revision = revision + 1,
+    message_count = message_count + CASE WHEN {stands} THEN :messages::bigint ELSE 0 END,
+    token_count = token_count + CASE WHEN {stands} THEN :tokens::bigint ELSE 0 END,
+    input_tokens = input_tokens + CASE WHEN {stands} THEN :input_tokens::bigint ELSE 0 END,
+    output_tokens = output_tokens + CASE WHEN {stands} THEN :output_tokens::bigint ELSE 0 END,
+    last = last + CASE WHEN {stands} THEN :messages::int ELSE 0 END,
+    updated_at = greatest(updated_at, :now::bigint),
+    last_message_at = CASE WHEN :messages::int > 0 AND {stands}
+        THEN greatest(last_message_at, :now::bigint) ELSE last_message_at END
+WHERE {this} AND deleted_at IS NULL
+RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, revision, message_count, token_count,
+    input_tokens, output_tokens, updated_at, active_at, last_message_at
+
+-- name: session_change
+UPDATE recollect.sessions
+SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
+    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+    updated_at = greatest(updated_at, :now)
+WHERE {this}
+
+-- name: session_update
+UPDATE recollect.sessions
+SET revision = revision + 1, updated_at = greatest(updated_at, :now),
+    external_id = CASE WHEN strpos(:names::text, ',external_id,') > 0 THEN :external_id ELSE external_id END,
+    title = CASE WHEN strpos(:names::text, ',title,') > 0 THEN :title ELSE title END,
+    title_changed = CASE WHEN strpos(:names::text, ',title,') > 0 THEN true ELSE title_changed END,
+    task = CASE WHEN strpos(:names::text, ',task,') > 0 THEN :task ELSE task END,
+    status = CASE WHEN strpos(:names::text, ',status,') > 0 THEN :status ELSE status END,
+    provider = CASE WHEN strpos(:names::text, ',provider,') > 0 THEN :provider ELSE provider END,
+    provider_config = CASE WHEN strpos(:names::text, ',provider_config,') > 0 THEN :provider_config
+        ELSE provider_config END,
+    model = CASE WHEN strpos(:names::text, ',model,') > 0 THEN :model ELSE model END,
+    working_dir = CASE WHEN strpos(:names::text, ',working_dir,') > 0 THEN :working_dir ELSE working_dir END,
+    system_prompt = CASE WHEN strpos(:names::text, ',system_prompt,') > 0 THEN :system_prompt ELSE system_prompt END,
+    color = CASE WHEN strpos(:names::text, ',color,') > 0 THEN :color ELSE color END,
+    channel = CASE WHEN strpos(:names::text, ',channel,') > 0 THEN :channel ELSE channel END,
+    channel_id = CASE WHEN strpos(:names::text, ',channel_id,') > 0 THEN :channel_id ELSE channel_id END,
+    metadata = CASE WHEN strpos(:names::text, ',metadata,') > 0 THEN :metadata ELSE metadata END,
+    pinned_at = CASE WHEN strpos(:names::text, ',pinned_at,') > 0 THEN :pinned_at ELSE pinned_at END,
+    archived_at = CASE WHEN strpos(:names::text, ',archived_at,') > 0 THEN :archived_at ELSE archived_at END
+WHERE {named} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision = :expected::bigint)
+RETURNING {session}
+
+-- name: session_trash
+UPDATE recollect.sessions SET deleted_at = :now::bigint, revision = revision + 1,
+    updated_at = greatest(updated_at, :now::bigint)
+WHERE {named} AND deleted_at IS NULL
+RETURNING (tree << 20) | number
+
+-- name: session_restore
+UPDATE recollect.sessions SET deleted_at = NULL, revision = revision + 1, updated_at = greatest(updated_at, :now)
+WHERE {this}
+RETURNING {session}
+
+-- name: session_delete
+WITH freed AS (
+    UPDATE recollect.branches SET session = NULL
+    WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+), orphaned AS (
+    UPDATE recollect.sessions SET parent = NULL WHERE parent = :session::bigint
+), forgotten AS (
+    DELETE FROM recollect.appends
+    WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+), untitled AS (
+    DELETE FROM recollect.titles
+    WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+), dropped AS (
+    DELETE FROM recollect.snapshots
+    WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+)
+DELETE FROM recollect.sessions WHERE {this}
+
+-- name: setting_get
+SELECT value FROM recollect.settings WHERE owner = :owner AND key = :key
+
+-- name: setting_set
+INSERT INTO recollect.settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
+ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+
+-- name: setting_delete
+DELETE FROM recollect.settings WHERE owner = :owner AND key = :key

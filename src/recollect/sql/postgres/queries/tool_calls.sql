@@ -1,0 +1,59 @@
+-- name: tool_call_insert
+INSERT INTO recollect.tool_calls (
+    tree, message_branch, message_position, part, branch, call_id, tool, status, result, result_part, created_at,
+    started_at, completed_at, latency_ms, error_code, error_message
+) VALUES (?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2, ?3, (?4::bigint & 1048575)::int, ?5, ?6, ?7,
+    CASE WHEN ?8::bigint IS NOT NULL THEN ?9::int END, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+ON CONFLICT (tree, message_branch, message_position, part, branch) DO UPDATE
+SET status = excluded.status, result = excluded.result, result_part = excluded.result_part,
+    started_at = excluded.started_at, completed_at = excluded.completed_at, latency_ms = excluded.latency_ms,
+    error_code = excluded.error_code, error_message = excluded.error_message
+
+-- name: tool_calls_newest
+SELECT
+    t.message_position, t.part, (t.tree << 20) | t.branch, t.call_id, t.tool, t.status, t.result, t.result_part,
+    t.created_at, t.started_at
+FROM recollect.tool_calls AS t
+WHERE t.tree = :branch::bigint >> 20 AND t.message_branch = (:branch::bigint & 1048575)::int AND t.call_id = :call_id
+    AND t.message_position = (
+        SELECT n.message_position FROM recollect.tool_calls AS n
+        WHERE n.tree = :branch::bigint >> 20 AND n.message_branch = (:branch::bigint & 1048575)::int
+            AND n.message_position > :low::bigint AND n.message_position <= :high::bigint AND n.call_id = :call_id
+        ORDER BY n.message_position DESC LIMIT 1
+    )
+ORDER BY t.part DESC
+
+-- name: tool_calls_of_path
+WITH RECURSIVE path (tree, number, parent, low, high, depth) AS (
+    SELECT b.tree, b.number, b.parent, b.fork_at, CASE WHEN s.branch = b.number THEN s.last ELSE b.last END, 0
+    FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+    WHERE b.tree = :branch::bigint >> 20 AND b.number = (:branch::bigint & 1048575)::int
+    UNION ALL
+    SELECT b.tree, b.number, b.parent, b.fork_at, p.low, p.depth + 1
+    FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
+)
+SELECT
+    (m.tree << 20) | m.number, m.number, t.message_position, t.part, t.call_id, t.tool, t.status,
+    CASE WHEN t.result <= a.high THEN t.result END, t.result_part, t.created_at,
+    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number, (a.tree << 20) | a.number
+FROM path AS m
+JOIN recollect.tool_calls AS t ON t.tree = m.tree AND t.message_branch = m.number
+    AND t.message_position > m.low AND t.message_position <= m.high
+JOIN path AS a ON a.number = t.branch
+ORDER BY m.depth DESC, t.message_position, t.part, a.depth
+
+-- name: tool_calls_erase
+DELETE FROM recollect.tool_calls
+WHERE tree = :branch::bigint >> 20 AND message_branch = (:branch::bigint & 1048575)::int AND message_position > :low
+
+-- name: tool_calls_erase_answers
+DELETE FROM recollect.tool_calls
+WHERE tree = :parent::bigint >> 20 AND message_branch = (:parent::bigint & 1048575)::int
+    AND branch = (:branch::bigint & 1048575)::int
+
+-- name: tool_calls_reopen
+UPDATE recollect.tool_calls
+SET status = 'pending', result = NULL, result_part = NULL, completed_at = NULL, latency_ms = NULL,
+    error_code = NULL, error_message = NULL
+WHERE tree = :branch::bigint >> 20 AND message_branch = (:branch::bigint & 1048575)::int AND message_position <= :low
+    AND branch = (:branch::bigint & 1048575)::int AND result > :low

@@ -1,0 +1,51 @@
+-- shared: turn
+position, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder, lease_until
+
+-- shared: branch
+tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
+
+-- name: turn_insert
+INSERT INTO recollect.turns (
+    tree, branch, position, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
+    lease_until
+) VALUES (
+    :branch::bigint >> 20, (:branch::bigint & 1048575)::int, :position, :status, :started_at, :ended_at, :latency_ms,
+    :input_tokens, :output_tokens, :model, :error, :holder, :lease_until
+)
+
+-- lock: turn_get
+SELECT s.number FROM recollect.sessions AS s
+WHERE s.tree = :branch::bigint >> 20 AND s.number = (
+    SELECT b.session FROM recollect.branches AS b
+    WHERE b.tree = :branch::bigint >> 20 AND b.number = (:branch::bigint & 1048575)::int
+)
+FOR NO KEY UPDATE
+
+-- name: turn_get
+SELECT {turn} FROM recollect.turns WHERE {branch} AND position = :position
+
+-- name: turns_of_span
+SELECT {turn} FROM recollect.turns WHERE {branch} AND position > :low::bigint AND position <= :high::bigint
+ORDER BY position
+
+-- name: turn_renew
+UPDATE recollect.turns
+SET status = 'open', ended_at = NULL, latency_ms = NULL, holder = :holder, lease_until = :lease_until,
+    input_tokens = CASE WHEN :input_tokens::bigint IS NULL THEN input_tokens
+        ELSE coalesce(input_tokens, 0) + :input_tokens::bigint END,
+    output_tokens = CASE WHEN :output_tokens::bigint IS NULL THEN output_tokens
+        ELSE coalesce(output_tokens, 0) + :output_tokens::bigint END,
+    model = coalesce(:model, model)
+WHERE {branch} AND position = :position
+
+-- name: turn_end
+UPDATE recollect.turns
+SET status = :status, ended_at = :now::bigint,
+    latency_ms = coalesce(:latency_ms, greatest(:now::bigint - started_at, 0)),
+    input_tokens = coalesce(:input_tokens, input_tokens), output_tokens = coalesce(:output_tokens, output_tokens),
+    model = coalesce(:model, model), error = coalesce(:error, error), holder = NULL, lease_until = NULL
+WHERE {branch} AND position = :position AND status IN ('open', 'interrupted')
+RETURNING {turn}
+
+-- name: turns_erase
+DELETE FROM recollect.turns WHERE {branch} AND position > :low

@@ -1,0 +1,48 @@
+"""A PostgreSQL server for every test that asks for one: started once in each process of the test run, on loopback."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def databases():
+    """Give what makes databases: on the server that RECOLLECT_TEST_POSTGRES names, or on one of our own."""
+    from postgres_server import PASSWORD, Databases, PostgresServer
+
+    named = os.environ.get("RECOLLECT_TEST_POSTGRES")
+    server = None
+    if named:
+        parts = urlsplit(named)
+
+        def url_of(database: str, user: str) -> str:
+            host = parts.netloc.rpartition("@")[2]
+            login = parts.netloc if user == "postgres" else f"{user}:{PASSWORD.replace('$', '%24')}@{host}"
+            return urlunsplit(parts._replace(netloc=login, path=f"/{database}"))
+    else:
+        # No sync to disk: what a crash of the machine would lose does not matter to a test. Killing the server does.
+        server = PostgresServer("fsync=off", "max_connections=300", "shared_buffers=64MB", "jit=off").start()
+        url_of = server.url
+    made = Databases(url_of)
+    try:
+        yield made
+    finally:
+        made.close()
+        if server is not None:
+            server.remove()
+
+
+@pytest.fixture
+def database(databases):
+    """Give the name of a database with the tables in it and nothing in them, for the time of this test."""
+    databases.wipe()
+    return databases.common
+
+
+@pytest.fixture
+def postgres(databases, database):
+    """Give the URL of a store of this test's own, for an ordinary role."""
+    return databases.url_of(database, "plain")

@@ -1,0 +1,379 @@
+"""What goes wrong with a server and on the way to it: a clear error, or none; nothing acknowledged lost, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import traceback
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from loopback_proxy import LoopbackProxy
+
+import recollect
+from postgres_server import PASSWORD, PostgresServer, free_port
+from recollect.engine.postgres import migration
+
+
+def said(text):
+    return {"role": "user", "content": text}
+
+
+def through(url, port):
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
+
+
+@pytest.fixture
+def proxy(postgres):
+    proxy = LoopbackProxy(urlsplit(postgres).port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def server():
+    """A server of this test's own, to be killed."""
+    server = PostgresServer("fsync=off", "shared_buffers=16MB").start()
+    yield server
+    server.remove()
+
+
+class TestLostConnections:
+    """Connections that end in the middle of something."""
+
+    @pytest.mark.parametrize("owner", ["", "ann"])
+    @pytest.mark.parametrize("how", ["before", "after", "late"])
+    def test_a_commit_that_is_cut_writes_once(self, postgres, proxy, how, owner):
+        with recollect.open(through(postgres, proxy.port), owner=owner) as store:
+            session = store.session("a")
+            session.append(said("first"))
+            proxy.trap = how
+            if how == "late":
+                threading.Timer(0.5, proxy.release).start()
+            made = session.append(said("second"))
+            assert proxy.sprung.is_set()
+            assert (made.first, made.repeated) == (2, False)
+            session.append(said("third"))
+            assert [message.text for message in session.messages()] == ["first", "second", "third"]
+            assert session.refresh().message_count == 3
+
+    def test_a_commit_whose_end_is_not_known_in_time(self, postgres, proxy):
+        with recollect.open(through(postgres, proxy.port), timeout=1) as store:
+            session = store.session("a")
+            proxy.trap = "late"
+            with pytest.raises(recollect.StoreUnavailable, match="may have been stored or not"):
+                session.append(said("x"))
+            assert b"COMMIT" in proxy.release()
+            assert [message.text for message in session.messages()] == ["x"]
+
+    def test_what_arrives_after_it_was_given_up_is_refused(self, postgres):
+        """The mark of a commit is a fence for a transaction that the server reads only later."""
+        from recollect.engine.postgres.server import Server
+        from recollect.engine.postgres.transaction import MARK, Mark
+
+        server = Server(postgres, "", 10)
+        mark = Mark(4711, 1)
+        assert server._settled(mark, time.monotonic() + 10) is False
+        assert server._settled(mark, time.monotonic() + 10) is False
+        with psycopg.connect(postgres) as late, pytest.raises(psycopg.errors.UniqueViolation):
+            late.execute(MARK.text.replace(b"$1", b"4711").replace(b"$2", b"1"))
+        with psycopg.connect(postgres) as early:
+            early.execute(MARK.text.replace(b"$1", b"4712").replace(b"$2", b"1"))
+        assert server._settled(Mark(4712, 1), time.monotonic() + 10) is True
+        server.close()
+
+    def test_a_batch_that_is_cut_writes_once(self, postgres, proxy):
+        async def story(how):
+            async with recollect.open_async(through(postgres, proxy.port)) as store:
+                sessions = [await store.session(f"{how}{number}") for number in range(12)]
+                for session in sessions:
+                    await session.append(said("first"))
+                proxy.trap = how
+                await asyncio.gather(*(session.append(said("second")) for session in sessions))
+                assert proxy.sprung.is_set()
+                proxy.sprung.clear()
+                for session in sessions:
+                    assert [message.text for message in await session.messages()] == ["first", "second"]
+
+        for how in ("before", "after"):
+            asyncio.run(story(how))
+
+    def test_cut_again_and_again(self, postgres, proxy):
+        """Each writer cuts everyone's connections now and then, wherever the others are with theirs."""
+        done = []
+
+        def write(store, name):
+            session = store.session(name)
+            for number in range(20):
+                session.append(said(str(number)))
+                if number % 5 == 4:
+                    proxy.cut()
+            done.append(name)
+
+        with recollect.open(through(postgres, proxy.port)) as store:
+            writers = [threading.Thread(target=write, args=(store, f"w{number}")) for number in range(3)]
+            for writer in writers:
+                writer.start()
+            for writer in writers:
+                writer.join()
+        assert sorted(done) == ["w0", "w1", "w2"]
+        with recollect.open(postgres) as store:
+            for name in done:
+                assert [message.text for message in store.session(name).messages()] == [str(n) for n in range(20)]
+
+    def test_reads_go_on(self, postgres, proxy):
+        with recollect.open(through(postgres, proxy.port)) as store:
+            session = store.session("a")
+            session.append(said("x"))
+            for _ in range(3):
+                proxy.cut()
+                assert len(session.messages()) == 1
+
+    def test_a_server_that_is_killed_and_started_again(self, server):
+        """Nothing acknowledged is lost or doubled, and writers go on by themselves."""
+        with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
+            admin.execute("CREATE DATABASE talks")
+        url = server.url("talks")
+        acknowledged = {}
+
+        async def write(store, name):
+            session = await store.session(name)
+            for number in range(60):
+                await session.append(said(str(number)))
+                acknowledged[name] = number + 1
+
+        async def story():
+            async with recollect.open_async(url) as store:
+                tasks = [asyncio.create_task(write(store, f"s{number}")) for number in range(8)]
+                for _ in range(2):
+                    await asyncio.sleep(0.25)
+                    await asyncio.get_running_loop().run_in_executor(None, server.kill)
+                    await asyncio.get_running_loop().run_in_executor(None, server.start)
+                await asyncio.gather(*tasks)
+
+        asyncio.run(story())
+        with recollect.open(url) as store:
+            for name, count in acknowledged.items():
+                assert [message.text for message in store.session(name).messages()] == [str(n) for n in range(count)]
+                assert count == 60
+
+    def test_a_server_that_stays_away(self, server):
+        with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
+            admin.execute("CREATE DATABASE talks")
+        store = recollect.open(server.url("talks"), timeout=1)
+        session = store.session("a")
+        server.kill()
+        with pytest.raises(recollect.StoreUnavailable, match="can not be reached"):
+            session.append(said("x"))
+        with pytest.raises(recollect.StoreUnavailable):
+            session.messages()
+        store.close()
+        server.start()
+        with recollect.open(server.url("talks")) as store:
+            assert store.session("a").messages() == []
+
+
+class TestRefusedConnections:
+    """Servers that do not let us in, or not us."""
+
+    def test_wrong_password(self, databases, database):
+        url = databases.url_of(database, "guarded").replace("s3cret", "wr0ng")
+        for opening in (recollect.open, lambda url: asyncio.run(_opened(url))):
+            with pytest.raises(recollect.StoreUnavailable, match="password") as caught:
+                opening(url)
+            assert "wr0ng" not in str(caught.value)
+            assert "wr0ng" not in "".join(traceback.format_exception(caught.value))
+
+    def test_the_right_password_is_never_shown(self, databases, database):
+        with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
+            admin.execute("GRANT ALL ON SCHEMA recollect TO guarded")
+            admin.execute("GRANT ALL ON ALL TABLES IN SCHEMA recollect TO guarded")
+        url = databases.url_of(database, "guarded")
+        assert PASSWORD.replace("$", "%24") in url
+        with recollect.open(url) as store:
+            store.session("a").append(said("x"))
+            for shown in (store.path, repr(store)):
+                assert "s3cret" not in shown
+                assert "guarded@" in shown
+
+    def test_missing_database(self, databases):
+        with pytest.raises(recollect.StoreUnavailable, match="does not exist"):
+            recollect.open(databases.url_of("nowhere_at_all", "plain"))
+
+    def test_nobody_there(self):
+        with pytest.raises(recollect.StoreUnavailable, match=r"Check that the server runs"):
+            recollect.open(f"postgresql://plain:hunter2@127.0.0.1:{free_port()}/x")
+
+    @pytest.mark.parametrize("url", ["postgresql://[", "postgresql://h/x?nonsense=hunter2"])
+    def test_no_url(self, url):
+        with pytest.raises(recollect.InvalidValue, match="URL of a PostgreSQL server") as caught:
+            recollect.open(url)
+        assert "hunter2" not in str(caught.value)
+
+    @pytest.mark.parametrize("size", ["0", "x", "-1"])
+    def test_no_size(self, postgres, size):
+        with pytest.raises(recollect.InvalidValue, match="pool_size"):
+            recollect.open(f"{postgres}?pool_size={size}")
+
+    def test_a_server_that_is_too_old(self, postgres, monkeypatch):
+        monkeypatch.setattr(migration, "OLDEST", 990_000)
+        with pytest.raises(recollect.StoreUnavailable, match="too old; Recollect needs version 99"):
+            recollect.open(postgres)
+
+    def test_another_encoding(self, databases):
+        with psycopg.connect(databases.url_of("postgres", "postgres"), autocommit=True) as admin:
+            admin.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING LATIN1 LOCALE 'C' OWNER plain")
+            try:
+                with pytest.raises(recollect.StoreUnavailable, match="LATIN1"):
+                    recollect.open(databases.url_of("latin", "plain"))
+            finally:
+                admin.execute("DROP DATABASE latin")
+
+    def test_a_role_that_may_not_make_tables(self, databases):
+        name = databases.make()
+        with pytest.raises(recollect.StoreReadOnly, match="permission denied"):
+            recollect.open(databases.url_of(name, "guarded"))
+        databases.drop(name)
+
+
+async def _opened(url):
+    async with recollect.open_async(url):
+        pass
+
+
+class TestBusyServers:
+    """Servers that are there and do not do it."""
+
+    def test_a_full_pool(self, postgres):
+        store = recollect.open(f"{postgres}?pool_size=1", timeout=0.5)
+        session = store.session("a")
+        with psycopg.connect(postgres) as other:
+            other.execute("LOCK TABLE recollect.sessions")
+            errors = []
+
+            def write():
+                try:
+                    session.append(said("x"))
+                except recollect.StoreError as error:
+                    errors.append(error)
+
+            threads = [threading.Thread(target=write) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        kinds = {type(error) for error in errors}
+        assert len(errors) == 2
+        assert kinds <= {recollect.StoreUnavailable, recollect.StoreLocked}
+        assert any("all 1 connections were in use" in str(error) for error in errors)
+        session.append(said("y"))
+        assert [message.text for message in session.messages()] == ["y"]
+        store.close()
+
+    def test_a_lock_that_is_held_too_long(self, postgres):
+        with recollect.open(postgres, timeout=0.4) as store:
+            session = store.session("a")
+            with psycopg.connect(postgres) as other:
+                other.execute("SELECT FROM recollect.sessions FOR UPDATE")
+                with pytest.raises(recollect.StoreLocked, match=r"did not answer within 0\.4 seconds"):
+                    session.append(said("x"))
+            session.append(said("y"))
+            assert [message.text for message in session.messages()] == ["y"]
+
+    def test_a_replica_reads_and_does_not_write(self, server):
+        with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
+            admin.execute("CREATE DATABASE talks")
+        with recollect.open(server.url("talks")) as store:
+            store.session("a").append(said("x"))
+        replica = PostgresServer("fsync=off", "shared_buffers=16MB", source=server).start()
+        try:
+            with recollect.open(replica.url("talks")) as there, recollect.open(server.url("talks")) as here:
+                session = there.get_session("a")
+                assert [message.text for message in session.messages()] == ["x"]
+                with pytest.raises(recollect.StoreReadOnly, match="primary"):
+                    session.append(said("y"))
+                with there.watch(timeout=20) as watch:  # a replica takes no LISTEN: it is looked at now and then
+                    written = here.session("a")
+                    written.append(said("z"))
+                    assert next(watch) == ("a", written.revision)
+        finally:
+            replica.remove()
+
+    @pytest.mark.parametrize(
+        ("state", "kind"),
+        [
+            ("53100", recollect.DiskFull),
+            ("XX001", recollect.Corrupted),
+            ("25006", recollect.StoreReadOnly),
+            ("22003", recollect.LimitReached),
+            ("P0001", recollect.StoreError),
+        ],
+    )
+    def test_errors_of_the_server(self, postgres, databases, database, state, kind):
+        with recollect.open(postgres) as store, _raising(databases, database, state):
+            session = store.session("a")
+            with pytest.raises(kind):
+                session.append(said("x"))
+            assert session.messages() == []
+
+    @pytest.mark.parametrize("state", ["40001", "40P01"])
+    def test_a_conflict_is_tried_again(self, postgres, databases, database, state):
+        with recollect.open(postgres) as store, _raising(databases, database, state, times=3):
+            session = store.session("a")
+            session.append(said("x"))
+            assert [message.text for message in session.messages()] == ["x"]
+            assert session.refresh().message_count == 1
+
+    def test_not_for_ever(self, postgres, databases, database, monkeypatch):
+        from recollect.engine.postgres import server
+
+        monkeypatch.setattr(server, "_STEP", 0.0001)
+        with recollect.open(postgres) as store, _raising(databases, database, "40001"):
+            session = store.session("a")
+            with pytest.raises(recollect.StoreError):
+                session.append(said("x"))
+
+    def test_one_that_fails_does_not_fail_the_others(self, postgres):
+        async def story():
+            async with recollect.open_async(postgres) as store:
+                sessions = [await store.session(f"s{number}") for number in range(10)]
+                work = [
+                    session.append(said("x"), expected=99 if number == 4 else None)
+                    for number, session in enumerate(sessions)
+                ]
+                results = await asyncio.gather(*work, return_exceptions=True)
+                assert [type(result).__name__ for result in results] == [
+                    "StaleRevision" if n == 4 else "Appended" for n in range(10)
+                ]
+                for number, session in enumerate(sessions):
+                    assert len(await session.messages()) == (0 if number == 4 else 1)
+
+        asyncio.run(story())
+
+
+class _raising:  # noqa: N801
+    """Makes the server fail when a message is written: each time, or so many times."""
+
+    def __init__(self, databases, database, state, times=0):
+        self._url = databases.url_of(database, "postgres")
+        self._state, self._times = state, times
+
+    def __enter__(self):
+        limit = f"IF nextval('recollect.failures') > {self._times} THEN RETURN NEW; END IF;" if self._times else ""
+        with psycopg.connect(self._url, autocommit=True) as admin:
+            admin.execute("CREATE SEQUENCE recollect.failures")
+            admin.execute("GRANT ALL ON SEQUENCE recollect.failures TO plain")
+            admin.execute(
+                f"CREATE FUNCTION recollect.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {limit} RAISE EXCEPTION 'made to fail' USING ERRCODE = '{self._state}'; END $$"
+            )
+            admin.execute(
+                "CREATE TRIGGER fail BEFORE INSERT ON recollect.messages FOR EACH ROW EXECUTE FUNCTION recollect.fail()"
+            )
+
+    def __exit__(self, *_):
+        with psycopg.connect(self._url, autocommit=True) as admin:
+            admin.execute("DROP FUNCTION recollect.fail CASCADE")
+            admin.execute("DROP SEQUENCE recollect.failures")

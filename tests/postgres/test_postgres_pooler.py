@@ -1,0 +1,87 @@
+"""Behind PgBouncer in transaction mode, where a connection of the server belongs to a client for a transaction only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+import recollect
+from postgres_server import NOBODY, free_port
+
+BOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+pytestmark = pytest.mark.skipif(BOUNCER is None, reason="pgbouncer is not installed")
+
+
+def said(text):
+    return {"role": "user", "content": text}
+
+
+@pytest.fixture
+def bouncer(postgres, tmp_path):
+    parts = urlsplit(postgres)
+    port = free_port()
+    (tmp_path / "users.txt").write_text('"plain" ""\n')
+    (tmp_path / "bouncer.ini").write_text(
+        f"[databases]\n* = host=127.0.0.1 port={parts.port}\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {tmp_path}/users.txt\n"
+        "pool_mode = transaction\ndefault_pool_size = 2\n"
+    )
+    as_other = ["-u", NOBODY] if os.geteuid() == 0 else []
+    if as_other:
+        for path in (tmp_path, *tmp_path.parents[:3]):
+            os.chmod(path, 0o755)
+    process = subprocess.Popen([BOUNCER, "-q", *as_other, str(tmp_path / "bouncer.ini")], stderr=subprocess.PIPE)
+    until = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    yield parts._replace(netloc=f"plain@127.0.0.1:{port}").geturl()
+    process.terminate()
+    process.wait(20)
+    process.stderr.close()
+
+
+def test_many_stores_share_two_connections(bouncer):
+    url = f"{bouncer}?prepare=off"
+    stores = [recollect.open(url, owner=owner) for owner in ("", "ann", "bob", "eve")]
+    for number in range(5):
+        for store in stores:
+            store.session("a").append(said(f"{number}"))
+    for store in stores:
+        assert [message.text for message in store.session("a").messages()] == [str(n) for n in range(5)]
+        store.close()
+
+
+def test_tasks(bouncer):
+    async def write(store, number):
+        session = await store.session(f"s{number % 7}")
+        async with session.turn("q", wait=30) as turn:
+            await turn.add({"role": "assistant", "content": "r"})
+
+    async def story():
+        async with recollect.open_async(f"{bouncer}?prepare=off", owner="ann") as store:
+            await asyncio.gather(*(write(store, number) for number in range(28)))
+            for number in range(7):
+                assert (await store.session(f"s{number}")).message_count == 8
+
+    asyncio.run(story())
+
+
+def test_watching_past_the_pooler(bouncer, postgres):
+    with recollect.open(f"{bouncer}?prepare=off&listen=127.0.0.1:{urlsplit(postgres).port}") as store:
+        session = store.session("a")
+        with store.watch("a", timeout=20) as watch:
+            session.append(said("x"))
+            assert next(watch) == ("a", session.revision)

@@ -1,0 +1,150 @@
+"""The SQL of PostgreSQL beside that of SQLite: the same names, keys that begin with the tree, a policy on every table."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+import recollect
+from recollect import sql
+from recollect.engine.postgres.book import Book
+
+
+@pytest.fixture
+def admin(databases, database):
+    with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as connection:
+        yield connection
+
+
+def test_both_engines_have_the_same_queries():
+    assert sorted(sql.queries("postgres")) == sorted(sql.queries("sqlite"))
+
+
+def test_both_engines_have_the_same_migrations():
+    assert [each[:2] for each in sql.migrations("postgres")] == [each[:2] for each in sql.migrations("sqlite")]
+
+
+def test_a_lock_belongs_to_a_query():
+    assert set(sql.locks("postgres")) <= set(sql.queries("postgres"))
+
+
+def test_parameters_have_the_same_names():
+    """What an operation hands over fits both; a parameter that one of them does not need is no fault."""
+    import re
+
+    book = Book()
+    for name, text in sql.queries("sqlite").items():
+        theirs = set(re.findall(r"(?<!:):([a-z_]+)", text))
+        if theirs:
+            theirs |= {"sought", "phrases"} if "match" in theirs else set()  # how this engine is told what to look for
+            assert set(book.statement(name).names) <= theirs, name
+        else:
+            assert book.many(name).count <= text.count("?") if "?" in text else True, name
+
+
+def test_every_query_is_understood_by_the_server(admin):
+    book = Book()
+    for name in sql.queries("postgres"):
+        text = sql.queries("postgres")[name]
+        statement = book.many(name)._widths[-1] if "?1" in text else book.statement(name)
+        admin.execute(b"PREPARE checked AS " + statement.text)
+        admin.execute("DEALLOCATE checked")
+    for name in sql.locks("postgres"):
+        lock = book.lock(name)
+        assert set(lock.names) <= set(book.statement(name).names)
+        admin.execute(b"PREPARE checked AS " + lock.text)
+        admin.execute("DEALLOCATE checked")
+    for name in sql.befores("postgres"):
+        admin.execute(b"PREPARE checked AS " + book.before(name).text)
+        admin.execute("DEALLOCATE checked")
+
+
+def test_what_gives_rows_is_known(admin):
+    """A statement that is taken for one without rows would give its operation nothing."""
+    book = Book()
+    for name, text in sql.queries("postgres").items():
+        if "?1" not in text:
+            described = admin.pgconn
+            described.prepare(f"d_{name}".encode(), book.statement(name).text)
+            assert (described.describe_prepared(f"d_{name}".encode()).nfields > 0) == book.statement(name).returns, name
+
+
+def test_every_primary_key_begins_with_what_a_cluster_distributes_by(admin):
+    rows = admin.execute(
+        "SELECT c.relname, a.attname FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
+        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] "
+        "WHERE c.relnamespace = 'recollect'::regnamespace"
+    ).fetchall()
+    tables = {
+        row[0]
+        for row in admin.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'recollect'::regnamespace AND relkind = 'r'"
+        )
+    }
+    first = dict(rows)
+    assert set(first) == tables
+    others = {
+        "blobs": "owner",
+        "search_terms": "owner",
+        "settings": "owner",
+        "commits": "token",
+        "watchers": "channel",
+        "migrations": "number",
+    }
+    assert first == {table: others.get(table, "tree") for table in tables}
+
+
+def test_every_table_with_an_owner_has_its_policy_forced(admin):
+    rows = admin.execute(
+        "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid) "
+        "FROM pg_class c WHERE c.relnamespace = 'recollect'::regnamespace AND c.relkind = 'r'"
+    ).fetchall()
+    assert {name for name, kept in rows if not kept} == {"commits", "watchers", "migrations"}
+
+
+def test_no_sequence_is_used_by_an_append(postgres, admin):
+    with recollect.open(postgres) as store:
+        session = store.session("a")
+        before = admin.execute("SELECT sum(last_value) FROM pg_sequences WHERE schemaname = 'recollect'").fetchone()
+        session.append({"role": "user", "content": "x"})
+        session.save_turn("q", {"role": "assistant", "content": "r"})
+        assert (
+            admin.execute("SELECT sum(last_value) FROM pg_sequences WHERE schemaname = 'recollect'").fetchone()
+            == before
+        )
+
+
+HOT = ("session_advance", "session_get", "message_get", "messages_forward", "messages_backward", "turn_get", "turns_of_span",
+       "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_by_creation", "append_get",
+       "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
+       "sessions_by_folded_title", "sessions_among", "sessions_among_titled", "sessions_with_parent", "sessions_with_pin",
+       "sessions_with_channel", "sessions_with_model", "sessions_with_status", "sessions_with_archive",
+       "sessions_without_title", "messages_pinned", "messages_asked", "compactions_of_branch", "snapshots_of_session",
+       "sessions_from", "branches_outline", "messages_rows", "tool_calls_of_span", "sessions_resting", "messages_tally",
+       "turns_tally", "tool_calls_tally", "messages_weight", "messages_large", "messages_next")  # fmt: skip
+SORTED = ("sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "sessions_from", "sessions_resting",
+          "messages_forward", "messages_backward", "messages_asked", "messages_rows", "messages_next")  # fmt: skip
+
+
+def test_hot_queries_use_their_index(postgres, databases, database):
+    """Also under the policy of an owner, which must not keep an index from being used."""
+    with recollect.open(postgres, owner="ann") as store:
+        for number in range(40):
+            store.session(f"s{number}", title=f"T{number}").append([{"role": "user", "content": "x"}] * 3)
+    book = Book()
+    with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
+        admin.execute("VACUUM ANALYZE")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        for kind in ("seqscan", "bitmapscan", "sort"):  # forty sessions are too few for a plan that is meant for many
+            connection.execute(f"SET enable_{kind} = off")
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        connection.execute("SELECT set_config('recollect.owner', 'ann', false)")
+        for name in HOT:
+            statement = book.statement(name)
+            connection.execute(b"PREPARE hot AS " + statement.text)
+            nulls = ", ".join(["NULL"] * len(statement.names))
+            plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN EXECUTE hot({nulls})"))
+            connection.execute("DEALLOCATE hot")
+            assert "Seq Scan" not in plan, (name, plan)
+            if name in SORTED:
+                assert "Sort" not in plan, (name, plan)

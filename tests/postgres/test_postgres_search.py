@@ -1,0 +1,275 @@
+"""Search on PostgreSQL: the same hits as on SQLite, the index that is used, owners apart, and what does not fit cut."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import recollect
+from recollect.engine.postgres.book import Book
+from recollect.ops.search import query, tsquery
+from recollect.ops.search.words import fold, tokens
+from recollect.testing.talk import answers, asks, user
+
+SEARCH = {"search_index", "search_titles", "search_terms"}
+NO_FILTERS = {
+    "below_branch": None, "below_position": None, "low_branch": 0, "low_position": 0, "ranges": None, "deleted": False,
+    "delegates": False, "plain": True, "pool": 5000, "most": 2000, "below": None, "low": 0, "limit": 48,
+}  # fmt: skip
+
+
+@pytest.fixture
+def admin(databases, database):
+    with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as connection:
+        yield connection
+
+
+def said(store, *texts, id="a", **fields):
+    session = store.session(id, **fields)
+    session.append([user(text) for text in texts])
+    return session
+
+
+def found(store, text, **filters):
+    """Name everything that is found, a few at a time."""
+    page = store.search(text, 7, **filters)
+    hits = list(page)
+    while page.next is not None:
+        page = store.search(text, 7, after=page.next, **filters)
+        hits += page
+    return {(hit.session, hit.message, hit.text, hit.marks) for hit in hits}
+
+
+# Texts that PostgreSQL's own parser would cut in its own way, and what people write.
+PIECES = st.sampled_from([
+    "red", "Infrared", "Café", "Straße", "北京", "京", "👍🏽", "a@b.example", "http://x.y/z?q=1", "foo-bar", "foo_bar", "1.5e3",
+    "-42", "12abc", "abc12", "0x1f", "/usr/lib", "it's", "a\\b", "'", '"', ":*", "&|!()<->", "=a", "=r75736572", "x\0y",
+    "x\x10y", "<b>red</b>", "привет", "ประเทศ", "½", "a", "bar", "foo", "e3", "1", "\u200b", "\u00ad", "ﬁn", "०१", "i\u0307",
+])  # fmt: skip
+TEXTS = st.lists(PIECES | st.text(max_size=6), min_size=1, max_size=6).map(" ".join)
+TYPED = st.lists(
+    PIECES | st.text(max_size=4) | st.sampled_from(["OR", "NOT", "-", "(", ")", '"', "*", "role:user", "tool:Read"]),
+    min_size=1,
+    max_size=5,
+).map(" ".join)
+CALM = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def storable(text):
+    return text.encode("utf-8", "replace").decode()
+
+
+@CALM
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4), title=TEXTS, typed=st.lists(TYPED, min_size=1, max_size=4))
+def test_the_same_is_found_as_on_sqlite(there, texts, title, typed):
+    texts = [storable(text) for text in texts]
+    wanted = [*typed, texts[0], f'"{texts[-1]}"', texts[0][1:-1]]
+    results = []
+    with recollect.open(":memory:") as here:
+        for store in (here, there):
+            session = said(store, *texts, title=storable(title).replace("\0", ""))
+            session.append([asks("t", tool="Read"), answers("t", text=texts[-1])])
+            results.append({text: found(store, text) for text in wanted})
+            store.erase_session("a")
+    assert results[1] == results[0]
+
+
+@pytest.fixture
+def there(postgres):
+    with recollect.open(postgres, owner="ann") as store:
+        yield store
+
+
+@given(word=st.text(min_size=1, max_size=30))
+def test_a_word_can_not_leave_its_quotes(word):
+    for token in tokens(fold(word)):
+        assert not set(token) & set("'\\ \t\n&|!()<>:*=")
+
+
+def test_what_is_typed_without_end_is_no_error(postgres):
+    with recollect.open(postgres) as store:
+        said(store, "x" * 5000 + " y", "word")
+        rows = " ".join(f'"{" ".join(f"{n}x{m}" + "z" * 300 for m in range(64))}"' for n in range(48))
+        assert found(store, rows) == set()
+        assert len(found(store, "x" * 5000)) == 1
+        assert found(store, "x" * 4999) == set()
+        assert len(found(store, "x" * 150 + "*")) == 1
+
+
+def test_a_long_text_is_cut_and_no_error(postgres):
+    """A tsvector has room for a megabyte: 80,000 different words do not fit."""
+    with recollect.open(postgres) as store:
+        text = " ".join(f"word{n:06}" for n in range(80_000))
+        said(store, "begin " + text + " end")
+        said(store, "begin", id="b")
+        assert {hit.session for hit in store.search("begin")} == {"a", "b"}
+        assert len(store.search("word000100 word000200")) == 1
+        assert len(store.search('"word000100 word000101"')) == 1
+        assert len(store.search("word079999", role="user")) == 0
+        assert store.reindex() == 2
+        store.erase_session("a")
+        assert [hit.session for hit in store.search("begin")] == ["b"]
+
+
+def test_words_in_a_row_in_a_text_of_one_word(postgres):
+    """Of a word, 255 places are kept; beyond them, two in a row are known as a pair."""
+    with recollect.open(postgres) as store:
+        said(store, "the sea " * 400 + "the harbour " + "the sea " * 9_000 + "the lighthouse is new", id="a")
+        for text, count in (
+            ('"the harbour"', 1), ('"sea the harbour the sea"', 1), ('"the lighthouse is"', 1), ('"the light"*', 1),
+            ('"sea harbour"', 0), ('"lighthouse the"', 0), ('"harbour is"', 0),
+        ):  # fmt: skip
+            assert len(store.search(text)) == count, text
+
+
+def test_owners_see_nothing_of_each_other(postgres, databases, database, admin):
+    with recollect.open(postgres, owner="ann") as ann, recollect.open(postgres, owner="bob") as bob:
+        said(ann, "secret of ann", title="plan of ann")
+        said(bob, "secret of bob", title="plan of bob")
+        assert len(ann.search("secret")) == len(ann.search("plan")) == len(ann.search("ecre")) == 1
+        assert found(ann, "bob") == found(bob, "ann") == set()
+    with psycopg.connect(postgres) as connection:
+        for owner, count in (("ann", 1), ("bob", 0), ("", 0)):
+            connection.execute("SELECT set_config('recollect.owner', %s, true)", (owner,))
+            for setting in ("recollect.sought", "recollect.piece"):
+                connection.execute("SELECT set_config(%s, '', true)", (setting,))
+            terms = {row[0] for row in connection.execute("SELECT term FROM recollect.search_terms")}
+            assert terms == ({"secret", "plan"} if owner else set())
+            connection.execute("SELECT set_config('recollect.sought', '''ann'' | !''zzz''', true)")
+            for table in ("search_index", "search_titles"):
+                mine = connection.execute(
+                    f"SELECT owner, words @@ '''ann'''::tsquery FROM recollect.{table}"
+                ).fetchall()
+                assert mine == ([(owner, bool(count))] if owner else [])
+            changed = connection.execute("UPDATE recollect.search_index SET length = 1 WHERE owner <> %s", (owner,))
+            assert changed.rowcount == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO recollect.search_terms (owner, term) VALUES ('ann', 'x')")
+    assert admin.execute("SELECT count(*) FROM recollect.search_index").fetchone() == (2,)
+
+
+def test_a_role_that_passes_policies_by_finds_only_what_it_looks_for(postgres, databases, database):
+    with recollect.open(postgres, owner="ann") as ann:
+        said(ann, "a heron of ann", title="heron")
+        assert ann.index() == 1
+    with recollect.open(databases.url_of(database, "postgres")) as store:
+        said(store, "a heron", "a stork", title="stork")
+        assert [hit.text for hit in store.search("heron")] == ["a heron"]
+        assert {hit.text for hit in store.search("stork")} == {"a stork", "stork"}
+        assert [hit.text for hit in store.search("ero")] == ["a heron"]
+        assert store.reindex() == 2
+        store.erase_session("a")
+        assert found(store, "heron") == found(store, "tor") == set()
+    with recollect.open(postgres, owner="ann") as ann:
+        assert ann.index() == 0
+        assert {hit.text for hit in ann.search("eron")} == {"a heron of ann", "heron"}
+
+
+def test_erasing_leaves_no_word(postgres, admin):
+    with recollect.open(postgres, owner="ann") as store:
+        said(store, "hunter2secret and common words", title="topsecret title")
+        said(store, "common words", id="b", title="title")
+        store.index()
+        store.erase_session("a")
+        terms = {row[0] for row in admin.execute("SELECT term FROM recollect.search_terms")}
+        assert terms == {"common", "words", "title"}
+        assert admin.execute("SELECT count(*) FROM recollect.search_index").fetchone() == (1,)
+        assert admin.execute("SELECT count(*) FROM recollect.search_titles").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("user_", ["plain", "postgres"])
+def test_the_indexes_are_used(postgres, databases, database, admin, user_):
+    """Also under the policy of an owner; a condition beside a policy could not use them."""
+    owner = "ann" if user_ == "plain" else ""
+    with recollect.open(databases.url_of(database, user_), owner=owner) as store:
+        said(store, "heron", title="heron")
+        store.index()
+    admin.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+    admin.execute(
+        "INSERT INTO recollect.search_index (tree, branch, position, length, words) "
+        "SELECT 1, 1, n, 2, w.words FROM generate_series(2, 20000) AS n, "
+        "recollect.search_words('word w' || n, '', '', 'a') AS w"
+    )
+    admin.execute(
+        "INSERT INTO recollect.search_titles (tree, session, length, title, words) "
+        "SELECT 1, n, 2, '', w.words FROM generate_series(2, 5000) AS n, "
+        "recollect.search_words('word w' || n, '', '', 'a') AS w"
+    )
+    admin.execute("INSERT INTO recollect.search_terms (term) SELECT md5(n::text) FROM generate_series(1, 20000) AS n")
+    admin.execute("VACUUM ANALYZE")
+    sought = tsquery.Sought({}).of(query.parse("w77", 0).words)
+    params = {
+        **NO_FILTERS,
+        "sought": sought,
+        "phrases": f'[["{sought}", 1]]',
+        "owner": owner,
+        "piece": "abcdef0",
+        "ending": False,
+    }
+    with psycopg.connect(databases.url_of(database, user_)) as connection:
+        connection.execute("SELECT set_config('recollect.owner', %s, true)", (owner,))
+        for name, index in (
+            ("search_messages", "search_index_words"),
+            ("search_count", "search_index_words"),
+            ("search_titles_match", "search_titles_words"),
+            ("search_terms_with", "search_terms_pieces"),
+        ):
+            plan = explained(connection, name, params)
+            assert f"Bitmap Index Scan on {index}" in plan, (name, plan)
+            done = [line for line in plan.splitlines() if "never executed" not in line]
+            assert not any("Seq Scan on search" in line for line in done), (name, plan)
+
+
+def explained(connection, name, params):
+    """Say what the server did for a query, as the engine runs it."""
+    book = Book()
+    before, statement = book.before(name), book.statement(name)
+    for each, explain in ((before, ""), (statement, "EXPLAIN (ANALYZE, COSTS off) ")):
+        connection.execute(b"PREPARE looked AS " + each.text)
+        values = ", ".join(
+            psycopg.sql.Literal(str(params[name])).as_string(connection) if params.get(name) is not None else "NULL"
+            for name in each.names
+        )
+        rows = connection.execute(f"{explain}EXECUTE looked({values})").fetchall()
+        connection.execute("DEALLOCATE looked")
+    return "\n".join(row[0] for row in rows)
+
+
+@pytest.fixture
+def bare(databases):
+    """Give a database in which someone else has made the schema for the role, which may make no extension."""
+    name = databases.make()
+    with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{name}" OWNER TO postgres')
+        admin.execute("CREATE SCHEMA recollect AUTHORIZATION plain")
+        yield databases.url_of(name, "plain"), admin
+    databases.drop(name)
+
+
+def test_without_the_right_to_make_an_extension(bare):
+    url, admin = bare
+    with recollect.open(url, owner="ann") as store:
+        assert admin.execute("SELECT count(*) FROM pg_extension WHERE extname = 'pg_trgm'").fetchone() == (0,)
+        assert admin.execute("SELECT to_regclass('recollect.search_terms_pieces')").fetchone() == (None,)
+        said(store, "getUserName(connect_timeout)")
+        assert len(store.search("serNam")) == len(store.search("onnect_tim")) == 1
+
+
+def test_pieces_of_words_have_an_index_where_the_extension_is(postgres, admin):
+    with recollect.open(postgres):
+        assert admin.execute("SELECT to_regclass('recollect.search_terms_pieces') IS NOT NULL").fetchone() == (True,)
+
+
+def test_nothing_that_is_looked_for_stays_on_a_connection(postgres):
+    """A pool of one connection: what a search sets must be gone with its transaction."""
+    with recollect.open(f"{postgres}?pool_size=1", owner="ann") as store:
+        said(store, "heron", "stork")
+        assert len(store.search("heron")) == len(store.search("ero")) == 1
+        assert len(store.search("stork")) == 1
+        store.session("a").append(user("crane"))
+        assert store.index() == 1
+        assert store.reindex() == 3
