@@ -36,7 +36,8 @@ def check(connection: apsw.Connection, path: str, latest: int) -> int:
     try:
         return _checked(connection, path, latest)
     finally:
-        connection.execute("RELEASE looking")
+        if connection.in_transaction:  # an error of the disk ends it by itself
+            connection.execute("RELEASE looking")
 
 
 def _checked(connection: apsw.Connection, path: str, latest: int) -> int:
