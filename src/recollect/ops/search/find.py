@@ -22,7 +22,7 @@ from recollect.ops.search.match import Expression, inside, rarity, within
 from recollect.ops.search.query import NO_FILTERS, Both, Either, Node, Query, Words, positive
 from recollect.ops.search.snippet import Excerpt, Needle, excerpt
 
-POOL = 5_000
+POOL = 2_000
 _MOST_COUNTED = 2_000
 _FORMS = 48
 _TRIES = 30
