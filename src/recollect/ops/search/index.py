@@ -7,7 +7,7 @@ it the same words, so what is taken out must be read before it is changed or era
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -43,9 +43,6 @@ class Behind(NamedTuple):
 class _Done(NamedTuple):
     branches: int
     messages: int
-
-
-Progress = Callable[[int], None]
 
 
 def catch_up(scope: Scope) -> Plan[int]:
