@@ -1,0 +1,14 @@
+"""The page: what a person sees in the browser, rendered here and kept up to date by small scripts of our own.
+
+templates/ is Jinja2, with every value escaped. static/ has styles, scripts, and htmx as it was published, with its
+licence; assets.py gives each file a name that changes with its content. door.py is what a browser sees that may not
+come in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.server.page.assets import static
+
+ROUTES: list[Any] = [static]

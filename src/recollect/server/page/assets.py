@@ -1,0 +1,43 @@
+"""The files that the page loads, each under a name that changes with its content, so that a browser may keep it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.resources
+import mimetypes
+
+from litestar import Response, get
+from litestar.exceptions import NotFoundException
+
+_KEEP = "public, max-age=31536000, immutable"
+
+
+@functools.cache
+def _read(name: str) -> bytes | None:
+    """Read a file of static/; None where there is none of that name."""
+    if "/" in name or "\\" in name or name.startswith("."):
+        return None
+    file = importlib.resources.files("recollect.server.page") / "static" / name
+    return file.read_bytes() if file.is_file() else None
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Give the address of a file of static/."""
+    content = _read(name)
+    if content is None:
+        raise LookupError(name)
+    return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
+
+
+@get("/static/{name:str}", include_in_schema=False, sync_to_thread=False)
+def static(name: str) -> Response[bytes]:
+    """Give a file of static/."""
+    content = _read(name)
+    if content is None:
+        raise NotFoundException(f"There is no file {name!r} here.")
+    kind = mimetypes.guess_type(name)[0] or "text/plain"
+    if kind.startswith("text/"):
+        kind += "; charset=utf-8"
+    return Response(content, media_type=kind, headers={"cache-control": _KEEP})

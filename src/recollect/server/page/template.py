@@ -1,0 +1,31 @@
+"""The templates: Jinja2 with everything escaped, and what each of them may call."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jinja2
+
+from recollect.server.page.assets import asset
+from recollect.server.page.icons import icon
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("recollect.server.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    known: dict[str, Any] = {"asset": asset, "icon": icon}
+    made.globals.update(known)
+    return made
+
+
+def render(name: str, /, **values: Any) -> str:
+    """Fill a template."""
+    return _environment().get_template(name).render(**values)

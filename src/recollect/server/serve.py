@@ -1,0 +1,75 @@
+"""The server at work: its socket first, so that the link can be told at once, then uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from recollect.errors import InvalidValue
+from recollect.server.account import Accounts, MakeAgent
+
+_TRIES = 20
+
+
+def listen(host: str, port: int, *, exact: bool) -> socket.socket:
+    """Take a port to listen on; unless just this one is wanted, the next ones are tried where it is taken."""
+    failed: BaseException | None = None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in range(port, port + (1 if exact or port == 0 else _TRIES)):
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, number))
+        except (OSError, OverflowError) as error:
+            listener.close()
+            failed = error
+        else:
+            listener.listen(128)
+            listener.setblocking(False)  # noqa: FBT003
+            return listener
+    raise InvalidValue(f"{host} port {port} can not be listened on ({failed}). Choose another one with --port.")
+
+
+def loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def link(host: str, port: int, token: str) -> str:
+    """Give the link that opens the page."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{shown}:{port}/?token={quote(token)}"
+
+
+def run(
+    listener: socket.socket, place: str | None, make_agent: MakeAgent, tokens: Mapping[str, str], *,
+    hosts: tuple[str, ...] = (),
+) -> None:  # fmt: skip
+    """Serve until the process is told to stop."""
+    asyncio.run(_serve(listener, place, make_agent, tokens, hosts))
+
+
+async def _serve(
+    listener: socket.socket, place: str | None, make_agent: MakeAgent, tokens: Mapping[str, str],
+    hosts: tuple[str, ...],
+) -> None:  # fmt: skip
+    import uvicorn  # noqa: PLC0415  the link is printed before half a second of imports
+
+    from recollect.server import app  # noqa: PLC0415
+
+    accounts = Accounts(place, make_agent)
+    application = app.make(accounts, tokens, hosts=hosts, port=listener.getsockname()[1])
+    options = uvicorn.Config(
+        application, log_level="warning", access_log=False, server_header=False, date_header=True, lifespan="on",
+        timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, ws="none",
+    )  # fmt: skip
+    server = uvicorn.Server(options)
+    await server.serve(sockets=[listener])

@@ -1,0 +1,172 @@
+"""The turns that run in this server, and who follows them.
+
+A turn goes on whether or not anyone looks. What happened in it is kept for a while, so that whoever comes late, or
+comes back after a lost connection, misses nothing: events are counted, and a follower says how many it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from recollect.agent import Agent, Conversation
+from recollect.agent.events import Event, Notice, ReasoningDelta, TextDelta, TurnEnded
+from recollect.errors import ModelError, RecollectError
+from recollect.store_async import AsyncSession
+
+PACE = 0.04
+"""Seconds between two deliveries to one follower: pieces that come faster are put together."""
+
+KEPT = 120.0
+"""Seconds that an ended turn can still be followed."""
+
+
+class Run:
+    """One turn as it happens: its events so far, and those to come."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.turn: str | None = None
+        self.ended = False
+        self.error: BaseException | None = None
+        self.stored = asyncio.Event()
+        self._events: list[Event] = []
+        self._pulse = asyncio.Event()
+
+    def add(self, event: Event) -> None:
+        """Take an event, and wake whoever follows."""
+        self._events.append(event)
+        self._wake()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Let everyone go who follows, after the last event."""
+        self.ended, self.error = True, error
+        self.stored.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        pulse, self._pulse = self._pulse, asyncio.Event()
+        pulse.set()
+
+    @property
+    def count(self) -> int:
+        """How many events there are so far."""
+        return len(self._events)
+
+    def events(self, after: int = 0) -> list[Event]:
+        """Give the events after the first so many, adjoining pieces of text put together."""
+        return joined(self._events[after:])
+
+    async def follow(self, after: int = 0, *, pace: float = PACE) -> AsyncGenerator[tuple[int, list[Event]]]:
+        """Give what happened after the first so many events, then what happens: (how many there are, the new ones)."""
+        while True:
+            pulse = self._pulse
+            if after < len(self._events):
+                new, after = self._events[after:], len(self._events)
+                yield after, joined(new)
+                await asyncio.sleep(pace)
+            elif self.ended:
+                return
+            else:
+                await pulse.wait()
+
+
+def joined(events: list[Event]) -> list[Event]:
+    """Put adjoining pieces of the same kind together."""
+    given: list[Event] = []
+    for event in events:
+        last = given[-1] if given else None
+        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
+            given[-1] = TextDelta(text=last.text + event.text)
+        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
+            given[-1] = ReasoningDelta(text=last.text + event.text)
+        else:
+            given.append(event)
+    return given
+
+
+class Talks:
+    """The talks of one agent in this server: at most one turn at a time in each session."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self._runs: dict[str, Run] = {}
+        self._talks: dict[str, Conversation] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def talk(self, session: AsyncSession, model: str | None = None) -> Conversation:
+        """Give a conversation in a session, with the model that was chosen for it."""
+        return await self.agent.talk(session, model=model or talkable(session.model))
+
+    async def say(self, session: AsyncSession, said: Any, *, model: str | None = None, take_over: bool = False) -> Run:
+        """Begin a turn with what a person said. It is stored when this returns; a conflict is raised."""
+        talk = await self.talk(session, model)
+        run = Run(session.id)
+        task = asyncio.create_task(self._drive(talk, run, said, take_over=take_over))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await run.stored.wait()
+        if run.error is not None and run.turn is None:
+            raise run.error
+        return run
+
+    async def _drive(self, talk: Conversation, run: Run, said: Any, *, take_over: bool) -> None:
+        """Run a turn to its end, whoever listens."""
+        error: BaseException | None = None
+        try:
+            async with contextlib.aclosing(talk.send(said, take_over=take_over)) as events:
+                async for event in events:
+                    if not run.stored.is_set() and not isinstance(event, Notice):
+                        self._begin(talk, run, getattr(event, "turn", None))
+                    run.add(event)
+        except RecollectError as failed:
+            error = failed
+            if run.turn is not None:
+                run.add(TurnEnded(session=run.session, status="failed", error=str(failed)))
+        except Exception as failed:  # noqa: BLE001  whatever a model's library raises, the server goes on
+            error = ModelError(model=talk.model.name, reason=f"{type(failed).__name__}: {failed}")
+        finally:
+            self._talks.pop(run.session, None)
+            run.end(error)
+            self._forget_later(run)
+
+    def _begin(self, talk: Conversation, run: Run, turn: str | None) -> None:
+        run.turn = turn or ""
+        self._runs[run.session] = run
+        self._talks[run.session] = talk
+        run.stored.set()
+
+    def _forget_later(self, run: Run) -> None:
+        def forget() -> None:
+            if self._runs.get(run.session) is run:
+                del self._runs[run.session]
+
+        asyncio.get_running_loop().call_later(KEPT, forget)
+
+    def run(self, session: str) -> Run | None:
+        """Give the turn that runs in a session, or the one that ended a short while ago."""
+        return self._runs.get(session)
+
+    def running(self, session: str) -> bool:
+        """Whether a turn runs here in a session."""
+        run = self._runs.get(session)
+        return run is not None and not run.ended
+
+    def stop(self, session: str) -> bool:
+        """End the turn that runs in a session; what came is kept. Say whether there was one."""
+        talk = self._talks.get(session)
+        return talk is not None and talk.stop()
+
+    async def close(self) -> None:
+        """Stop every turn, and wait until what came is stored."""
+        for talk in list(self._talks.values()):
+            talk.stop()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=10.0)
+
+
+def talkable(model: str | None) -> str | None:
+    """Give the model that a session has, if it is one that can be talked to; other programs write other names there."""
+    return model if model is not None and (model == "demo" or ":" in model) else None
