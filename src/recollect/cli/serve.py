@@ -32,7 +32,7 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
     address: str = host or config["server.host"]
     if not server.loopback(address) and not config["server.token"]:
         raise InvalidValue(
-            f"{address} can be reached by other machines, and no token is set. Set RECOLLECT_TOKEN or server.token first."
+            f"{address} can be reached by other machines, and no token is set. Set server.token or RECOLLECT_TOKEN."
         )
     token = config["server.token"] or kept()
     listener = server.listen(address, config["server.port"] if port is None else port, exact=port is not None)
