@@ -65,6 +65,8 @@ from recollect.store import Session, Store, Stream, Turn, open, restore
 
 if TYPE_CHECKING:
     from recollect.context.compaction import CompactionPolicy
+    from recollect.export.copying import copy
+    from recollect.model.copied import Copied, Difference
     from recollect.model.finding import Finding, Findings
     from recollect.model.pruning import Pruned, PruneReport
     from recollect.model.space import Optimized, Space
@@ -79,6 +81,8 @@ __version__ = "0.1.0"
 _LATER = {
     "Finding": "finding",
     "Findings": "finding",
+    "Copied": "copied",
+    "Difference": "copied",
     "Optimized": "space",
     "Space": "space",
     "Pruned": "pruning",
@@ -97,6 +101,10 @@ def __getattr__(name: str) -> Any:
         from recollect import store_async  # noqa: PLC0415
 
         return getattr(store_async, name)
+    if name == "copy":
+        from recollect.export.copying import copy  # noqa: PLC0415
+
+        return copy
     if name in _WATCHES:
         from importlib import import_module  # noqa: PLC0415
 
@@ -127,8 +135,10 @@ __all__ = [
     "CompactionNotFound",
     "CompactionPolicy",
     "Conflict",
+    "Copied",
     "Corrupted",
     "DataPart",
+    "Difference",
     "DiskFull",
     "Draft",
     "FileExists",
@@ -186,6 +196,7 @@ __all__ = [
     "TurnNotFound",
     "UnknownFormat",
     "Watch",
+    "copy",
     "open",
     "open_async",
     "restore",

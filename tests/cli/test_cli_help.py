@@ -30,7 +30,7 @@ def test_every_command_of_the_product_is_there():
             "sessions",
         ): "list show search rename pin unpin archive unarchive delete restore erase fork export import stats"
         " prune tools",
-        ("db",): "path migrate check backup restore stats reindex optimize",
+        ("db",): "path migrate check backup copy restore stats reindex optimize",
         ("config",): "path init",
     }
     for group, names in groups.items():

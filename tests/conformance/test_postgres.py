@@ -84,7 +84,7 @@ __all__ = [
 
 
 @pytest.fixture
-def place(connect, postgres):
-    with Place(lambda owner: connect(postgres, owner)) as place:
+def place(connect, postgres, databases):
+    with databases.pools.kept(), Place(lambda owner: connect(postgres, owner)) as place:
         yield place
         place.verify()
