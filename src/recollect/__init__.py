@@ -33,6 +33,7 @@ from recollect.errors import (
     SessionHasForks,
     SessionInTrash,
     SessionNotFound,
+    SessionTaken,
     StaleRevision,
     StoreClosed,
     StoreError,
@@ -66,6 +67,7 @@ from recollect.store import Session, Store, Stream, Turn, open, restore
 if TYPE_CHECKING:
     from recollect.context.compaction import CompactionPolicy
     from recollect.model.finding import Finding, Findings
+    from recollect.model.presence import Arrived, Presence
     from recollect.model.pruning import Pruned, PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Stats, Tally, ToolStats
@@ -81,6 +83,8 @@ _LATER = {
     "Findings": "finding",
     "Optimized": "space",
     "Space": "space",
+    "Arrived": "presence",
+    "Presence": "presence",
     "Pruned": "pruning",
     "PruneReport": "pruning",
     "Stats": "statistics",
@@ -113,6 +117,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "AmbiguousName",
+    "Arrived",
     "AsyncSession",
     "AsyncStore",
     "AsyncStream",
@@ -150,6 +155,7 @@ __all__ = [
     "NotFound",
     "NotSupported",
     "Optimized",
+    "Presence",
     "PruneReport",
     "Pruned",
     "ReasoningPart",
@@ -162,6 +168,7 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
+    "SessionTaken",
     "Snapshot",
     "Space",
     "StaleRevision",

@@ -17,6 +17,7 @@ import msgspec
 
 from recollect import formats
 from recollect.agent import recorder, titles, tools
+from recollect.agent.attendance import Attendance
 from recollect.agent.events import (
     Event,
     Notice,
@@ -36,6 +37,7 @@ from recollect.context.drafts import question
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
 from recollect.model.message import Draft
 from recollect.model.part import TextPart
+from recollect.model.presence import Presence
 from recollect.model.tokens import estimate
 from recollect.model.turn import EndStatus
 from recollect.store_async.session import AsyncSession
@@ -66,6 +68,7 @@ class Conversation:
         self.agent = agent
         self.session = session
         self.model = model
+        self.attendance = Attendance()
         self._recorder = Recorder(self._emit)
         self._queue: asyncio.Queue[Event | None] | None = None
         self._notices: list[Event] = []
@@ -112,6 +115,7 @@ class Conversation:
         process, before SessionBusy; `take_over` ends the other one.
         """
         async with self._alone(wait):
+            await self.attendance.check(take_over=take_over)
             queue = self._queue = asyncio.Queue[Event | None]()
             for event in self.notices():
                 queue.put_nowait(event)
@@ -353,9 +357,17 @@ class Conversation:
         ask.__doc__ = f"Give a task to the sub-agent {agent.name!r} and get its answer."
         return ask
 
+    async def arrive(self, surface: str, *, take_over: bool = False) -> list[Presence]:
+        """Take a place in the session, so that others are told, and give who else is there.
+
+        It is kept until the talk is closed or moves. `take_over` sends the others away and ends what they have begun.
+        """
+        return await self.attendance.begin(self.session, surface, take_over=take_over)
+
     async def move(self, session: AsyncSession) -> None:
         """Go on in another session: what waits for this one is written first."""
         await self._recorder.drain()
+        await self.attendance.move(session)
         self.session, self._memory, self._loaded = session, [], False
         await session.store.set_last_session(session.id)
 
@@ -363,6 +375,7 @@ class Conversation:
         """End what runs and write what waits; say whether everything is stored."""
         if self._run is not None:
             await self._ended(self._run)
+        await self.attendance.end()
         if self._beside:
             await asyncio.wait(self._beside, timeout=2.0)
             for task in self._beside:

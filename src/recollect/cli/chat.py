@@ -183,10 +183,14 @@ async def _kept(talk: Conversation) -> bool:
 
 
 async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> int:
+    from recollect.agent import Notice  # noqa: PLC0415
+    from recollect.channels.terminal.busy import since  # noqa: PLC0415
     from recollect.channels.terminal.plain import JsonScreen, PlainScreen  # noqa: PLC0415
     from recollect.channels.terminal.talk import once, rescued  # noqa: PLC0415
 
     shows = JsonScreen() if choice.as_json else PlainScreen()
+    for other in await talk.session.present():
+        shows.event(Notice(text=since(other), level="warning"))
     status = 0
     for said in _inputs():
         status = await once(talk, said, shows)
