@@ -28,12 +28,14 @@ from recollect.agent.events import (
     TurnStarted,
 )
 from recollect.agent.models import Model
+from recollect.config.servers import McpServer
 
 __all__ = [
     "Agent",
     "Answer",
     "Conversation",
     "Event",
+    "McpServer",
     "Model",
     "Notice",
     "ReasoningDelta",

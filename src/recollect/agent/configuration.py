@@ -21,7 +21,7 @@ def configured(
     config: Config | None = None,
     **options: Any,
 ) -> Agent:
-    """Make an agent from the configuration: its model, its key, where it is reached, its window.
+    """Make an agent from the configuration: its model, its key, where it is reached, its window; and MCP servers.
 
     `model` and `base_url` count more than what is configured, `config` is one that was read already, and `options` are
     further arguments of Agent().
@@ -36,5 +36,6 @@ def configured(
         base_url=base_url or config["model.base_url"],
         api_key=config["model.api_key"],
         window=config["model.context_window"],
+        mcp=config.servers,
         **options,
     )

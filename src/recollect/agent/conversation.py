@@ -30,7 +30,7 @@ from recollect.agent.events import (
     TurnEnded,
     TurnStarted,
 )
-from recollect.agent.models import Model
+from recollect.agent.models import DEMO, Model
 from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
 from recollect.context.drafts import question
@@ -211,7 +211,8 @@ class Conversation:
         instructions = self.agent.instructions()
         spoken = await self._spoken(self.budget - estimate([TextPart(text=instructions)]))
         known = [*tools.built_in(self.session.store, self.session.id), *self.agent.tools, *self._delegate_tools()]
-        events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=self.agent.toolsets)
+        given = [] if self.model.name == DEMO else await self.agent.given_tools(self._emit)
+        events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=given)
         async with contextlib.aclosing(events):
             while (event := await self._next(events, progress)) is not None:
                 match event:
