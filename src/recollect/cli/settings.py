@@ -125,6 +125,5 @@ def template() -> str:
             lines += [f"[{above}]"] if not table else ["", f"[{above}]"]
             table = above
         lines += [f"# {setting.help} Variable: {setting.variable}", f"# {key} = {setting.example}"]
-    lines += ["", "# Servers with tools for the model, one table for each.", "# [mcp.files]"]
-    lines += ['# command = ["some-mcp-server", "--read-only"]', '# env = { NAME = "value" }']
+    lines += ["", "# MCP servers, with tools for the model, have a table each: [mcp.NAME], with a command or a url."]
     return "\n".join(lines) + "\n"
