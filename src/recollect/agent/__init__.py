@@ -16,6 +16,7 @@ from recollect.agent.agent import Agent
 from recollect.agent.configuration import configured
 from recollect.agent.conversation import Answer, Conversation
 from recollect.agent.events import (
+    Delegated,
     Event,
     Notice,
     ReasoningDelta,
@@ -34,6 +35,7 @@ __all__ = [
     "Agent",
     "Answer",
     "Conversation",
+    "Delegated",
     "Event",
     "McpServer",
     "Model",

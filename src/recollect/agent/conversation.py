@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +30,7 @@ from recollect.agent.events import (
     TurnEnded,
     TurnStarted,
 )
+from recollect.agent.following import Following
 from recollect.agent.models import DEMO, Model
 from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
@@ -152,12 +153,20 @@ class Conversation:
         finally:
             lock.release()
 
-    async def ask(self, said: Any, *, wait: float = 0.0, take_over: bool = False) -> Answer:
-        """Say something and give the whole answer. A model that fails is a ModelError."""
+    async def ask(
+        self, said: Any, *, wait: float = 0.0, take_over: bool = False, tell: Callable[[Event], None] | None = None
+    ) -> Answer:
+        """Say something and give the whole answer. A model that fails is a ModelError.
+
+        `tell` is called with each event as it happens.
+        """
         ended: TurnEnded | None = None
-        async for event in self.send(said, wait=wait, take_over=take_over):
-            if isinstance(event, TurnEnded):
-                ended = event
+        async with contextlib.aclosing(self.send(said, wait=wait, take_over=take_over)) as events:
+            async for event in events:
+                if tell is not None:
+                    tell(event)
+                if isinstance(event, TurnEnded):
+                    ended = event
         assert ended is not None
         if ended.status == "failed":
             raise ModelError(ended.error, model=self.model.name, reason=ended.error)
@@ -345,7 +354,11 @@ class Conversation:
         helper = agent or Delegate(self.model, store=self.session.store, name=name)
         helper.adopt(self.session.store)
         talk = await helper.talk(f"{self.session.id}:delegate:{name}", title=f"{name}: {titles.shortened(task)}")
-        return await talk.ask(task, wait=self.agent.timeout)
+        following = Following(name, talk.session.id, self._emit)
+        try:
+            return await talk.ask(task, wait=self.agent.timeout, tell=following.tell)
+        finally:
+            following.end()
 
     def _delegate_tools(self) -> list[tools.Tool]:
         return [self._delegate_tool(agent) for agent in self.agent.delegates]
