@@ -33,6 +33,7 @@ from recollect.errors import (
     SessionHasForks,
     SessionInTrash,
     SessionNotFound,
+    SessionTaken,
     StaleRevision,
     StoreClosed,
     StoreError,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from recollect.export.copying import copy
     from recollect.model.copied import Copied, Difference
     from recollect.model.finding import Finding, Findings
+    from recollect.model.presence import Arrived, Presence
     from recollect.model.pruning import Pruned, PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Stats, Tally, ToolStats
@@ -85,6 +87,8 @@ _LATER = {
     "Difference": "copied",
     "Optimized": "space",
     "Space": "space",
+    "Arrived": "presence",
+    "Presence": "presence",
     "Pruned": "pruning",
     "PruneReport": "pruning",
     "Stats": "statistics",
@@ -121,6 +125,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "AmbiguousName",
+    "Arrived",
     "AsyncSession",
     "AsyncStore",
     "AsyncStream",
@@ -160,6 +165,7 @@ __all__ = [
     "NotFound",
     "NotSupported",
     "Optimized",
+    "Presence",
     "PruneReport",
     "Pruned",
     "ReasoningPart",
@@ -172,6 +178,7 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
+    "SessionTaken",
     "Snapshot",
     "Space",
     "StaleRevision",

@@ -12,6 +12,7 @@
     ├── Conflict
     │   ├── SessionExists
     │   ├── SessionBusy
+    │   │   └── SessionTaken
     │   ├── SessionHasForks
     │   ├── StaleRevision
     │   ├── AmbiguousName
@@ -121,6 +122,11 @@ class SessionBusy(Conflict):
     """Another turn is open on this branch of session {session!r} (held by {holder}, until {until} unless it writes
     again). Wait for it with turn(..., wait=seconds), work beside it on session.fork(), or end it with
     turn(..., take_over=True)."""
+
+
+class SessionTaken(SessionBusy):
+    """Session {session!r} was taken over by another window ({holder}). Take it back with take_over=True, arrive in it
+    again, or go on in session.fork()."""
 
 
 class SessionHasForks(Conflict):

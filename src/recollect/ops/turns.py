@@ -115,7 +115,8 @@ def used(records: Sequence[record.Record]) -> Usage:
 def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> Steps[None]:
     """Hold on to a turn for another lease.
 
-    A turn that was marked interrupted while its holder slept goes on, unless another has been opened since.
+    A turn that was marked interrupted while its holder slept goes on, unless it was taken over, or another has been
+    opened since: then it stays ended, also when the other one is over.
     """
     standing = yield from _standing(session, held)
     if standing is None:
@@ -136,9 +137,18 @@ def _standing(session: str, held: Held) -> Steps[Literal["held", "released"] | N
     if row is None or branch is None:
         return None
     status, open_turn = row[1], branch[6]
-    if status not in ("open", "interrupted") or open_turn not in (None, held.position):
+    closed = status not in ("open", "interrupted") or open_turn not in (None, held.position)
+    if status == "interrupted" and not closed:
+        followed = yield from one("turn_after", branch=held.branch, position=held.position)
+        closed = followed is not None or _was_taken(row[8])
+    if closed:
         raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=status)
     return "released" if open_turn is None else "held"
+
+
+def _was_taken(error: str | None) -> bool:
+    told = None if error is None else json.decode(error)
+    return isinstance(told, dict) and told.get("name") == leases.TAKEN
 
 
 def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008

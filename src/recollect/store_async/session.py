@@ -16,6 +16,7 @@ from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.fields import SessionFields
 from recollect.model.message import Message
 from recollect.model.part import ResultStatus
+from recollect.model.presence import Arrived, Presence
 from recollect.model.session import Session as Info
 from recollect.model.snapshot import Snapshot, SnapshotKind
 from recollect.model.tool_call import ToolCall
@@ -70,6 +71,27 @@ class AsyncSession(SessionFields):
         appended, counts = await self._run(op)
         self.saw(counts)
         return appended
+
+    async def arrive(self, surface: str, *, id: str | None = None, take_over: bool = False) -> Arrived:
+        """Say that someone talks here from now on, in a terminal or elsewhere; give one's own place and who else does.
+
+        `take_over` sends the others away, and ends what they have begun. With the `id` of a place it is taken again.
+        """
+        scope = self.store.scope()
+        place = keys.new_id(scope.now) if id is None else id
+        return await self._run(ops.presence.arrive(scope, self.id, place, surface, take_over=take_over))
+
+    async def stay(self, id: str) -> bool:
+        """Say that one is still at one's place; False where someone has taken the session over."""
+        return await self._run(ops.presence.stay(self.store.scope(), id))
+
+    async def leave(self, id: str) -> None:
+        """Say that one has left one's place."""
+        await self._run(ops.presence.leave(self.store.scope(), id))
+
+    async def present(self) -> list[Presence]:
+        """Give who talks here now, whoever came first before the others. A process that died is not there."""
+        return await self._run(ops.presence.present(self.store.scope(), self.id))
 
     async def messages(
         self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False, active: bool = False

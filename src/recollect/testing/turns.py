@@ -354,6 +354,10 @@ class TestHolding:
             with pytest.raises(TurnClosed, match="interrupted"):
                 act()
         second.complete()
+        for act in (lambda: first.add(assistant("late")), first.stream, first.complete, first.cancel):
+            with pytest.raises(TurnClosed, match="interrupted"):
+                act()
+        assert session.turns()[0].error["name"] == "TakenOver"
         assert texts(session) == ["first", "so far", "second"]
         assert statuses(session) == ["interrupted", "completed"]
         assert session.turns()[0].holder is None
@@ -455,11 +459,24 @@ class TestHolding:
         with pytest.raises(TurnClosed):
             turn.add(assistant("too late"))
         other.complete()
-        turn.add(assistant("free again"))
-        turn.complete()
-        assert texts(session) == ["first", "awake", "second", "free again"]
-        assert statuses(session) == ["completed", "completed"]
+        for act in (lambda: turn.add(assistant("too late")), turn.stream, turn.complete, turn.fail):
+            with pytest.raises(TurnClosed):
+                act()
+        assert texts(session) == ["first", "awake", "second"]
+        assert statuses(session) == ["interrupted", "completed"]
         counted(session.refresh())
+
+    def test_a_whole_turn_that_was_saved_since_ends_it_too(self, store: Store):
+        turn = store.session("a").turn("first", lease=SHORT)
+        after_the_lease()
+        session = store.session("a")
+        session.append(user("no turn"))
+        turn.add(assistant("awake"))
+        after_the_lease()
+        session.save_turn("second", assistant("r"))
+        with pytest.raises(TurnClosed):
+            turn.add(assistant("too late"))
+        assert statuses(session) == ["interrupted", "completed"]
 
     def test_an_interrupted_turn_can_still_be_ended_by_its_holder(self, store: Store):
         session = store.session("a")
