@@ -93,6 +93,7 @@ class FakeDiscord:
         self.guilds: dict[int, str] = {}
         self.edits: dict[int, list[tuple[float, str]]] = {}
         self.pings: list[dict[str, Any]] = []
+        self.lose: tuple[str, str] | None = None
         self.gateway = Gateway(self)
         self.url = ""
         self._runner: web.AppRunner | None = None
@@ -144,7 +145,7 @@ class FakeDiscord:
     def guild_data(self, id: int) -> dict[str, Any]:
         mine = [channel for channel in self.channels.values() if channel.get("guild_id") == str(id)]
         everyone = {
-            "id": str(id), "name": "@everyone", "permissions": str(2**40), "position": 0, "color": 0, "hoist": False,
+            "id": str(id), "name": "@everyone", "permissions": str((1 << 10) | (1 << 11) | (1 << 16) | (1 << 38)), "position": 0, "color": 0, "hoist": False,
             "managed": False, "mentionable": False, "flags": 0,
             "colors": {"primary_color": 0, "secondary_color": None, "tertiary_color": None},
         }  # fmt: skip
@@ -278,6 +279,10 @@ class FakeDiscord:
         response = self._refused(kept, request) or await handler(request)
         kept.status = response.status
         self._count(kept, response)
+        if self.lose is not None and kept.method == self.lose[0] and re.search(self.lose[1], kept.path):
+            self.lose = None
+            assert request.transport is not None
+            request.transport.abort()
         return response
 
     def _refused(self, kept: Request, request: web.Request) -> web.Response | None:

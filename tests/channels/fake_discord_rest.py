@@ -31,6 +31,7 @@ def routes(fake: FakeDiscord, app: web.Application) -> None:
         ("GET", messages + "/{message}", handlers.read),
         ("PATCH", messages + "/{message}", handlers.edit),
         ("DELETE", messages + "/{message}", handlers.delete),
+        ("POST", "/channels/{channel}/threads", handlers.open_thread),
         ("POST", messages + "/{message}/threads", handlers.open_thread),
         ("PUT", "/channels/{channel}/thread-members/@me", handlers.nothing),
         ("POST", "/interactions/{id}/{token}/callback", handlers.callback),
@@ -180,7 +181,7 @@ class Handlers:
         return web.Response(status=204)
 
     async def open_thread(self, request: web.Request) -> web.Response:
-        id, parent = int(request.match_info["message"]), int(request.match_info["channel"])
+        id, parent = int(request.match_info.get("message", snowflake())), int(request.match_info["channel"])
         self.fake.thread(id, parent)
         self.fake.channels[id]["name"] = request[BODY]["name"]
         return reply(self.fake.channels[id], status=201)

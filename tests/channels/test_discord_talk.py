@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from discord_bots import ADA, BOB, EVE, Halting, Reciter, answered, running
+from discord_bots import ADA, BOB, EVE, Halting, Reciter, Writer, answered, running
 from fake_discord import BOT, GUILD, FakeDiscord, until
 
 import recollect
@@ -83,7 +83,7 @@ async def test_threads_of_the_bot_are_answered_always(store):
 async def test_a_thread_can_begin_with_the_history_of_its_channel(store):
     async with FakeDiscord() as fake:
         fake.channel(CHANNEL)
-        async with running(fake, store, thread_history=True):
+        async with running(fake, store, inherit=True):
             fake.say(CHANNEL, ADA, f"<@{BOT}> in the channel")
             await answered(fake, CHANNEL)
             fake.thread(THREAD, CHANNEL, owner=BOT)
@@ -162,7 +162,7 @@ async def test_other_bots_webhooks_and_system_messages_are_not_answered(store):
 async def test_files_are_kept_and_passed_on(store):
     model = Reciter()
     picture = b"\x89PNG\r\n\x1a\n" + bytes(200)
-    async with FakeDiscord() as fake, running(fake, store, model, largest_file=1000):
+    async with FakeDiscord() as fake, running(fake, store, model, max_file_size=1000):
         here = fake.dm(ADA)
         fake.say(here, ADA, "look", files={"cat.png": picture, "notes.txt": b"milk", "big.bin": bytes(2000)})
         await answered(fake, here)
@@ -184,7 +184,7 @@ async def test_files_are_kept_and_passed_on(store):
 
 
 async def test_messages_of_a_place_stay_in_order_though_one_has_a_file_to_fetch(store):
-    async with FakeDiscord() as fake, running(fake, store):
+    async with FakeDiscord() as fake, running(fake, store, Writer("Yes.")):
         here = fake.dm(ADA)
         fake.say(here, ADA, "first", files={"a.txt": b"a" * 500_000})
         fake.say(here, ADA, "second")

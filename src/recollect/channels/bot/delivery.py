@@ -26,6 +26,9 @@ TYPING = 4.0
 PATIENCE = 300.0
 """Seconds that the end of an answer is tried to be delivered for."""
 
+_GATHERED = 0.8
+"""Seconds before the first words are shown: a short answer comes whole, and a notification says more than a word."""
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
 
 
@@ -62,6 +65,8 @@ class Delivery:
             await asyncio.sleep(TYPING)
 
     async def _stream(self) -> None:
+        await self._wake.wait()
+        await asyncio.sleep(min(self._outlet.pace, _GATHERED))
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -82,9 +87,11 @@ class Delivery:
         """Bring what the person sees up to date."""
         while self._size(more) > self._outlet.limit and self._open.strip():
             piece, rest = cut(self._open, self._outlet.limit, self._outlet.measure)
+            known = len(self._open)
             if piece.strip():
                 await self._show(piece)
-            self._open, self._current, self._shown = rest, None, None
+            self._open = rest + self._open[known:]  # more may have come while it was sent
+            self._current = self._shown = None
         if self._open.strip():
             await self._show(closed(self._open) + more)
 

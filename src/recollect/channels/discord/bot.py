@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import weakref
 from typing import Any, NamedTuple
 
@@ -16,41 +15,39 @@ import discord
 import msgspec
 
 from recollect.agent import Agent
-from recollect.channels.bot import Access, Author, Desk, Incoming, Outlet, command
-from recollect.channels.bot.desk import STRANGER
-from recollect.channels.discord import files, missed, reading, slash
-from recollect.channels.discord.connection import Connection, reason
-from recollect.channels.discord.outlet import ChannelOutlet, CommandOutlet, GoneOutlet
-from recollect.errors import RecollectError
+from recollect.channels.bot import Access, Desk, Incoming, Outlet, Secrets, command
+from recollect.channels.discord import files, missed, reading
+from recollect.channels.discord.connection import Connection, Tell
+from recollect.channels.discord.orders import Orders, is_order
+from recollect.channels.discord.outlet import ChannelOutlet
 from recollect.model import keys
 
-_log = logging.getLogger(__name__)
-_MARK = "read"
-_HELD = 1_000
-_TITLE = 100
+_FIRST, _MARK = "first", "read"
+"""Marks in the ledger, as ids of messages: when the bot ran for the first time, and the last message that it took."""
+
+_LOOKED_AT = 200
 
 
 class Options(NamedTuple):
-    """How a bot behaves: who may talk, and what is taken and answered."""
+    """How a bot is set up: who may talk, what is taken, and how old what it missed may be (in seconds)."""
 
     access: Access = Access()
     base_url: str | None = None
-    thread_history: bool = False
+    inherit: bool = False
     search_everything: bool = False
-    largest_file: int = 20_000_000
+    max_file_size: int = 20_000_000
     catch_up: float = 86_400.0
 
 
 class DiscordBot(Connection):
     """The bot. `serve()` runs it until it is stopped."""
 
-    def __init__(self, agent: Agent, options: Options, **client: Any) -> None:
-        super().__init__(base_url=options.base_url, **client)
+    def __init__(self, agent: Agent, options: Options, tell: Tell = lambda _: None, **client: Any) -> None:
+        super().__init__(base_url=options.base_url, tell=tell, **client)
         self.options = options
         self._agent = agent
         self._desk: Desk | None = None
-        self._tree = slash.tree(self, self._ordered, self._open_thread)
-        self._orders: dict[str, tuple[slash.Interaction, bool]] = {}
+        self._orders = Orders(self)
         self._locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._read = 0
         self._catching: asyncio.Task[None] | None = None
@@ -68,66 +65,55 @@ class DiscordBot(Connection):
         return self.user
 
     async def serve(self, token: str, *, stop: asyncio.Event | None = None) -> None:
-        """Log in, answer until `stop` is set or the task is cancelled, and leave in good order."""
-        async with self:
-            await self.enter(token)
-            self._desk = Desk(
-                self._agent,
-                f"discord:{self.me.id}",
-                self.reach,
-                self.options.access,
-                everything=self.options.search_everything,
-                inherit=self.options.thread_history,
-            )
-            await self._desk.open()
-            await self._begin_reading()
-            try:
-                await self._until(stop)
-            finally:
-                await self._leave()
+        """Log in, answer until `stop` is set or the task is cancelled, and leave in good order.
+
+        What waiting does not mend is a BotRefused; the token is in no error, and in no log of any library meanwhile.
+        """
+        with Secrets(token).hidden():
+            async with self:
+                working = asyncio.create_task(self._work(token))
+                stopping = asyncio.create_task((stop or asyncio.Event()).wait())
+                try:
+                    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+                    if working.done():
+                        working.result()
+                finally:
+                    await _ended(working, stopping, self._catching)
+                    if self._desk is not None:
+                        await self._desk.close()
+
+    async def _work(self, token: str) -> None:
+        await self.enter(token)
+        self._desk = Desk(
+            self._agent,
+            f"discord:{self.me.id}",
+            self.reach,
+            self.options.access,
+            everything=self.options.search_everything,
+            inherit=self.options.inherit,
+        )
+        await self._desk.open()
+        await self._begin_reading()
+        await self._orders.announce()
+        self.tell(welcome(self.me, self.options.access))
+        await self.stay()
 
     async def _begin_reading(self) -> None:
         """Know how far was read. A bot that starts for the first time answers nothing from before."""
-        mark = self.desk.marks.get(_MARK, "")
-        self._read = int(mark) if mark.isdecimal() else missed.moment()
-        if not mark:
-            await self.desk.mark(_MARK, str(self._read))
-        try:
-            await self._tree.sync()
-        except (discord.HTTPException, discord.app_commands.CommandSyncFailure) as error:
-            _log.warning("The slash commands could not be made known to Discord: %s", reason(error))
-
-    async def _until(self, stop: asyncio.Event | None) -> None:
-        staying = asyncio.create_task(self.stay())
-        stopping = asyncio.create_task((stop or asyncio.Event()).wait())
-        try:
-            await asyncio.wait([staying, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if staying.done():
-                staying.result()
-        finally:
-            for task in (staying, stopping):
-                task.cancel()
-            await asyncio.wait([staying, stopping])
-
-    async def _leave(self) -> None:
-        if self._catching is not None:
-            self._catching.cancel()
-            await asyncio.wait([self._catching])
-        await self.desk.close()
+        for name in (_FIRST, _MARK):
+            if name not in self.desk.marks:
+                await self.desk.mark(name, str(missed.moment()))
+        self._read = int(self.desk.marks[_MARK])
 
     def reach(self, incoming: Incoming) -> Outlet:
         """Give where the answer to a message goes."""
-        order = incoming.extra.get("interaction")
-        if order is not None:
-            live = self._orders.get(order)
-            if live is not None:
-                return CommandOutlet(live[0], private=live[1])
-            if incoming.extra.get("private"):
-                return GoneOutlet()
+        outlet = self._orders.reach(incoming)
+        if outlet is not None:
+            return outlet
         guild = None if incoming.guild is None else int(incoming.guild)
         channel = self.get_partial_messageable(int(incoming.extra["channel"]), guild_id=guild)
-        in_channel = isinstance(incoming.place, keys.DiscordChannel) and order is None
-        return ChannelOutlet(channel, reply_to=int(incoming.id) if in_channel else None)
+        replies = isinstance(incoming.place, keys.DiscordChannel) and not is_order(incoming)
+        return ChannelOutlet(channel, reply_to=int(incoming.id) if replies else None)
 
     def _lock(self, channel: int) -> asyncio.Lock:
         """Give the lock that keeps the messages of a channel in order, also where one has a file to be fetched."""
@@ -146,7 +132,7 @@ class DiscordBot(Connection):
             return
         if not await self.desk.admit(incoming):
             return
-        attachments, notes = await files.fetched(message, self.options.largest_file)
+        attachments, notes = await files.fetched(message, self.options.max_file_size)
         incoming = msgspec.structs.replace(incoming, attachments=attachments, notes=notes)
         self._read = max(self._read, message.id)
         await self.desk.take(incoming, mark=(_MARK, str(self._read)))
@@ -174,7 +160,7 @@ class DiscordBot(Connection):
         return await self._agent.store.get_session(keys.key(keys.DiscordThread(str(thread.id)))) is not None
 
     async def on_ready(self) -> None:
-        """Look for what was said while the bot was away: at the start, and after a connection that could not be resumed."""
+        """Look for what was said while the bot was away: at the start, and where a connection was not resumed."""
         if self._desk is None or (self._catching is not None and not self._catching.done()):
             return
         self._catching = asyncio.create_task(self._catch_up())
@@ -182,7 +168,7 @@ class DiscordBot(Connection):
 
     async def _catch_up(self) -> None:
         mark = self._read
-        after = missed.since(mark, self.options.catch_up)
+        after = max(missed.since(mark, self.options.catch_up), int(self.desk.marks[_FIRST]))
         places: list[Any] = missed.channels(self.guilds, after)
         for user in await missed.people(self._agent.store, self.options.access.users):
             opened = await missed.direct(self, user)
@@ -194,76 +180,42 @@ class DiscordBot(Connection):
                         await self._take(found.message, again=found.again)
 
     async def _taken(self, incoming: Incoming) -> bool:
-        """Say whether a message was dealt with before the last start; an order that may have been is not given twice."""
+        """Say whether a message was dealt with before the last start; a command that may have been is not run twice."""
         if command.parsed(incoming.text) is not None:
             return True
         session = await self._agent.store.get_session(incoming.session)
         if session is None:
             return False
-        last = await session.messages(200)
+        last = await session.messages(_LOOKED_AT)
         return any((message.metadata or {}).get("message_id") == incoming.id for message in last)
 
-    async def _ordered(self, interaction: slash.Interaction, name: str, argument: str) -> None:
-        """Take a slash command. Discord waits three seconds for a sign, and fifteen minutes for the answer."""
-        incoming = self._order(interaction, f"/{name} {argument}".rstrip(), private=name in slash.PRIVATE)
-        if incoming is None:
-            await interaction.response.send_message("There is no conversation here.", ephemeral=True)
-            return
-        if not self.desk.access.allows(incoming):
-            await interaction.response.send_message(STRANGER.format(id=interaction.user.id), ephemeral=True)
-            return
-        if name == command.STOP:
-            told = "Stopped." if self.desk.stop(incoming.session) else "There is no answer to stop."
-            await interaction.response.send_message(told, ephemeral=True)
-            return
-        private = bool(incoming.extra["private"])
-        await interaction.response.defer(ephemeral=private, thinking=True)
-        self._orders[incoming.id] = (interaction, private)
-        while len(self._orders) > _HELD:
-            self._orders.pop(next(iter(self._orders)))
-        await self.desk.take(incoming)
 
-    def _order(self, interaction: slash.Interaction, text: str, *, private: bool) -> Incoming | None:
-        channel: Any = interaction.channel
-        place = reading.place_of(channel, interaction.user.id)
-        if place is None or self._desk is None:
-            return None
-        return Incoming(
-            id=str(interaction.id),
-            place=place,
-            author=Author(str(interaction.user.id), interaction.user.display_name),
-            text=text,
-            mentioned=True,
-            direct=isinstance(channel, discord.DMChannel),
-            guild=None if interaction.guild_id is None else str(interaction.guild_id),
-            roles=reading.role_ids(interaction.user),
-            parent=reading.parent_of(channel),
-            extra={"channel": str(channel.id), "interaction": str(interaction.id), "private": private},
-        )
+async def _ended(*tasks: asyncio.Task[Any] | None) -> None:
+    """End tasks, and wait until they have."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.wait(running)
 
-    async def _open_thread(self, interaction: slash.Interaction, title: str, history: bool) -> None:
-        """Open a thread, which the bot answers in without being called; with the history of the channel, as a fork."""
-        incoming = self._order(interaction, "/fork channel", private=False)
-        channel: Any = interaction.channel
-        if incoming is None or not isinstance(channel, discord.TextChannel):
-            await interaction.response.send_message("Threads are opened in the channels of a server.", ephemeral=True)
-            return
-        if not self.desk.access.allows(incoming):
-            await interaction.response.send_message(STRANGER.format(id=interaction.user.id), ephemeral=True)
-            return
-        await interaction.response.defer(thinking=True)
-        try:
-            name = title[:_TITLE] or f"{interaction.user.display_name} and {self.me.display_name}"[:_TITLE]
-            thread = await channel.create_thread(name=name, type=discord.ChannelType.public_thread)
-        except discord.HTTPException as error:
-            await interaction.followup.send(f"\u26a0\ufe0f The thread could not be opened: {reason(error)}.")
-            return
-        await interaction.followup.send(f"{thread.mention} is open: I answer there without being called.")
-        if history:
-            there = msgspec.structs.replace(
-                incoming,
-                place=keys.DiscordThread(str(thread.id)),
-                parent=keys.DiscordChannel(str(channel.id)),
-                extra={"channel": str(thread.id)},
-            )
-            await self.desk.take(there)
+
+def invitation(application: int) -> str:
+    """Give the link with which the bot is invited to a server, with the permissions that it needs."""
+    needed = discord.Permissions(
+        view_channel=True,
+        send_messages=True,
+        send_messages_in_threads=True,
+        create_public_threads=True,
+        read_message_history=True,
+    )
+    return discord.utils.oauth_url(application, permissions=needed, scopes=("bot", "applications.commands"))
+
+
+def welcome(me: discord.ClientUser, access: Access) -> str:
+    """Say who the bot is, who may talk to it, and how it comes into a server."""
+    kinds = ((access.users, "people"), (access.guilds, "servers"), (access.roles, "roles"))
+    who = ", ".join(f"{len(ids)} {name}" for ids, name in kinds if ids)
+    if access.nobody:
+        may = "Nobody may talk to it yet: name people in channels.discord.allow, by their ids."
+    else:
+        may = f"Who may talk to it: {who}."
+    return f"Logged in to Discord as {me.name} ({me.id}). {may}\nIt is invited with {invitation(me.id)}"

@@ -22,8 +22,13 @@ from recollect.errors import InvalidConfig
 _log = logging.getLogger(__name__)
 _NEEDED = frozenset({"READY", "RESUMED"})
 _BAD_TOKEN, _BAD_INTENTS = 4004, 4013
+_BROKEN = 500
 _PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_LONGEST_LIMIT = 30.0
+"""Seconds that the library waits by itself where Discord asks to; longer, and the desk decides."""
 
+
+Tell = Callable[[str], None]
 PORTAL = "https://discord.com/developers/applications"
 NO_TOKEN = (
     "There is no token for Discord. Put the bot's token into RECOLLECT_DISCORD_TOKEN, or into the configuration as "
@@ -47,35 +52,47 @@ def intents() -> discord.Intents:
 
 
 class Connection(discord.Client):
-    """A client that stays. `base_url` is another address for the API, such as a proxy in front of it."""
+    """A client that stays. `base_url` is another address for the API, `tell` is told what who runs it should know."""
 
-    def __init__(self, *, base_url: str | None = None, **options: Any) -> None:
+    def __init__(self, *, base_url: str | None = None, tell: Tell = lambda _: None, **options: Any) -> None:
         discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # nobody hears this bot
         super().__init__(
             intents=intents(),
             allowed_mentions=discord.AllowedMentions.none(),
             max_messages=None,
+            max_ratelimit_timeout=_LONGEST_LIMIT,
             member_cache_flags=discord.MemberCacheFlags.none(),
             **options,
         )
         self._base_url = base_url
+        self.tell = tell
         parsers = self._connection.parsers
         for event, parse in parsers.items():
             if event not in _NEEDED:
                 parsers[event] = _guarded(event, parse)
 
     async def enter(self, token: str) -> None:
-        """Log in."""
+        """Log in; a network that is not there yet is waited for."""
         if self._base_url is not None:
             Route.BASE = self._base_url.rstrip("/")  # the library has one address for the whole process
-        try:
-            await self.login(token)
-            if self._base_url is not None:
-                DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL((await self.http.get_bot_gateway())[1])
-        except discord.LoginFailure as error:
-            raise InvalidConfig(WRONG_TOKEN) from error
-        except (aiohttp.ClientError, OSError, discord.HTTPException, discord.GatewayNotFound) as error:
-            raise InvalidConfig(f"Discord can not be reached: {reason(error)}. Check the network.") from error
+        pause = _PAUSE
+        while True:
+            try:
+                await self.login(token)
+                if self._base_url is not None:
+                    DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL((await self.http.get_bot_gateway())[1])
+            except discord.LoginFailure as error:
+                raise InvalidConfig(WRONG_TOKEN) from error
+            except (aiohttp.ClientError, OSError, discord.HTTPException, discord.GatewayNotFound) as error:
+                if isinstance(error, discord.HTTPException) and error.status < _BROKEN:
+                    raise InvalidConfig(f"Discord does not let the bot in: {reason(error)}.") from error
+                self.tell(f"Discord can not be reached: {reason(error)}. Trying again in {pause:g} seconds.")
+                await self.http.close()
+                self.http.connector = discord.utils.MISSING  # the library would use the closed one again
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                return
 
     async def stay(self) -> None:
         """Stay connected, until it is closed or Discord says that it can not be."""

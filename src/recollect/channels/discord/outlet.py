@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
+from typing import Any
 
 import aiohttp
 import discord
@@ -58,15 +59,20 @@ class ChannelOutlet(_Measured):
         self._name = os.urandom(6).hex()
         self._reply_to = reply_to
         self._count = 0
+        self._trying = False
 
     async def send(self, text: str) -> str:
         """Send a message."""
-        options: dict[str, discord.MessageReference] = {}
+        options: dict[str, Any] = {}
         if self._reply_to is not None and not self._count:
             asked = self._channel.get_partial_message(self._reply_to)
             options["reference"] = asked.to_reference(fail_if_not_exists=False)
+        again, self._trying = self._trying, True
         with delivering():
             sent = await self._channel.send(laid_out(text), nonce=f"{self._name}-{self._count}", **options)
+        if again:  # Discord gives the message of the first try, if it had taken it: with what it said then
+            await self.edit(str(sent.id), text)
+        self._trying = False
         self._count += 1
         return str(sent.id)
 

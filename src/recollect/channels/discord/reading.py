@@ -51,7 +51,7 @@ def incoming(
     person: discord.User | discord.Member,
     ours: bool,
 ) -> Incoming | None:
-    """Read a message; None where it is at no place that has a session. `ours` says that it is in a thread of the bot."""
+    """Read a message; None where it is at no place that has a session. `ours`: it is in a thread of the bot."""
     place = place_of(channel, person.id)
     if place is None:
         return None
@@ -115,7 +115,7 @@ def _names(message: discord.Message) -> dict[str, str]:
 
 
 def readable(content: str, names: dict[str, str], me: int) -> str:
-    """Put names in the place of Discord's numbers. The bot's own at the beginning or the end is no part of a sentence."""
+    """Put names in the place of Discord's numbers; the bot's own name at either end is a call, and left out."""
     own = rf"<@!?{me}>"
     bare = re.sub(rf"\A(?:\s*{own}[\s,:]*)+|(?:\s*{own}\s*)+\Z", "", content)
 

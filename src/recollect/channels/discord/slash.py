@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,7 +12,9 @@ import discord
 from discord import app_commands
 
 from recollect.channels.bot import command
+from recollect.channels.discord.connection import reason
 
+_log = logging.getLogger(__name__)
 Interaction = discord.Interaction[discord.Client]
 Handler = Callable[[Interaction, str, str], Awaitable[None]]
 Opens = Callable[[Interaction, str, bool], Awaitable[None]]
@@ -40,7 +44,16 @@ def tree(client: discord.Client, handle: Handler, open_thread: Opens) -> app_com
     async def thread(interaction: Interaction, title: str = "", history: bool = False) -> None:  # pyright: ignore[reportUnusedFunction]
         await open_thread(interaction, title, history)
 
+    made.error(_failed)
     return made
+
+
+async def _failed(interaction: Interaction, error: app_commands.AppCommandError) -> None:
+    """Say that a command could not be run, where it is still possible to say so."""
+    cause = error.original if isinstance(error, app_commands.CommandInvokeError) else error
+    _log.warning("A slash command could not be run: %s", reason(cause))
+    with contextlib.suppress(discord.HTTPException, discord.InteractionResponded):
+        await interaction.response.send_message("This command could not be run. Try it again.", ephemeral=True)
 
 
 def _command(name: str, arguments: str, help: str, handle: Handler) -> app_commands.Command[Any, ..., None]:
@@ -73,5 +86,5 @@ def _command(name: str, arguments: str, help: str, handle: Handler) -> app_comma
 
 def _label(arguments: str) -> str:
     """Name an option after what the command is said to take: [TITLE] is title."""
-    word = re.findall(r"[a-z]+", arguments.lower())[0]
+    word: str = re.findall(r"[a-z]+", arguments.lower())[0]
     return _LABELS.get(word, word)
