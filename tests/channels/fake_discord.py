@@ -77,7 +77,9 @@ class Interaction:
 class FakeDiscord:
     """The server. `say` and `command` are what people do; `sent` and `requests` what the bot did."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self.url = f"http://127.0.0.1:{port}/api/v10"
+        self._port = port
         self.token = TOKEN
         self.requests: list[Request] = []
         self.limits: list[Limit] = []
@@ -95,7 +97,6 @@ class FakeDiscord:
         self.pings: list[dict[str, Any]] = []
         self.lose: tuple[str, str] | None = None
         self.gateway = Gateway(self)
-        self.url = ""
         self._runner: web.AppRunner | None = None
         self.user(BOT, "recollect", bot=True)
         self.guild(GUILD)
@@ -257,7 +258,7 @@ class FakeDiscord:
         app.router.add_get("/gateway", self.gateway.connect)
         self._runner = web.AppRunner(app, shutdown_timeout=0.2)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         port = site._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/api/v10"

@@ -277,6 +277,23 @@ async def test_a_stop_in_the_middle_of_an_answer_says_so(store):
     assert states == ["completed", "interrupted", "completed", "completed"]
 
 
+async def test_files_of_a_message_that_waited_are_fetched_again_after_a_restart(store):
+    model, after = Halting(), Reciter()
+    async with FakeDiscord() as fake:
+        async with running(fake, store, model) as bot:
+            here = fake.dm(ADA)
+            fake.say(here, ADA, "go")
+            await until(model.halted.is_set)
+            fake.say(here, ADA, "and this", files={"notes.txt": b"milk"})
+            await until(lambda: len(bot.desk.ledger.entries) == 2)
+        async with running(fake, store, after):
+            await until(lambda: any("and this" in text for text in fake.sent(here)))
+        assert any("milk" in (getattr(part, "text", None) or "") for part in after.seen[0][-1].parts)
+        assert not any("send it again" in text for text in fake.sent(here))
+    assert len(after.seen) == 1
+    assert asked(store, f"discord:dm:{ADA}") == ["go", "and this"]
+
+
 async def test_a_beat_is_sent(store):
     async with FakeDiscord() as fake:
         fake.gateway.interval = 100

@@ -55,7 +55,7 @@ class Desk:
     """One bot's desk over an agent. `reach` gives the outlet for a message, also for one that came before a restart.
 
     `everything` lets searches find what was said in other places; `inherit` has a new thread begin with the history of
-    its parent, as a fork.
+    its parent, as a fork. `refetch` fetches the files again of a message that a restart left unread.
     """
 
     def __init__(
@@ -68,11 +68,12 @@ class Desk:
         everything: bool = False,
         inherit: bool = False,
         patience: float = PATIENCE,
+        refetch: Callable[[Incoming], Awaitable[Incoming | None]] | None = None,
     ) -> None:
         self.agent = agent
         self.ledger = Ledger(agent.store, bot)
         self.access = access
-        self.reach = reach
+        self.reach, self.refetch = reach, refetch
         self._everything, self._inherit, self._patience = everything, inherit, patience
         self._lines: dict[str, _Line] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from recollect.errors import RecollectError
 
@@ -56,4 +56,13 @@ class Outlet(Protocol):
 
     async def typing(self) -> None:
         """Show for a few seconds that an answer is being written."""
+        ...
+
+
+@runtime_checkable
+class Rereadable(Protocol):
+    """An outlet of a platform that lets a bot read again what it sent."""
+
+    async def read(self, message: str) -> str | None:
+        """Give what a message says now; None where it is gone."""
         ...

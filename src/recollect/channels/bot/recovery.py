@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from recollect.agent.titles import said
 from recollect.channels.bot import command
-from recollect.channels.bot.delivery import insist
+from recollect.channels.bot.delivery import MORE, insist
 from recollect.channels.bot.incoming import Incoming
 from recollect.channels.bot.ledger import Entry
-from recollect.channels.bot.outlet import Outlet, Undelivered
+from recollect.channels.bot.outlet import Outlet, Rereadable, Undelivered
 from recollect.channels.bot.splitting import split
 from recollect.errors import SessionNotFound
 from recollect.model.message import Message
@@ -37,7 +37,9 @@ def job(desk: Desk, entry: Entry, line: Any) -> Callable[[], Awaitable[None]]:
     async def recover() -> None:
         incoming = entry.incoming
         left = Left("unread") if command.parsed(incoming.text) else await standing(desk.agent.store, incoming)
-        if left.state == "unread" and not entry.files:
+        if left.state == "unread" and entry.files and desk.refetch is not None:
+            incoming = await desk.refetch(incoming) or incoming
+        if left.state == "unread" and (incoming.attachments or not entry.files):
             await desk.answer(incoming)
             return
         outlet = desk.reach(incoming)
@@ -47,7 +49,8 @@ def job(desk: Desk, entry: Entry, line: Any) -> Callable[[], Awaitable[None]]:
                 await desk.tell(outlet, LOST_FILES)
             else:
                 note = "" if left.state == "answered" else CUT_OFF
-                await _over(desk, outlet, entry.sent, f"{left.text}\n\n{note}".strip(), note)
+                if not (note and await _marked(desk, outlet, entry.sent, note)):
+                    await _over(desk, outlet, entry.sent, f"{left.text}\n\n{note}".strip(), note)
         except Undelivered as error:
             if error.again:
                 return  # after the next start
@@ -79,6 +82,19 @@ async def _answered(session: AsyncSession, question: Message, after: list[Messag
     status = next((turn.status for turn in await session.turns() if turn.id == question.id), "interrupted")
     state: Any = {"completed": "answered", "open": "open"}.get(status, "cut off")
     return Left(state, "\n\n".join(texts))
+
+
+async def _marked(desk: Desk, outlet: Outlet, sent: list[str], note: str) -> bool:
+    """Put the note after what the person sees, which may be more than was stored. False where that can not be read."""
+    if not sent or not isinstance(outlet, Rereadable):
+        return False
+    shown = await insist(lambda: outlet.read(sent[-1]), desk.patience)
+    text = f"{(shown or '').removesuffix(MORE)}\n\n{note}"
+    if shown and outlet.measure(text) <= outlet.limit:
+        await insist(lambda: outlet.edit(sent[-1], text), desk.patience)
+    else:
+        await desk.tell(outlet, note)
+    return True
 
 
 async def _over(desk: Desk, outlet: Outlet, sent: list[str], text: str, note: str) -> None:

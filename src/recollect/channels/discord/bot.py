@@ -11,6 +11,7 @@ import contextlib
 import weakref
 from typing import Any, NamedTuple
 
+import aiohttp
 import discord
 import msgspec
 
@@ -91,6 +92,7 @@ class DiscordBot(Connection):
             self.options.access,
             everything=self.options.search_everything,
             inherit=self.options.inherit,
+            refetch=self._refetched,
         )
         await self._desk.open()
         await self._begin_reading()
@@ -136,6 +138,16 @@ class DiscordBot(Connection):
         incoming = msgspec.structs.replace(incoming, attachments=attachments, notes=notes)
         self._read = max(self._read, message.id)
         await self.desk.take(incoming, mark=(_MARK, str(self._read)))
+
+    async def _refetched(self, incoming: Incoming) -> Incoming | None:
+        """Fetch the files of a message again; None where it is gone."""
+        channel = self.get_partial_messageable(int(incoming.extra["channel"]))
+        try:
+            message = await channel.fetch_message(int(incoming.id))
+        except (discord.HTTPException, aiohttp.ClientError, OSError):
+            return None
+        attachments, notes = await files.fetched(message, self.options.max_file_size)
+        return msgspec.structs.replace(incoming, attachments=attachments, notes=notes)
 
     async def _incoming(self, message: discord.Message) -> Incoming | None:
         channel: Any = message.channel

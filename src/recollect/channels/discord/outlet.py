@@ -81,6 +81,14 @@ class ChannelOutlet(_Measured):
         with delivering():
             await self._channel.get_partial_message(int(message)).edit(content=laid_out(text))
 
+    async def read(self, message: str) -> str | None:
+        """Give what a message says now."""
+        with delivering():
+            try:
+                return (await self._channel.fetch_message(int(message))).content
+            except discord.NotFound:
+                return None
+
     async def typing(self) -> None:
         """Show for ten seconds that somebody types."""
         with delivering():
