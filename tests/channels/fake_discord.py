@@ -151,7 +151,17 @@ class FakeDiscord:
             "colors": {"primary_color": 0, "secondary_color": None, "tertiary_color": None},
         }  # fmt: skip
         held = {role for roles in self.roles.values() for role in roles}
-        roles = [{**everyone, "id": str(role), "name": f"role {role}", "position": 1} for role in held]
+        own = {"tags": {"bot_id": str(BOT)}}
+        roles = [
+            {
+                **everyone,
+                "id": str(role),
+                "name": f"role {role}",
+                "position": 1,
+                **(own if role in self.roles.get(BOT, ()) else {}),
+            }
+            for role in held
+        ]
         return {
             "id": str(id), "name": self.guilds[id], "owner_id": "1", "member_count": 3, "roles": [everyone, *roles],
             "emojis": [], "stickers": [], "features": [], "members": [self.member(BOT, whole=True)],

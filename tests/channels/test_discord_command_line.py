@@ -92,12 +92,13 @@ async def test_names_in_the_place_of_ids_are_pointed_out(store, tmp_path):
         await until(lambda: "Copy ID" in process.printed)
 
 
-async def test_a_wrong_token_is_told_and_not_shown(store, tmp_path):
-    async with FakeDiscord() as fake, started(fake, store, tmp_path, token="wrong." + SECRET) as process:
+@pytest.mark.parametrize(("before", "debug"), [("wrong.", {}), ("wrong\n", {"RECOLLECT_DEBUG": "1"})])
+async def test_a_wrong_token_is_told_and_not_shown(store, tmp_path, before, debug):
+    async with FakeDiscord() as fake, started(fake, store, tmp_path, token=before + SECRET, **debug) as process:
         assert await process.ended() == 1
         await until(lambda: "does not accept the token" in process.printed)
         assert SECRET not in process.printed
-        assert "Traceback" not in process.printed
+        assert ("Traceback" in process.printed) == bool(debug)
     assert SECRET.encode() not in everything(tmp_path)
 
 

@@ -80,6 +80,37 @@ async def test_threads_of_the_bot_are_answered_always(store):
     assert messages(store, f"discord:channel:{CHANNEL}") == []
 
 
+async def test_a_thread_that_was_archived_is_found_again(store):
+    async with FakeDiscord() as fake:
+        fake.channel(CHANNEL)
+        async with running(fake, store):
+            fake.thread(THREAD, CHANNEL, owner=BOT, announce=False)
+            fake.say(THREAD, ADA, "awake?")
+            assert await answered(fake, THREAD) == ["[Ada] awake?"]
+    assert len(messages(store, f"discord:thread:{THREAD}")) == 2
+
+
+async def test_the_role_of_the_bot_calls_it_too(store):
+    async with FakeDiscord() as fake:
+        fake.channel(CHANNEL)
+        fake.roles[BOT] = [78]
+        async with running(fake, store):
+            fake.say(CHANNEL, ADA, "<@&78> hello", mention_roles=["78"])
+            assert (await answered(fake, CHANNEL))[0].endswith("hello")
+
+
+async def test_a_question_that_was_deleted_is_answered_still(store):
+    model = Halting()
+    async with FakeDiscord() as fake:
+        fake.channel(CHANNEL)
+        async with running(fake, store, model):
+            gone = fake.written(CHANNEL, ADA, f"<@{BOT}> quick")
+            del fake.messages[CHANNEL][int(gone["id"])]
+            fake.hear(gone)
+            model.go.set()
+            await answered(fake, CHANNEL)
+
+
 async def test_a_thread_can_begin_with_the_history_of_its_channel(store):
     async with FakeDiscord() as fake:
         fake.channel(CHANNEL)

@@ -80,16 +80,17 @@ def _check(config: Config) -> None:
 
 def _options(config: Config) -> Options:
     from recollect.channels.bot import Access  # noqa: PLC0415
-    from recollect.channels.discord.bot import Options  # noqa: PLC0415
+    from recollect.channels.discord.bot import CATCH_UP, Options  # noqa: PLC0415
 
     users, guilds, roles = (config[f"{_PREFIX}.{name}"] for name in ("allow", "guilds", "roles"))
+    catch_up = config[f"{_PREFIX}.catch_up"]
     return Options(
         access=Access(users=users, guilds=guilds, roles=roles),
         base_url=config[f"{_PREFIX}.base_url"],
         inherit=config[f"{_PREFIX}.inherit"],
         search_everything=config[f"{_PREFIX}.search_everything"],
         max_file_size=config[f"{_PREFIX}.max_file_size"],
-        catch_up=config[f"{_PREFIX}.catch_up"] / 1000,
+        catch_up=CATCH_UP if catch_up is None else catch_up / 1000,
     )
 
 

@@ -83,7 +83,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "channels.discord.catch_up", "duration", "RECOLLECT_DISCORD_CATCH_UP",
-            "How old a message may be that came while the bot was away, to be answered still.", '"7d"', 86_400_000,
+            "How old a message may be that came while the bot was away, to be answered still. Not set: a day.", '"7d"',
         ),
         Setting("channels.telegram.token", "secret", "RECOLLECT_TELEGRAM_TOKEN", "The token of the bot.", '"..."'),
         Setting(

@@ -26,6 +26,9 @@ from recollect.model import keys
 _FIRST, _MARK = "first", "read"
 """Marks in the ledger, as ids of messages: when the bot ran for the first time, and the last message that it took."""
 
+CATCH_UP = 86_400.0
+"""Seconds after which a message that came while the bot was away is too old to be answered, where nothing is set."""
+
 _LOOKED_AT = 200
 
 
@@ -37,7 +40,7 @@ class Options(NamedTuple):
     inherit: bool = False
     search_everything: bool = False
     max_file_size: int = 20_000_000
-    catch_up: float = 86_400.0
+    catch_up: float = CATCH_UP
 
 
 class DiscordBot(Connection):
@@ -224,8 +227,8 @@ def invitation(application: int) -> str:
 
 def welcome(me: discord.ClientUser, access: Access) -> str:
     """Say who the bot is, who may talk to it, and how it comes into a server."""
-    kinds = ((access.users, "people"), (access.guilds, "servers"), (access.roles, "roles"))
-    who = ", ".join(f"{len(ids)} {name}" for ids, name in kinds if ids)
+    kinds = (("person", "people", access.users), ("server", "servers", access.guilds), ("role", "roles", access.roles))
+    who = ", ".join(f"{len(ids)} {one if len(ids) == 1 else many}" for one, many, ids in kinds if ids)
     if access.nobody:
         may = "Nobody may talk to it yet: name people in channels.discord.allow, by their ids."
     else:

@@ -83,6 +83,8 @@ class Connection(discord.Client):
                     DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL((await self.http.get_bot_gateway())[1])
             except discord.LoginFailure as error:
                 raise InvalidConfig(WRONG_TOKEN) from error
+            except ValueError:  # a line break in it, which no request can carry; the error may repeat it
+                raise InvalidConfig(WRONG_TOKEN) from None
             except (aiohttp.ClientError, OSError, discord.HTTPException, discord.GatewayNotFound) as error:
                 if isinstance(error, discord.HTTPException) and error.status < _BROKEN:
                     raise InvalidConfig(f"Discord does not let the bot in: {reason(error)}.") from error

@@ -9,7 +9,7 @@ from recollect.channels.bot.splitting import blocks
 
 _SMALL_HEADING = re.compile(r"(?m)^ {0,3}#{4,6} +(.+?) *#*$")
 _RULE = re.compile(r"(?m)^ {0,3}(?:(?:- *){3,}|(?:\* *){3,}|(?:_ *){3,})$")
-_PICTURE = re.compile(r"!\[([^\]\n]*)\]\((https?://[^\s)]+)[^)\n]*\)")
+_PICTURE = re.compile(r"!\[([^\]\n]{0,200})\]\((https?://[^\s)]{1,500})[^)\n]{0,200}\)")
 _LINE = "\u2500" * 12
 
 

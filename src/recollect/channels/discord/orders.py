@@ -55,13 +55,16 @@ class Orders:
         return GoneOutlet() if incoming.extra.get("private") else None
 
     async def _take(self, interaction: slash.Interaction, name: str, argument: str) -> None:
-        private = name in slash.PRIVATE
+        private = slash.private(name, argument)
         incoming = await self._admitted(interaction, f"/{name} {argument}".rstrip(), private=private)
         if incoming is None:
             return
         if name == command.STOP:
             stopped = self._bot.desk.stop(incoming.session)
             await _whisper(interaction, "Stopped." if stopped else "There is no answer to stop.")
+            return
+        if name == command.HELP:
+            await _whisper(interaction, slash.HELP)
             return
         await interaction.response.defer(ephemeral=private, thinking=True)
         self._live[incoming.id] = interaction

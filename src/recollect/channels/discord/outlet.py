@@ -45,7 +45,7 @@ class _Measured:
 
     def measure(self, text: str) -> int:
         """Count as the stricter of Discord's two ways does: its app counts most emoji as two."""
-        return utf16(laid_out(text))
+        return len(text) if len(text) > 2 * LIMIT else utf16(laid_out(text))  # far too long is too long
 
 
 class ChannelOutlet(_Measured):

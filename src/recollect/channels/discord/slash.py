@@ -18,9 +18,11 @@ _log = logging.getLogger(__name__)
 Interaction = discord.Interaction[discord.Client]
 Handler = Callable[[Interaction, str, str], Awaitable[None]]
 Opens = Callable[[Interaction, str, bool], Awaitable[None]]
-PRIVATE = frozenset({"history", "search", "status", "help", "stop", "resume"})
-"""Commands whose answer only the person sees who gave them: what was said before is not for everyone in a channel."""
-
+_PRIVATE = frozenset({"history", "search", "status", "help", "stop"})
+_THREAD = ("thread", "[TITLE]", "open a thread, which is a conversation of its own")
+HELP = "\n".join(
+    "`" + f"/{name} {takes}".rstrip() + f"`: {does}" for name, takes, does in sorted([*command.described(), _THREAD])
+)
 _LONGEST = 100
 _LABELS = {"n": "count"}
 _HINTS = {
@@ -38,7 +40,7 @@ def tree(client: discord.Client, handle: Handler, open_thread: Opens) -> app_com
     for name, arguments, help in command.described():
         made.add_command(_command(name, arguments, help, handle))
 
-    @made.command(name="thread", description="open a thread, which is a conversation of its own")
+    @made.command(name=_THREAD[0], description=_THREAD[2])
     @app_commands.describe(title="the title", history="begin with what was said in this channel, as a fork")
     @app_commands.guild_only()
     async def thread(interaction: Interaction, title: str = "", history: bool = False) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -54,6 +56,14 @@ async def _failed(interaction: Interaction, error: app_commands.AppCommandError)
     _log.warning("A slash command could not be run: %s", reason(cause))
     with contextlib.suppress(discord.HTTPException, discord.InteractionResponded):
         await interaction.response.send_message("This command could not be run. Try it again.", ephemeral=True)
+
+
+def private(name: str, argument: str) -> bool:
+    """Whether only the person who gave a command sees the answer: what was said before is not for all in a channel.
+
+    What changes the conversation is for all to see. Bringing one back changes it, and listing them does not.
+    """
+    return name in _PRIVATE or (name == "resume" and not argument)
 
 
 def _command(name: str, arguments: str, help: str, handle: Handler) -> app_commands.Command[Any, ..., None]:
