@@ -102,7 +102,7 @@ def test_the_welcome_says_who_may_talk():
     class Me:
         name, id = "bot", 42
 
-    assert "Nobody may talk to it yet" in welcome(Me, Options().access)
+    assert "Nobody may talk to it yet" in welcome(Me, Options().access)[0]
 
 
 def test_what_changes_a_conversation_is_for_all_to_see():

@@ -100,7 +100,8 @@ class DiscordBot(Connection):
         await self._desk.open()
         await self._begin_reading()
         await self._orders.announce()
-        self.tell(welcome(self.me, self.options.access))
+        for line in welcome(self.me, self.options.access):
+            self.tell(line)
         await self.stay()
 
     async def _begin_reading(self) -> None:
@@ -225,7 +226,7 @@ def invitation(application: int) -> str:
     return discord.utils.oauth_url(application, permissions=needed, scopes=("bot", "applications.commands"))
 
 
-def welcome(me: discord.ClientUser, access: Access) -> str:
+def welcome(me: discord.ClientUser, access: Access) -> tuple[str, str]:
     """Say who the bot is, who may talk to it, and how it comes into a server."""
     kinds = (("person", "people", access.users), ("server", "servers", access.guilds), ("role", "roles", access.roles))
     who = ", ".join(f"{len(ids)} {one if len(ids) == 1 else many}" for one, many, ids in kinds if ids)
@@ -233,4 +234,4 @@ def welcome(me: discord.ClientUser, access: Access) -> str:
         may = "Nobody may talk to it yet: name people in channels.discord.allow, by their ids."
     else:
         may = f"Who may talk to it: {who}."
-    return f"Logged in to Discord as {me.name} ({me.id}). {may}\nIt is invited with {invitation(me.id)}"
+    return f"Logged in to Discord as {me.name} ({me.id}). {may}", f"It is invited with {invitation(me.id)}"

@@ -30,10 +30,6 @@ _LONGEST_LIMIT = 30.0
 
 Tell = Callable[[str], None]
 PORTAL = "https://discord.com/developers/applications"
-NO_TOKEN = (
-    "There is no token for Discord. Put the bot's token into RECOLLECT_DISCORD_TOKEN, or into the configuration as "
-    f"channels.discord.token. docs/discord.md says where it comes from ({PORTAL})."
-)
 WRONG_TOKEN = (
     "Discord does not accept the token. Copy it anew from the page Bot of your application, with Reset Token, and put "
     f"it into RECOLLECT_DISCORD_TOKEN or channels.discord.token ({PORTAL})."
