@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import (
+    AlreadySaid,
     AmbiguousName,
     BranchNotFound,
     CompactedMeanwhile,
@@ -124,6 +125,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AlreadySaid",
     "AmbiguousName",
     "Arrived",
     "AsyncSession",

@@ -17,6 +17,7 @@
     │   ├── StaleRevision
     │   ├── AmbiguousName
     │   ├── KeyReused
+    │   ├── AlreadySaid
     │   ├── FileExists
     │   ├── TurnClosed
     │   ├── ToolCallAnswered
@@ -146,6 +147,11 @@ class AmbiguousName(Conflict):
 class KeyReused(Conflict):
     """The idempotency key {key!r} was used in session {session!r} for other content. Use a new key for new
     messages. Nothing was written."""
+
+
+class AlreadySaid(Conflict):
+    """This was said in session {session!r} before, under the key {key!r}: it opened turn {turn}. Nothing was written.
+    session.messages() shows what was answered."""
 
 
 class FileExists(Conflict):

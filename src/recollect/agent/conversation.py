@@ -36,6 +36,7 @@ from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
 from recollect.context.drafts import question
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
+from recollect.model import keys
 from recollect.model.message import Draft
 from recollect.model.part import TextPart
 from recollect.model.presence import Presence
@@ -70,6 +71,12 @@ class Conversation:
         self.session = session
         self.model = model
         self.attendance = Attendance()
+        self.stays = False
+        """Whether the talk keeps its session, as a place has one: what begins anew begins in it."""
+        self.within: str | None = None
+        """The session that searches are limited to; None searches everything."""
+        self.presents: Callable[[Draft], Draft] | None = None
+        """How a message is put to the model: who said it, and what the model can read of its files."""
         self._recorder = Recorder(self._emit)
         self._queue: asyncio.Queue[Event | None] | None = None
         self._notices: list[Event] = []
@@ -109,18 +116,21 @@ class Conversation:
         taken, self._notices = self._notices, []
         return taken
 
-    async def send(self, said: Any, *, wait: float = 0.0, take_over: bool = False) -> AsyncGenerator[Event, None]:
+    async def send(
+        self, said: Any, *, wait: float = 0.0, take_over: bool = False, key: str | None = None
+    ) -> AsyncGenerator[Event, None]:
         """Say something, and give what happens as it happens. The last event is TurnEnded.
 
         A session takes one turn at a time: `wait` says for how many seconds to wait for another, here or in another
-        process, before SessionBusy; `take_over` ends the other one.
+        process, before SessionBusy; `take_over` ends the other one. What was said under the same `key` before is
+        AlreadySaid, and not answered again.
         """
         async with self._alone(wait):
             await self.attendance.check(take_over=take_over)
             queue = self._queue = asyncio.Queue[Event | None]()
             for event in self.notices():
                 queue.put_nowait(event)
-            run = self._run = asyncio.create_task(self._turn(question(said), wait, take_over))
+            run = self._run = asyncio.create_task(self._turn(question(said), wait, take_over, key))
             run.add_done_callback(lambda _: queue.put_nowait(None))
             try:
                 while (event := await queue.get()) is not None:
@@ -177,13 +187,13 @@ class Conversation:
         """End the answer that is in progress; what came is kept. Say whether there was one."""
         return self._run is not None and not self._closing and not self._run.done() and self._run.cancel()
 
-    async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool) -> None:
+    async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool, key: str | None) -> None:
         """Run one turn: store the question, ask, store what comes, end."""
         self._taken, self._closing = None, False
         started = time.monotonic()
         recording = Recording(self._recorder, self.session, self._lost)
         said = [self._counted(draft) for draft in said]
-        await recording.open(said, wait=wait, take_over=take_over)
+        await recording.open(said, wait=wait, take_over=take_over, key=key)
         self._memory += said
         self._emit(TurnStarted(session=self.session.id, turn=recording.id))
         progress = Progress(recording)
@@ -219,7 +229,13 @@ class Conversation:
     async def _answer(self, progress: Progress) -> None:
         instructions = self.agent.instructions()
         spoken = await self._spoken(self.budget - estimate([TextPart(text=instructions)]))
-        known = [*tools.built_in(self.session.store, self.session.id), *self.agent.tools, *self._delegate_tools()]
+        if self.presents is not None:
+            spoken = [self.presents(draft) for draft in spoken]
+        known = [
+            *tools.built_in(self.session.store, self.session.id, self.within),
+            *self.agent.tools,
+            *self._delegate_tools(),
+        ]
         given = [] if self.model.name == DEMO else await self.agent.given_tools(self._emit)
         events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=given)
         async with contextlib.aclosing(events):
@@ -353,7 +369,8 @@ class Conversation:
 
         helper = agent or Delegate(self.model, store=self.session.store, name=name)
         helper.adopt(self.session.store)
-        talk = await helper.talk(f"{self.session.id}:delegate:{name}", title=f"{name}: {titles.shortened(task)}")
+        place = keys.key(keys.Delegate(self.session.id, name))
+        talk = await helper.talk(place, title=f"{name}: {titles.shortened(task)}")
         following = Following(name, talk.session.id, self._emit)
         try:
             return await talk.ask(task, wait=self.agent.timeout, tell=following.tell)

@@ -178,11 +178,11 @@ class Recording:
         """The id of the message that opened the turn, once it is stored."""
         return None if self._turn is None else self._turn.id
 
-    async def open(self, said: Sequence[Draft], *, wait: float, take_over: bool) -> None:
+    async def open(self, said: Sequence[Draft], *, wait: float, take_over: bool, key: str | None = None) -> None:
         """Store the question. Where the store fails it is held, and the talk goes on; a conflict is raised."""
 
         async def write() -> None:
-            self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over)
+            self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over, key=key)
 
         job = self._recorder.put(Job(write, said))
         try:

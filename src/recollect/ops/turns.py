@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from recollect.errors import InvalidValue, TurnClosed, TurnNotFound
+from recollect.errors import AlreadySaid, InvalidValue, TurnClosed, TurnNotFound
 from recollect.model import json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
@@ -45,23 +45,43 @@ class Usage(NamedTuple):
 
 
 def begin(
-    scope: Scope, session: str, drafts: Sequence[Draft], *, lease: int, take_over: bool, expected: int | None = None
+    scope: Scope,
+    session: str,
+    drafts: Sequence[Draft],
+    *,
+    lease: int,
+    take_over: bool,
+    expected: int | None = None,
+    key: str | None = None,
 ) -> Op[Step]:
-    """Open a turn with the person's message. A branch takes one turn at a time."""
+    """Open a turn with the person's message. A branch takes one turn at a time; a key opens one turn only."""
     if not drafts:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
+    messages.check_key(key)
     records = [record.record(draft, scope.now) for draft in drafts]
-    return Op(_begin, scope, session, records, lease, take_over, expected)
+    return Op(_begin, scope, session, records, lease, take_over, expected, key)
 
 
 def _begin(
-    scope: Scope, session: str, records: list[record.Record], lease: int, take_over: bool, expected: int | None
+    scope: Scope,
+    session: str,
+    records: list[record.Record],
+    lease: int,
+    take_over: bool,
+    expected: int | None,
+    key: str | None,
 ) -> Steps[Step]:
+    if key is not None:
+        before = yield from messages.appended_before(scope, session, key, records)
+        if before is not None:
+            raise AlreadySaid(session=session, key=key, turn=before[0].ids[0])
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=take_over)
     yield from _insert(scope, written, status="open", until=scope.now + lease, usage=Usage())
     yield from leases.claim(written.session, written.key, written.first)
+    if key is not None:
+        yield from messages.remember(scope, written, key, records)
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 

@@ -233,17 +233,24 @@ class Session(SessionFields):
         wait: float = 0.0,
         take_over: bool = False,
         expected: int | None = None,
+        key: str | None = None,
     ) -> Turn:
         """Open a turn with what the person said, which is on disk when this returns.
 
         A branch takes one turn at a time: `wait` says for how many seconds to wait for another, `take_over` ends it.
-        The turn is held for `lease` seconds after each of its writes.
+        The turn is held for `lease` seconds after each of its writes. A `key` opens one turn: a second is AlreadySaid.
         """
         given = question(said, format)
         until = time.monotonic() + wait
         while True:
             op = ops.turns.begin(
-                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, expected=expected
+                self.store.scope(),
+                self.id,
+                given,
+                lease=int(lease * 1000),
+                take_over=take_over,
+                expected=expected,
+                key=key,
             )
             try:
                 step = self._run(op)

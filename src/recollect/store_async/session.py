@@ -245,17 +245,25 @@ class AsyncSession(SessionFields):
         wait: float = 0.0,
         take_over: bool = False,
         expected: int | None = None,
+        key: str | None = None,
     ) -> AsyncTurn:
         """Open a turn with what the person said: `async with session.turn(...) as turn`, or `await` it.
 
         The question is on disk when the block begins. A branch takes one turn at a time: `wait` says for how many
         seconds to wait for another, `take_over` ends it. The turn is held for `lease` seconds after each of its writes.
+        A `key` opens one turn: a second is AlreadySaid.
         """
         given = question(said, format)
 
         def begin() -> Op[ops.turns.Step]:
             return ops.turns.begin(
-                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, expected=expected
+                self.store.scope(),
+                self.id,
+                given,
+                lease=int(lease * 1000),
+                take_over=take_over,
+                expected=expected,
+                key=key,
             )
 
         return AsyncTurn(self, begin, lease, wait)
