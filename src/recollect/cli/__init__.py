@@ -21,6 +21,7 @@ __all__ = ["main", "recollect"]
     cls=Group,
     lazy={
         "chat": ("recollect.cli.chat:chat", "Talk to an agent. Everything that is said is kept."),
+        "telegram": ("recollect.cli.telegram:telegram", "Talk to people on Telegram, as a bot."),
         "sessions": ("recollect.cli.sessions:sessions", "Find, read, change, keep and let go of conversations."),
         "db": ("recollect.cli.db:db", "Look after the database itself."),
         "config": ("recollect.cli.settings:config", "Show the settings, and where each comes from."),

@@ -81,9 +81,11 @@ class Delivery:
     async def _push(self, more: str) -> None:
         """Bring what the person sees up to date."""
         while self._size(more) > self._outlet.limit and self._open.strip():
-            piece, rest = cut(self._open, self._outlet.limit, self._outlet.measure)
+            before = self._open
+            piece, rest = cut(before, self._outlet.limit, self._outlet.measure)
             if piece.strip():
                 await self._show(piece)
+            rest += self._open[len(before) :]  # what came while it was sent
             self._open, self._current, self._shown = rest, None, None
         if self._open.strip():
             await self._show(closed(self._open) + more)
