@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import (
     AlreadySaid,
     AmbiguousName,
+    BotRefused,
     BranchNotFound,
     CompactedMeanwhile,
     CompactionNotFound,
@@ -121,6 +122,7 @@ __all__ = [
     "AsyncTurn",
     "AsyncWatch",
     "AttachmentPart",
+    "BotRefused",
     "Branch",
     "BranchNotFound",
     "Change",

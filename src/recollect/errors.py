@@ -38,8 +38,9 @@
     │   ├── NetworkFileSystem
     │   ├── NotSupported
     │   └── LimitReached
-    └── ModelError
-        └── ModelNotConfigured
+    ├── ModelError
+    │   └── ModelNotConfigured
+    └── BotRefused
 
 The docstring of an error is its message: a sentence that says what happened and what to do, with the error's
 own fields in braces. A driver's error never reaches the caller; the engine wraps it and keeps it as the cause.
@@ -252,3 +253,7 @@ class ModelError(RecollectError):
 
 class ModelNotConfigured(ModelError):
     """{model} can not be asked: {reason}. The model 'demo' needs no key and no network."""
+
+
+class BotRefused(RecollectError):
+    """{platform} does not let the bot in: {reason}. Nothing that was said is lost."""

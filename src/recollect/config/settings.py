@@ -90,5 +90,26 @@ SETTINGS: dict[str, Setting] = {
             "channels.telegram.allow", "texts", "RECOLLECT_TELEGRAM_ALLOW", "The ids of the users who may talk to it.",
             '["1234"]', (),
         ),
+        Setting(
+            "channels.telegram.chats", "texts", "RECOLLECT_TELEGRAM_CHATS",
+            "The ids of the groups in which everybody may talk to it.", '["-100123"]', (),
+        ),
+        Setting(
+            "channels.telegram.base_url", "address", "RECOLLECT_TELEGRAM_BASE_URL",
+            "The Bot API server, where it is not Telegram's own.", '"http://localhost:8081"', "https://api.telegram.org",
+        ),
+        Setting(
+            "channels.telegram.max_file_size", "number", "RECOLLECT_TELEGRAM_MAX_FILE_SIZE",
+            "The most bytes that a file may have which somebody sends.", "5_000_000", 20_000_000,
+        ),
+        Setting(
+            "channels.telegram.search_everything", "flag", "RECOLLECT_TELEGRAM_SEARCH_EVERYTHING",
+            "Whether searches find what was said elsewhere, or only what was said in the same chat.", "true",
+            default=False,
+        ),
+        Setting(
+            "channels.telegram.inherit", "flag", "RECOLLECT_TELEGRAM_INHERIT",
+            "Whether a new topic begins with the history of its group.", "true", default=False,
+        ),
     )
 }  # fmt: skip

@@ -233,8 +233,15 @@ class Desk:
             if here.message_count or len(await here.branches()) > 1:
                 return "Something was said here already. A new thread can begin with the history of its channel."
             await store.erase_session(session)
-        await _forked(parent, incoming)
+        await _forked(parent, incoming.session)
         return f"This begins with the {parent.message_count} messages of `{parent.id}`, as a fork: they stay there too."
+
+    async def follow(self, place: keys.Place, before: keys.Place) -> None:
+        """Have a place go on with what was said in another: the platform gave it a new id."""
+        store, session = self.agent.store, keys.key(place)
+        old = await store.get_session(keys.key(before))
+        if old is not None and old.message_count and await store.get_session(session) is None:
+            await _forked(old, session, title=old.title)
 
     async def talk(self, incoming: Incoming) -> Conversation:
         """Give the talk of a place."""
@@ -253,7 +260,7 @@ class Desk:
         if self._inherit and incoming.parent is not None and await store.get_session(incoming.session) is None:
             parent = await store.get_session(keys.key(incoming.parent))
             if parent is not None and parent.message_count:
-                return await _forked(parent, incoming)
+                return await _forked(parent, incoming.session)
         return await store.session(incoming.session)
 
     async def _say(self, incoming: Incoming, outlet: Outlet) -> bool:
@@ -308,7 +315,7 @@ class Desk:
             _log.warning("An answer was stored, and could not be delivered: %s", error)
 
 
-async def _forked(parent: AsyncSession, incoming: Incoming) -> AsyncSession:
-    """Begin a place's session with the past of its parent."""
-    channel, channel_id = keys.place(incoming.session)
-    return await parent.fork(id=incoming.session, title=None, channel=channel, channel_id=channel_id, metadata=None)
+async def _forked(parent: AsyncSession, session: str, title: str | None = None) -> AsyncSession:
+    """Begin a place's session with the past of another."""
+    channel, channel_id = keys.place(session)
+    return await parent.fork(id=session, title=title, channel=channel, channel_id=channel_id, metadata=None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import traceback
 from collections.abc import Generator
 from urllib.parse import quote
@@ -26,17 +27,17 @@ class Secrets:
                 tail = secret.rpartition(":")[2]
                 found |= {secret, quote(secret, safe=""), quote(secret), repr(secret)[1:-1]}
                 found |= {tail} if len(tail) >= _SHORTEST else set()
-        self._secrets = sorted(found, key=len, reverse=True)
+        longest_first = sorted(found, key=len, reverse=True)
+        # In any case: a library that quotes an error may begin it with a capital and write the rest small.
+        self._pattern = re.compile("|".join(re.escape(secret) for secret in longest_first) or r"(?!)", re.IGNORECASE)
 
     def hide(self, text: str) -> str:
         """Give a text without them."""
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        return text
+        return self._pattern.sub(HIDDEN, text)
 
     def within(self, text: str) -> bool:
         """Say whether one of them is in a text."""
-        return any(secret in text for secret in self._secrets)
+        return self._pattern.search(text) is not None
 
     @contextlib.contextmanager
     def hidden(self) -> Generator[None]:
