@@ -74,7 +74,7 @@ def test_what_destroys_can_be_tried_and_needs_no_question():
 
 def test_what_prints_data_prints_json():
     without = {("sessions", "export"), ("config", "path"), ("config", "init"), ("completion",)}
-    without |= {("discord",)}  # what it says goes to Discord
+    without |= {("discord",), ("telegram",)}  # what they say goes elsewhere
     for path, found in COMMANDS.items():
         if not isinstance(found, click.Group) or path == ("config",):
             assert any("--json" in parameter.opts for parameter in found.params) is (path not in without), path

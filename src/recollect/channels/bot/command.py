@@ -27,6 +27,7 @@ def _help(name: str) -> str:
         "resume": "bring an earlier conversation of this place back; none: list them",
         "fork": "go on from here, or from a message, and keep what was said as it is",
         "search": "search what was said here",
+        "status": "show the conversation, the model and the size",
     }
     return told.get(name, COMMANDS[name].help)
 

@@ -9,7 +9,7 @@ from recollect.channels.bot.splitting import blocks
 
 _TABLE = re.compile(r"(?m)^[ ]{0,3}\|?.*\|.*\n[ ]{0,3}\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*(?:\n.*\|.*)*")
 _CELL = re.compile(r"(?<!\\)\|")
-_WIDEST = 60
+_WIDEST = 48
 
 
 def laid_out(text: str) -> str:
