@@ -125,7 +125,8 @@ class Desk:
             await self.ledger.mark(mark)
             return True
         await self.ledger.take(incoming, mark)
-        self._put(incoming.session, lambda: self.answer(incoming))
+        if not self._closing:  # it may have begun meanwhile; then it is answered after the next start
+            self._put(incoming.session, lambda: self.answer(incoming))
         return True
 
     async def mark(self, name: str, value: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import weakref
 from typing import Any, NamedTuple
 
@@ -18,11 +19,13 @@ import msgspec
 from recollect.agent import Agent
 from recollect.channels.bot import Access, Desk, Incoming, Outlet, Secrets, command
 from recollect.channels.discord import files, missed, reading
-from recollect.channels.discord.connection import Connection, Tell
+from recollect.channels.discord.connection import Connection, Tell, reason
 from recollect.channels.discord.orders import Orders, is_order
 from recollect.channels.discord.outlet import ChannelOutlet
+from recollect.errors import RecollectError, StoreError
 from recollect.model import keys
 
+_log = logging.getLogger(__name__)
 _FIRST, _MARK = "first", "read"
 """Marks in the ledger, as ids of messages: when the bot ran for the first time, and the last message that it took."""
 
@@ -54,7 +57,8 @@ class DiscordBot(Connection):
         self._orders = Orders(self)
         self._locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self._read = 0
-        self._catching: asyncio.Task[None] | None = None
+        self._catching: set[asyncio.Task[None]] = set()
+        self._one_at_a_time = asyncio.Lock()
 
     @property
     def desk(self) -> Desk:
@@ -82,7 +86,7 @@ class DiscordBot(Connection):
                     if working.done():
                         working.result()
                 finally:
-                    await _ended(working, stopping, self._catching)
+                    await _ended(working, stopping, *self._catching)
                     if self._desk is not None:
                         await self._desk.close()
 
@@ -158,9 +162,10 @@ class DiscordBot(Connection):
         if isinstance(channel, discord.PartialMessageable):  # a thread that was archived, for one
             with contextlib.suppress(discord.HTTPException):
                 channel = await self.fetch_channel(channel.id)
-        person = await self._person(message)
-        ours = isinstance(channel, discord.Thread) and await self._is_ours(channel)
-        return reading.incoming(message, self.me, channel=channel, person=person, ours=ours)
+        incoming = reading.incoming(message, self.me, channel=channel, person=await self._person(message))
+        if incoming is not None and not incoming.addressed and isinstance(channel, discord.Thread):
+            return msgspec.structs.replace(incoming, own_thread=await self._is_ours(channel))
+        return incoming
 
     async def _person(self, message: discord.Message) -> discord.User | discord.Member:
         """Give the author with their roles, which a message from the history comes without."""
@@ -173,16 +178,27 @@ class DiscordBot(Connection):
     async def _is_ours(self, thread: discord.Thread) -> bool:
         if thread.owner_id == self.me.id:
             return True
-        return await self._agent.store.get_session(keys.key(keys.DiscordThread(str(thread.id)))) is not None
+        try:
+            return await self._agent.store.get_session(keys.key(keys.DiscordThread(str(thread.id)))) is not None
+        except StoreError as error:  # who calls the bot is heard anyway
+            _log.warning("Whether a thread is the bot's can not be looked up: %s", error)
+            return False
 
     async def on_ready(self) -> None:
         """Look for what was said while the bot was away: at the start, and where a connection was not resumed."""
-        if self._desk is None or (self._catching is not None and not self._catching.done()):
-            return
-        self._catching = asyncio.create_task(self._catch_up())
-        await asyncio.wait([self._catching])
+        if self._desk is not None:
+            task = asyncio.create_task(self._catch_up())
+            self._catching.add(task)
+            task.add_done_callback(self._catching.discard)
 
     async def _catch_up(self) -> None:
+        async with self._one_at_a_time:
+            try:
+                await self._read_missed()
+            except (RecollectError, discord.DiscordException, aiohttp.ClientError, OSError) as error:
+                _log.warning("What was said meanwhile could not be read: %s", reason(error))
+
+    async def _read_missed(self) -> None:
         mark = self._read
         after = max(missed.since(mark, self.options.catch_up), int(self.desk.marks[_FIRST]))
         places: list[Any] = missed.channels(self.guilds, after)
@@ -206,12 +222,11 @@ class DiscordBot(Connection):
         return any((message.metadata or {}).get("message_id") == incoming.id for message in last)
 
 
-async def _ended(*tasks: asyncio.Task[Any] | None) -> None:
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
     """End tasks, and wait until they have."""
-    running = [task for task in tasks if task is not None]
-    for task in running:
+    for task in tasks:
         task.cancel()
-    await asyncio.wait(running)
+    await asyncio.wait(tasks)
 
 
 def invitation(application: int) -> str:

@@ -17,7 +17,7 @@ import yarl
 from discord.gateway import DiscordWebSocket
 from discord.http import Route
 
-from recollect.errors import InvalidConfig
+from recollect.errors import BotRefused
 
 _log = logging.getLogger(__name__)
 _NEEDED = frozenset({"READY", "RESUMED"})
@@ -78,12 +78,12 @@ class Connection(discord.Client):
                 if self._base_url is not None:
                     DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL((await self.http.get_bot_gateway())[1])
             except discord.LoginFailure as error:
-                raise InvalidConfig(WRONG_TOKEN) from error
+                raise BotRefused(WRONG_TOKEN) from error
             except ValueError:  # a line break in it, which no request can carry; the error may repeat it
-                raise InvalidConfig(WRONG_TOKEN) from None
+                raise BotRefused(WRONG_TOKEN) from None
             except (aiohttp.ClientError, OSError, discord.HTTPException, discord.GatewayNotFound) as error:
                 if isinstance(error, discord.HTTPException) and error.status < _BROKEN:
-                    raise InvalidConfig(f"Discord does not let the bot in: {reason(error)}.") from error
+                    raise BotRefused(f"Discord does not let the bot in: {reason(error)}.") from error
                 self.tell(f"Discord can not be reached: {reason(error)}. Trying again in {pause:g} seconds.")
                 await self.http.close()
                 self.http.connector = discord.utils.MISSING  # the library would use the closed one again
@@ -100,9 +100,9 @@ class Connection(discord.Client):
             try:
                 await self.connect()
             except discord.PrivilegedIntentsRequired as error:
-                raise InvalidConfig(NO_INTENT) from error
+                raise BotRefused(NO_INTENT) from error
             except discord.ConnectionClosed as error:
-                raise InvalidConfig(_closed(error.code)) from error
+                raise BotRefused(_closed(error.code)) from error
             except Exception as error:  # noqa: BLE001  what the library does not expect must not end the bot
                 _log.warning("The connection to Discord broke off (%s). It is made anew.", reason(error))
                 await self._let_go()

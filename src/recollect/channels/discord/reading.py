@@ -44,14 +44,9 @@ def role_ids(person: discord.User | discord.Member) -> tuple[str, ...]:
 
 
 def incoming(
-    message: discord.Message,
-    me: discord.ClientUser,
-    *,
-    channel: object,
-    person: discord.User | discord.Member,
-    ours: bool,
+    message: discord.Message, me: discord.ClientUser, *, channel: object, person: discord.User | discord.Member
 ) -> Incoming | None:
-    """Read a message; None where it is at no place that has a session. `ours`: it is in a thread of the bot."""
+    """Read a message; None where it is at no place that has a session."""
     place = place_of(channel, person.id)
     if place is None:
         return None
@@ -63,7 +58,6 @@ def incoming(
         direct=isinstance(channel, discord.DMChannel),
         mentioned=_mentions(message, me),
         replies_to_bot=_answered(message, me),
-        own_thread=ours,
         guild=None if message.guild is None else str(message.guild.id),
         roles=role_ids(person),
         parent=parent_of(channel),
