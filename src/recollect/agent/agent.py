@@ -89,8 +89,15 @@ class Agent:
             return meant
         key = meant if isinstance(meant, str) else str(id(meant))
         if key not in self._models:
-            self._models[key] = models.make(meant, **self._options)
+            self._models[key] = models.make(meant, **self._options_for(meant))
         return self._models[key]
+
+    def _options_for(self, meant: Any) -> dict[str, Any]:
+        """Give what the agent was told about its model; a key and an address are no business of another provider."""
+        own = self._model
+        if meant is own or models.provider(own) in (None, models.provider(meant)):
+            return self._options
+        return {"window": self._options["window"]}
 
     async def given_tools(self, tell: Callable[[Event], None]) -> list[Any]:
         """Give the toolsets for a model of a provider: the caller's, and those of the MCP servers that run.

@@ -30,11 +30,13 @@ def configured(
         from recollect.config.effective import load  # noqa: PLC0415  who brings a configuration has paid for it
 
         config = load()
+    named = config["model.name"]
+    same = model is None or models.provider(named) in (None, models.provider(model))  # a key is for its own provider
     return Agent(
-        model or config["model.name"] or models.DEMO,
+        model or named or models.DEMO,
         store=store,
-        base_url=base_url or config["model.base_url"],
-        api_key=config["model.api_key"],
+        base_url=base_url or (config["model.base_url"] if same else None),
+        api_key=config["model.api_key"] if same else None,
         window=config["model.context_window"],
         mcp=config.servers,
         **options,
