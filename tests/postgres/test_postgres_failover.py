@@ -202,3 +202,28 @@ def test_a_server_that_is_away_is_asked_again_and_again(postgres, monkeypatch):
             assert [message.text for message in session.messages()] == ["x"]
     finally:
         proxy.close()
+
+
+def test_marks_are_forgotten_after_an_hour_and_not_looked_through_all_the_time(postgres, monkeypatch):
+    from recollect.engine.postgres import server as module
+
+    def marks():
+        return {row[0] for row in admin.execute("SELECT token FROM recollect.commits WHERE token < 100")}
+
+    def mark(token, age):
+        admin.execute("INSERT INTO recollect.commits (token, at) VALUES (%s, %s)", (token, now - age))
+
+    monkeypatch.setattr(module, "_SWEEP", 3)
+    now = time.time_ns() // 1_000_000
+    with psycopg.connect(postgres, autocommit=True) as admin, recollect.open(postgres) as store:
+        session = store.session("a")
+        mark(1, 3_700_000)
+        mark(2, 3_000_000)
+        store._engine._server._swept = 0  # opening the session may have swept
+        for _ in range(4):
+            session.append(said("x"))
+        assert marks() == {2}
+        mark(3, 3_700_000)
+        for _ in range(10):
+            session.append(said("x"))
+        assert marks() == {2, 3}

@@ -44,6 +44,7 @@ _LONGEST_STEP = 1.0
 _DOUBT = "the last change may have been stored or not"
 _KEPT = 3_600_000  # milliseconds that a commit is remembered, far longer than anyone tries again
 _SWEEP = 2_000
+_SWEPT = 60_000  # milliseconds between two sweeps of a process: each reads all that is kept
 _RECONNECT = 1.0  # seconds; left to itself, the pool waits twice as long each time, and a failover takes twice as long
 _FENCE = Statement(
     "commit_fence",
@@ -62,6 +63,7 @@ class Server:
         self.timeout = timeout
         self._book = Book()
         self._closed = self._forked = self._away = False
+        self._swept = 0
         self._commits = random.randrange(_SWEEP)  # noqa: S311  processes that start together do not sweep together
         ready(self.address, owner, timeout)
         self._pool = self._make_pool()
@@ -107,8 +109,8 @@ class Server:
     ) -> Any:
         results = transaction.write(link, self._book, ops, self.owner, mark, ahead, spare=spare)
         self._commits += 1
-        if self._commits >= _SWEEP:
-            self._commits = 0
+        if self._commits >= _SWEEP and mark.at - self._swept >= _SWEPT:
+            self._commits, self._swept = 0, mark.at
             self._sweep(link, mark)
         return results
 
