@@ -45,7 +45,7 @@ class TestLostConnections:
     """Connections that end in the middle of something."""
 
     @pytest.mark.parametrize("owner", ["", "ann"])
-    @pytest.mark.parametrize("how", ["before", "after", "late"])
+    @pytest.mark.parametrize("how", ["before", "after", "told", "late"])
     def test_a_commit_that_is_cut_writes_once(self, postgres, proxy, how, owner):
         with recollect.open(through(postgres, proxy.port), owner=owner) as store:
             session = store.session("a")
@@ -98,7 +98,7 @@ class TestLostConnections:
                 for session in sessions:
                     assert [message.text for message in await session.messages()] == ["first", "second"]
 
-        for how in ("before", "after"):
+        for how in ("before", "after", "told"):
             asyncio.run(story(how))
 
     def test_cut_again_and_again(self, postgres, proxy):
