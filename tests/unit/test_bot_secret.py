@@ -14,10 +14,7 @@ TAIL = TOKEN.partition(":")[2]
 
 
 def fail():
-    try:
-        raise ValueError(TOKEN)
-    except ValueError as error:
-        raise RuntimeError("outer") from error
+    raise RuntimeError("outer") from ValueError(TOKEN)
 
 
 @pytest.fixture
