@@ -313,6 +313,20 @@ async def test_new_clear_fork_and_resume_lose_nothing(path):
         assert "Ann" in await tell(desk, "/history", 13)
 
 
+async def test_after_a_conversation_went_to_the_trash_its_place_begins_a_new_one(path):
+    wall = Wall()
+    async with desk_of(path, wall) as desk:
+        await hear(desk, said("say one", id=1))
+        await desk.settle()
+        await desk.agent.store.delete_session("telegram:1")
+        await hear(desk, said("say two", id=2))
+        await desk.settle()
+        (kept,) = await desk.agent.store.list_sessions(deleted=True)
+        assert (kept.id, kept.message_count) == ("telegram:1", 2)
+    assert wall.texts("telegram:1") == ["one", "two"]
+    assert [text for _, text in stored(path, "telegram:1")] == ["say two", "two"]
+
+
 async def test_searches_stay_in_their_place_unless_everything_is_meant(path):
     wall = Wall()
     async with desk_of(path, wall) as desk:

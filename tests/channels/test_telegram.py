@@ -105,6 +105,36 @@ async def test_groups_answer_when_called_and_topics_are_their_own(path):
     assert stored(path, "telegram:-5:44") == [("user", "say three"), ("assistant", "three")]
 
 
+async def test_fifty_chats_at_once_never_mix(path):
+    async with FakeTelegram() as server, running(server, path, DemoModel(pace=0.001), chats=("-9",)):
+        chats = [*range(101, 126), *((-9, topic) for topic in range(1, 26))]
+        for turn in (1, 2):
+            for chat in chats:
+                if isinstance(chat, int):
+                    await server.say(f"say chat {chat} turn {turn}", chat=chat)
+                else:
+                    where = {"is_topic_message": True, "message_thread_id": chat[1]}
+                    await server.say(f"@memory_bot say topic {chat[1]} turn {turn}", chat=-9, user=8, **where)
+        await server.until(lambda: sum(len(server.texts(chat)) for chat in (*range(101, 126), -9)) == 100)
+        await server.until(
+            lambda: not any(text.endswith("\u2026") for chat in server.messages for text in server.texts(chat))
+        )
+    for chat in range(101, 126):
+        assert server.texts(chat) == [f"chat {chat} turn 1", f"chat {chat} turn 2"]
+    for topic in range(1, 26):
+        told = [m["text"] for m in server.messages[-9].values() if m["message_thread_id"] == topic]
+        assert told == [f"topic {topic} turn 1", f"topic {topic} turn 2"]
+        assert [text for role, text in stored(path, f"telegram:-9:{topic}") if role == "assistant"] == told
+
+
+async def test_what_can_not_be_read_is_said(path):
+    async with FakeTelegram() as server, running(server, path):
+        await server.say(location={"latitude": 1.0, "longitude": 2.0})
+        await server.until(
+            lambda: server.texts() == ["I can read texts, pictures and other files, and this was none of them."]
+        )
+
+
 async def test_what_somebody_else_said_is_quoted_to_the_model(path):
     model = Scripted()
     said = {
@@ -133,7 +163,7 @@ async def test_files(path):
         for name in ("notes", "large", "gone"):
             file = {"file_id": name, "file_unique_id": name, "file_name": f"{name}.txt", "mime_type": "text/plain"}
             await server.say(document={**file, **({"file_size": 200} if name == "large" else {})})
-        await server.until(lambda: len(server.texts()) == 4)
+        await server.until(lambda: len(server.texts()) == 6)
         album = {"media_group_id": "a1"}
         async with server._news:
             pass
@@ -153,7 +183,7 @@ async def test_files(path):
                 }
             )
         await server.say("and a word")
-        await server.until(lambda: len(server.texts()) == 6)
+        await server.until(lambda: len(server.texts()) == 8)
     with recollect.open(path) as store:
         asked = [m for m in store.get_session("telegram:7").messages() if m.role == "user"]
     assert asked[0].text == "look"
@@ -379,9 +409,9 @@ async def test_the_token_is_nowhere(path, tmp_path, caplog):
             await server.until(server.texts)
         wrong = FakeTelegram("1:another")
         async with wrong:
-            with pytest.raises(BotRefused) as refused:
-                async with running(wrong, path):
-                    await asyncio.sleep(3600)
+            async with Agent(Scripted(), store=path) as agent:
+                with pytest.raises(BotRefused) as refused:
+                    await TelegramBot(agent, Settings(TOKEN, wrong.url)).run()
             seen += [str(refused.value), repr(refused.value)]
             import traceback
 

@@ -116,10 +116,10 @@ class Recorder:
                 self._failing = False
                 self._tell(Notice(text=f"The store is back: {self._held} messages that were held are stored now."))
 
-    async def tried(self, job: Job) -> None:
+    async def tried(self, job: Job, longer: float = 0.0) -> None:
         """Wait until a write was made or refused, for as long as a person would; raise a conflict."""
         try:
-            await asyncio.wait_for(job.tried.wait(), PATIENCE)
+            await asyncio.wait_for(job.tried.wait(), PATIENCE + longer)
         except TimeoutError:
             return
         if job.error is not None:
@@ -186,7 +186,7 @@ class Recording:
 
         job = self._recorder.put(Job(write, said))
         try:
-            await self._recorder.tried(job)
+            await self._recorder.tried(job, wait)  # another turn is waited for: it is no failing store
         except asyncio.CancelledError:
             await self._recorder.withdraw(job)
             raise

@@ -38,6 +38,9 @@ def telegram(model: str | None, compact: bool) -> None:
     from recollect.agent import Agent  # noqa: PLC0415
     from recollect.channels.bot.presenting import instructions  # noqa: PLC0415
 
+    if place.retention(config):
+        with place.writing():  # lets go of what the configuration says is to go
+            pass
     agent = Agent(
         model or config["model.name"] or "demo",
         store=place.named(),

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import InvalidValue, SessionBusy, SessionInTrash, StaleRevision, TurnClosed, TurnNotFound
+from recollect.errors import (
+    AlreadySaid,
+    InvalidValue,
+    KeyReused,
+    SessionBusy,
+    SessionInTrash,
+    StaleRevision,
+    TurnClosed,
+    TurnNotFound,
+)
 from recollect.store import Session, Store
 from recollect.testing.place import Place
 from recollect.testing.talk import (
@@ -53,6 +62,37 @@ class TestTurns:
         assert info.lease_until_at > info.started_at
         assert (info.ended_at, info.latency_ms) == (None, None)
         assert turn.id == info.id == "1.1"
+
+    def test_a_key_opens_one_turn_whatever_came_of_it(self, store: Store, place: Place):
+        session = store.session("a")
+        with session.turn("one", key="k1") as turn:
+            turn.add(assistant("first"))
+        again = place.open().session("a")
+        for _ in range(2):
+            with pytest.raises(AlreadySaid) as caught:
+                again.turn("one", key="k1")
+            assert caught.value.fields["turn"] == turn.id
+        with pytest.raises(KeyReused):
+            again.turn("other", key="k1")
+        with pytest.raises(InvalidValue):
+            again.turn("one", key="")
+        assert texts(again) == ["one", "first"]
+        assert statuses(again) == ["completed"]
+        session.rewind(0)
+        with pytest.raises(AlreadySaid):
+            session.turn("one", key="k1")
+        fork = session.fork(id="b")
+        fork.turn("one", key="k1").complete()  # a key is a session's own
+        session.turn("two", key="k2").cancel()
+        with pytest.raises(AlreadySaid):
+            session.turn("two", key="k2")
+
+    def test_a_key_whose_turn_was_refused_is_free(self, store: Store):
+        session = store.session("a")
+        with session.turn("one"), pytest.raises(SessionBusy):
+            session.turn("two", key="k")
+        session.turn("two", key="k").complete()
+        assert texts(session) == ["one", "two"]
 
     def test_steps_are_there_as_they_happen(self, store: Store, place: Place):
         session = store.session("a")

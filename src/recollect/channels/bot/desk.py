@@ -28,12 +28,13 @@ from recollect.model import keys
 from recollect.store_async import AsyncSession
 
 _log = logging.getLogger(__name__)
-_WAIT = 60.0
+_WAIT = 30.0
 _REMEMBERED = 10_000
 _LEAVING = 10.0
 STRANGER = (
     "I talk only to people who were let in, and I do not know you. Who runs me can let you in: your id is `{id}`."
 )
+UNREADABLE = "I can read texts, pictures and other files, and this was none of them."
 STOPPED = "_(Stopped.)_"
 CUT_OFF = (
     "\u26a0\ufe0f _This answer was cut off, because I am being stopped. What there is of it is kept: ask me to go on._"
@@ -48,7 +49,6 @@ class _Line:
         self.jobs: deque[Job] = deque()
         self.task: asyncio.Task[None] | None = None
         self.talk: Conversation | None = None
-        self.take_over = False
 
 
 class Desk:
@@ -78,6 +78,8 @@ class Desk:
         self._lines: dict[str, _Line] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._strangers: set[str] = set()
+        self.orphans: set[str] = set()
+        """Sessions in which the last process of this bot left a turn open: it is this one's to end."""
         self._closing = False
 
     @property
@@ -90,8 +92,7 @@ class Desk:
         await self.ledger.load()
         for entry in self.ledger.entries:
             self._remember(entry.incoming)
-            line = self._line(entry.incoming.session)
-            self._put(entry.incoming.session, recovery.job(self, entry, line))
+            self._put(entry.incoming.session, recovery.job(self, entry))
 
     async def admit(self, incoming: Incoming) -> bool:
         """Say whether a message is for the bot, new, and from somebody who may talk; files are fetched only then.
@@ -268,11 +269,16 @@ class Desk:
         """Put a message to the agent and show the answer as it comes. False where it is left for the next start."""
         draft = incoming.draft()
         if not draft.parts:
+            await self.tell(outlet, UNREADABLE)
             return True
-        talk, line = await self.talk(incoming), self._line(incoming.session)
+        for note in incoming.notes:
+            with contextlib.suppress(Undelivered):
+                await self.tell(outlet, f"\u26a0\ufe0f {note}")
+        talk = await self.talk(incoming)
         delivery = Delivery(outlet, lambda ids: self.ledger.sent(incoming, ids), patience=self.patience)
         delivery.begin()
-        take_over, line.take_over = line.take_over, False
+        take_over = incoming.session in self.orphans
+        self.orphans.discard(incoming.session)
         ended: TurnEnded | None = None
         try:
             pause = ""

@@ -31,7 +31,7 @@ class Left(NamedTuple):
     text: str = ""
 
 
-def job(desk: Desk, entry: Entry, line: Any) -> Callable[[], Awaitable[None]]:
+def job(desk: Desk, entry: Entry) -> Callable[[], Awaitable[None]]:
     """Give what is to be done about one entry, when its place's turn comes."""
 
     async def recover() -> None:
@@ -43,7 +43,8 @@ def job(desk: Desk, entry: Entry, line: Any) -> Callable[[], Awaitable[None]]:
             await desk.answer(incoming)
             return
         outlet = desk.reach(incoming)
-        line.take_over = left.state == "open"  # of a process that nobody can ask whether it is alive
+        if left.state == "open":  # of a process on another machine, which nobody can ask whether it is alive
+            desk.orphans.add(incoming.session)
         try:
             if left.state == "unread":
                 await desk.tell(outlet, LOST_FILES)

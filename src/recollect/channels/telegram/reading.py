@@ -21,6 +21,8 @@ def incoming(message: Message, me: User) -> Incoming | None:
         return None
     direct = message.chat.type == "private"
     text, mentioned = _text(message, me)
+    if not text and not mentioned and message.effective_attachment is None:
+        return None
     replied = message.reply_to_message
     chat = str(message.chat.id)
     topic = str(message.message_thread_id) if message.is_topic_message and message.message_thread_id else None
