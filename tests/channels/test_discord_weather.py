@@ -27,6 +27,7 @@ def store(tmp_path):
 def quick(monkeypatch):
     """Edit as often as the limits of a quicker Discord allow."""
     monkeypatch.setattr(outlet._Measured, "pace", 0.06)
+    monkeypatch.setattr(outlet._Measured, "gathers", 0.0)
 
 
 def asked(store, session):

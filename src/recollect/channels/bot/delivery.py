@@ -26,9 +26,6 @@ TYPING = 4.0
 PATIENCE = 300.0
 """Seconds that the end of an answer is tried to be delivered for."""
 
-_GATHERED = 0.8
-"""Seconds before the first words are shown: a short answer comes whole, and a notification says more than a word."""
-
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
 
 
@@ -66,7 +63,7 @@ class Delivery:
 
     async def _stream(self) -> None:
         await self._wake.wait()
-        await asyncio.sleep(min(self._outlet.pace, _GATHERED))
+        await asyncio.sleep(getattr(self._outlet, "gathers", 0.0))
         while True:
             await self._wake.wait()
             self._wake.clear()

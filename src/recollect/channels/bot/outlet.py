@@ -29,6 +29,7 @@ class Undelivered(RecollectError):
 class Outlet(Protocol):
     """The place that a message came from, as an answer sees it. Texts are Markdown; the adapter lays them out.
 
+    One that has a number `gathers` has the first words of an answer gathered for so many seconds.
     Each of these raises SlowDown where the platform asks to wait, and Undelivered for everything else that fails.
     """
 

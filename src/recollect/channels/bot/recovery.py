@@ -101,7 +101,7 @@ async def _marked(desk: Desk, outlet: Outlet, sent: list[str], note: str) -> boo
 async def _over(desk: Desk, outlet: Outlet, sent: list[str], text: str, note: str) -> None:
     """Put an answer over the messages that it had already, and send what they do not hold."""
     pieces = split(text, outlet.limit, outlet.measure)
-    if len(pieces) < len(sent):  # the person saw more than was stored: it is not taken away again
+    if len(pieces) < len(sent) or (sent and text == note):  # more was seen than stored: it is not taken away again
         await desk.tell(outlet, note)
         return
     for number, piece in enumerate(pieces):

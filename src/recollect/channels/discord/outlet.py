@@ -18,6 +18,9 @@ LIMIT = 2000
 PACE = 1.2
 """Seconds between two changes: Discord takes five in five seconds from each channel, and answers share it."""
 
+GATHERS = 0.8
+"""Seconds before the first words are shown: a short answer comes whole, and a notification says more than a word."""
+
 _TOO_FAST, _BROKEN = 429, 500
 _PAUSE = 5.0
 
@@ -42,6 +45,7 @@ def delivering() -> Generator[None]:
 class _Measured:
     limit = LIMIT
     pace = PACE
+    gathers = GATHERS
 
     def measure(self, text: str) -> int:
         """Count as the stricter of Discord's two ways does: its app counts most emoji as two."""
