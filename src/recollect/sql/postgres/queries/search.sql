@@ -232,8 +232,49 @@ SELECT (tree << 20) | number, min(low), max(high) FROM path GROUP BY tree, numbe
 SELECT 1 FROM recollect.sessions AS s
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int AND {suits}
 
+-- before: search_dense
+SELECT set_config('recollect.sought', '', true)
+
+-- name: search_dense
+SELECT count(*) FILTER (WHERE words @@ :sought::tsquery), count(*) FROM (
+    (SELECT words FROM recollect.search_index WHERE owner = recollect.owner()
+        ORDER BY tree DESC, branch DESC, position DESC LIMIT :sample)
+    UNION ALL
+    (SELECT words FROM recollect.search_index TABLESAMPLE SYSTEM (
+            least(100, 100.0 * 8192 * 8 / greatest(pg_relation_size('recollect.search_index'), 1))::real
+        ) WHERE owner = recollect.owner() LIMIT :sample)
+) AS sampled
+
+-- before: search_newest
+SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)
+
+-- name: search_newest
+SELECT (f.tree << 20) | f.branch, f.position, CASE
+    WHEN s.owner <> :owner THEN NULL
+    WHEN (s.number IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits})
+        OR EXISTS (SELECT 1 FROM recollect.branches AS c WHERE c.tree = b.tree AND c.parent = b.number)
+        THEN recollect.search_rank(f.words, f.length, {sought}, {weights})
+    END
+FROM (
+    SELECT i.* FROM (
+        SELECT * FROM recollect.search_index WHERE NOT {bypassed}
+        UNION ALL
+        SELECT * FROM recollect.search_index
+        WHERE {bypassed} AND owner = recollect.owner() AND words @@ (SELECT recollect.sought())
+    ) AS i
+    WHERE (:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
+            < (:below_branch::bigint >> 20, (:below_branch::bigint & 1048575)::int, :below_position::bigint))
+        AND (i.tree, i.branch, i.position)
+            >= (:low_branch::bigint >> 20, (:low_branch::bigint & 1048575)::int, :low_position::bigint)
+    ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1)
+) AS f
+JOIN recollect.branches AS b ON b.tree = f.tree AND b.number = f.branch
+LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+
 -- before: search_messages
-{seek}
+SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'on', true),
+    set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)
 
 -- name: search_messages
 SELECT (f.tree << 20) | f.branch, f.position, recollect.search_rank(
