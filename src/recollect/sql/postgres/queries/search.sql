@@ -40,6 +40,16 @@ SELECT pg_advisory_xact_lock(hashtextextended('recollect search ' || recollect.o
 -- shared: seek
 SELECT set_config('recollect.sought', :sought::text, true)
 
+-- shared: walking
+set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
+set_config('enable_sort', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)
+
+-- shared: between
+(:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
+    < (:below_branch::bigint >> 20, (:below_branch::bigint & 1048575)::int, :below_position::bigint))
+AND (i.tree, i.branch, i.position)
+    >= (:low_branch::bigint >> 20, (:low_branch::bigint & 1048575)::int, :low_position::bigint)
+
 -- shared: bypassed
 NOT (SELECT row_security_active('recollect.search_index'))
 
@@ -233,7 +243,7 @@ SELECT 1 FROM recollect.sessions AS s
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int AND {suits}
 
 -- before: search_dense
-SELECT set_config('recollect.sought', '', true)
+SELECT set_config('recollect.sought', '', true), {walking}
 
 -- name: search_dense
 SELECT count(*) FILTER (WHERE words @@ :sought::tsquery), count(*) FROM (
@@ -246,8 +256,7 @@ SELECT count(*) FILTER (WHERE words @@ :sought::tsquery), count(*) FROM (
 ) AS sampled
 
 -- before: search_newest
-SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'off', true),
-    set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)
+SELECT set_config('recollect.sought', :sought::text, true), {walking}
 
 -- name: search_newest
 SELECT (f.tree << 20) | f.branch, f.position, CASE
@@ -257,17 +266,12 @@ SELECT (f.tree << 20) | f.branch, f.position, CASE
         THEN recollect.search_rank(f.words, f.length, {sought}, {weights})
     END
 FROM (
-    SELECT i.* FROM (
-        SELECT * FROM recollect.search_index WHERE NOT {bypassed}
-        UNION ALL
-        SELECT * FROM recollect.search_index
-        WHERE {bypassed} AND owner = recollect.owner() AND words @@ (SELECT recollect.sought())
-    ) AS i
-    WHERE (:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
-            < (:below_branch::bigint >> 20, (:below_branch::bigint & 1048575)::int, :below_position::bigint))
-        AND (i.tree, i.branch, i.position)
-            >= (:low_branch::bigint >> 20, (:low_branch::bigint & 1048575)::int, :low_position::bigint)
-    ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1)
+    (SELECT i.* FROM recollect.search_index AS i WHERE NOT {bypassed} AND {between}
+        ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1))
+    UNION ALL
+    (SELECT i.* FROM recollect.search_index AS i
+        WHERE {bypassed} AND i.owner = recollect.owner() AND i.words @@ (SELECT recollect.sought()) AND {between}
+        ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1))
 ) AS f
 JOIN recollect.branches AS b ON b.tree = f.tree AND b.number = f.branch
 LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
