@@ -211,7 +211,9 @@ class Pools:
                 ready(address, owner, timeout)
                 self._ready.add((address.conninfo, owner))
 
-        def make(server):
+        def make(server, conninfo=None):
+            if conninfo is not None:
+                return fresh(server, conninfo)
             free = self._free.setdefault((server.address.conninfo, server.address.pool_size, server.timeout), [])
             if not free:
                 server._configure = functools.partial(_indexed, server._configure)

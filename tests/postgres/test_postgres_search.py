@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import recollect
 from recollect.engine.postgres.book import Book
-from recollect.ops.search import query, tsquery
+from recollect.ops.search import find, query, tsquery
 from recollect.ops.search.words import fold, tokens
 from recollect.testing.talk import answers, asks, user
 
@@ -273,3 +273,47 @@ def test_nothing_that_is_looked_for_stays_on_a_connection(postgres):
         store.session("a").append(user("crane"))
         assert store.index() == 1
         assert store.reindex() == 3
+
+
+@pytest.mark.parametrize("owner", ["", "ann"])
+def test_a_word_that_most_have_is_found_alike_either_way(postgres, databases, database, monkeypatch, owner):
+    """Walked from the newest back, or found by the index: the same hits, page by page."""
+    monkeypatch.setattr(find, "POOL", 40)
+    monkeypatch.setattr(find, "_MOST_COUNTED", 40)
+    monkeypatch.setattr(find, "_SAMPLE", 20)
+    with recollect.open(postgres, owner="bob") as other:
+        said(other, *["heron"] * 50)
+    with recollect.open(postgres, owner=owner) as store:
+        for number in range(8):
+            texts = [f"heron {'and more ' * (n % 5)} {n}" for n in range(30)]
+            session = said(store, *texts, id=f"s{number}")
+            session.append([user("stork")] * 5)
+        store.get_session("s3").fork(id="fork").append([user("heron in a fork")] * 3)
+        for gone in ("s2", "s3", "s7"):
+            store.delete_session(gone)
+        names = watched(monkeypatch)
+        for typed in ("heron", "role:user", "heron OR stork", "heron -stork"):
+            found = {}
+            for dense in (0.2, 9.0):
+                monkeypatch.setattr(find, "_DENSE", dense)
+                found[dense] = paged(store, typed)
+            assert found[0.2] == found[9.0]
+            assert len(found[0.2]) >= 150
+        assert {"search_newest", "search_messages"} <= names
+
+
+def watched(monkeypatch):
+    names = set()
+    statement = Book.statement
+    monkeypatch.setattr(Book, "statement", lambda book, name: names.add(name) or statement(book, name))
+    return names
+
+
+def paged(store, typed):
+    page = store.search(typed, 17)
+    hits = [(hit.session, hit.message) for hit in page]
+    while page.next is not None:
+        page = store.search(typed, 17, after=page.next)
+        hits += [(hit.session, hit.message) for hit in page]
+    assert len(hits) == len(set(hits))
+    return sorted(hits)

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from recollect.errors import InvalidValue
 
 POOL_SIZE = 10
-_OURS = ("pool_size", "prepare", "listen")
+_OURS = ("pool_size", "prepare", "listen", "replica")
 _OFF = ("off", "false", "no", "0")
 # A server that vanishes without a word is noticed within half a minute.
 _DEFAULTS: dict[str, Any] = {
@@ -27,7 +27,7 @@ _DEFAULTS: dict[str, Any] = {
 class Address:
     """Where a server is, and how it is used.
 
-    `pool_size`, `prepare` and `listen` in the query of the URL are for us; everything else is the server's.
+    `pool_size`, `prepare`, `listen` and `replica` in the query of the URL are for us; everything else is the server's.
     """
 
     def __init__(self, url: str) -> None:
@@ -47,6 +47,7 @@ class Address:
         self.prepares = ours.get("prepare", "on").lower() not in _OFF
         self.conninfo = make_conninfo("", **{**_DEFAULTS, **self._known})
         self.listening = self._elsewhere(ours.get("listen"))
+        self.replica = self._replicas(ours.get("replica"))
         self.shown = self._shown()
 
     def _elsewhere(self, place: str | None) -> str:
@@ -56,6 +57,16 @@ class Address:
         named = [each.rpartition(":") if ":" in each else (each, "", "5432") for each in place.split(",")]
         hosts, _, ports = zip(*named, strict=True)
         return make_conninfo(self.conninfo, host=",".join(hosts), port=",".join(ports))
+
+    def _replicas(self, places: str | None) -> str | None:
+        """Give the way to the servers that may be read from, if there are any: one of them, whichever answers."""
+        if not places:
+            return None
+        pairs = [place.rpartition(":") if ":" in place else (place, "", "5432") for place in places.split(",")]
+        return make_conninfo(
+            self.conninfo, host=",".join(pair[0] for pair in pairs), port=",".join(pair[2] for pair in pairs),
+            hostaddr="", target_session_attrs="any", connect_timeout=2,
+        )  # fmt: skip
 
     def _shown(self) -> str:
         known = self._known

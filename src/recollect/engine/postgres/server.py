@@ -31,6 +31,7 @@ from recollect.engine.postgres.failure import (
 )
 from recollect.engine.postgres.link import BEGIN, COMMIT, Connection, Link, Lost
 from recollect.engine.postgres.migration import ready
+from recollect.engine.postgres.replica import Replica
 from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled
 from recollect.errors import Corrupted, RecollectError, StoreClosed, StoreUnavailable
 from recollect.op import Op
@@ -67,6 +68,7 @@ class Server:
         self._commits = random.randrange(_SWEEP)  # noqa: S311  processes that start together do not sweep together
         ready(self.address, "" if trusted else owner, timeout)  # what is said of an owner here is about its role
         self._pool = self._make_pool()
+        self._replica = Replica(lambda: self._make_pool(self.address.replica)) if self.address.replica else None
         _servers.add(self)
 
     @property
@@ -74,9 +76,9 @@ class Server:
         """Where the data is, without the password."""
         return self.address.shown
 
-    def _make_pool(self) -> psycopg_pool.ConnectionPool[Connection]:
+    def _make_pool(self, conninfo: str | None = None) -> psycopg_pool.ConnectionPool[Connection]:
         pool = psycopg_pool.ConnectionPool(
-            self.address.conninfo,
+            conninfo or self.address.conninfo,
             connection_class=Connection,
             kwargs={"autocommit": True},
             configure=self._configure,
@@ -93,16 +95,32 @@ class Server:
         connection.link = Link(connection, prepares=self.address.prepares, timeout=self.timeout)
 
     def read(self, op: Op[T]) -> T:
-        """Run an operation that only reads."""
+        """Run an operation that only reads: on a replica, where there is one that has what was written here."""
+        if self._replica is not None and not self._closed:
+            self.after_fork()
+            found = self._replica.read(
+                lambda link: transaction.read(link, self._book, op, self.owner),
+                lambda work: self._tried(lambda link, *_: work(link)),
+            )
+            if found is not None:
+                return found[0]
         return self._tried(lambda link, *_: transaction.read(link, self._book, op, self.owner))
 
     def write(self, op: Op[T]) -> T:
         """Run an operation that writes; it is on disk when this returns, once."""
-        return self._tried(lambda link, mark, ahead: self._written(link, [op], mark, ahead, None))[0]
+        return self._changed(lambda link, mark, ahead: self._written(link, [op], mark, ahead, None))[0]
 
     def write_together(self, ops: Sequence[Op[Any]], spare: Callable[[int], None]) -> list[Any] | None:
         """Run operations side by side in one transaction; None where nothing was written because one refused."""
-        return self._tried(lambda link, mark, ahead: self._written(link, ops, mark, ahead, spare))
+        return self._changed(lambda link, mark, ahead: self._written(link, ops, mark, ahead, spare))
+
+    def _changed(self, work: Callable[[Link, Mark, Ahead], T]) -> T:
+        """Do something that writes; from then on it is read, also where its error leaves open what was written."""
+        try:
+            return self._tried(work)
+        finally:
+            if self._replica is not None:
+                self._replica.wrote()
 
     def _written(
         self, link: Link, ops: Sequence[Op[Any]], mark: Mark, ahead: Ahead, spare: Callable[[int], None] | None
@@ -235,6 +253,8 @@ class Server:
         with _renewing:
             if self._forked:
                 _left_to_parent.append(self._pool)
+                if self._replica is not None:
+                    _left_to_parent.extend(self._replica.forget())
                 self._pool = self._make_pool()
                 self._forked = False
                 return True
@@ -245,6 +265,8 @@ class Server:
         self._closed = True
         if not self._forked:
             self._pool.close()
+            if self._replica is not None:
+                self._replica.close()
 
 
 def _pause(tries: int) -> None:

@@ -32,6 +32,8 @@ _TOP = (MOST_BRANCHES, LAST)
 _BOTTOM = (0, 0)
 _FARTHEST = (1 << 62) - 1
 _MOST_WEIGHED = 64
+_SAMPLE = 200
+_DENSE = 0.2
 
 Place = tuple[int, int]
 
@@ -180,6 +182,7 @@ class _Finder:
         self.params = _params(scope, ask, where)
         self.counts = counts
         self.rarity: dict[str, float] | None = None
+        self.dense: bool | None = None
         self.wider: dict[tuple[str, bool], list[str]] | None = None
 
     def some(self, at: Cursor, limit: int) -> Steps[tuple[list[tuple[Hit, Cursor]], Cursor]]:
@@ -202,12 +205,28 @@ class _Finder:
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         terms = yield from self._expression(wide=wide)
         below = (None, None) if at.below == _TOP else at.below
+        dense = not wide and (yield from self._dense(terms["sought"]))
         return (
             yield from rows(
-                "search_messages", below_branch=below[0], below_position=below[1], low_branch=at.low[0],
-                low_position=at.low[1], pool=pool, **terms, **self.params,
+                "search_newest" if dense else "search_messages", below_branch=below[0], below_position=below[1],
+                low_branch=at.low[0], low_position=at.low[1], pool=pool, **terms, **self.params,
             )
         )  # fmt: skip
+
+    def _dense(self, sought: str) -> Steps[bool]:
+        """Whether so many messages fit that walking from the newest back is quicker than finding all of them first.
+
+        An engine whose index gives the newest first says that none do. What is walked past and in no session that
+        counts has no rank.
+        """
+        if self.dense is not None:
+            return self.dense
+        self.dense = False
+        common = all(count >= _MOST_COUNTED for count in self.counts or ())
+        if common and self.where is None and _unfiltered(self.params):
+            row = yield from one("search_dense", sought=sought, sample=_SAMPLE)
+            self.dense = row is not None and row[1] >= _SAMPLE and row[0] >= _DENSE * row[1]
+        return self.dense
 
     def _titles(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         if self.words is None or not self._may_be_title():
@@ -229,7 +248,7 @@ class _Finder:
     def _hits(self, at: Cursor, found: Sequence[Row], limit: int, *, wide: bool) -> Steps[list[tuple[Hit, Cursor]]]:
         hits: list[tuple[Hit, Cursor]] = []
         needles = self._needles(wide=wide)
-        ranked = sorted((row[2], -row[0], -row[1], *row[3:]) for row in found)
+        ranked = sorted((row[2], -row[0], -row[1], *row[3:]) for row in found if row[2] is not None)
         for score, branch, position, *title in ranked:
             if at.score is not None and (score, branch, position) <= (at.score, -at.place[0], -at.place[1]):
                 continue
@@ -349,6 +368,12 @@ def _params(scope: Scope, ask: Ask, where: _Where | None) -> dict[str, Any]:
         "plain": all(value is None or value == frozenset() for value in dated),
         "ranges": None if where is None else json.encode(where.ranges),
     }
+
+
+def _unfiltered(params: dict[str, Any]) -> bool:
+    """Whether nothing narrows which sessions and messages count, apart from what is left out by itself."""
+    chosen = ("archived", "pinned", "channels", "no_channels", "statuses", "no_statuses", "no_sessions")
+    return params["plain"] and not params["deleted"] and all(params[name] is None for name in chosen)
 
 
 def _list(values: frozenset[str]) -> str | None:

@@ -40,6 +40,16 @@ SELECT pg_advisory_xact_lock(hashtextextended('recollect search ' || recollect.o
 -- shared: seek
 SELECT set_config('recollect.sought', :sought::text, true)
 
+-- shared: walking
+set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
+set_config('enable_sort', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)
+
+-- shared: between
+(:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
+    < (:below_branch::bigint >> 20, (:below_branch::bigint & 1048575)::int, :below_position::bigint))
+AND (i.tree, i.branch, i.position)
+    >= (:low_branch::bigint >> 20, (:low_branch::bigint & 1048575)::int, :low_position::bigint)
+
 -- shared: bypassed
 NOT (SELECT row_security_active('recollect.search_index'))
 
@@ -232,8 +242,43 @@ SELECT (tree << 20) | number, min(low), max(high) FROM path GROUP BY tree, numbe
 SELECT 1 FROM recollect.sessions AS s
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int AND {suits}
 
+-- before: search_dense
+SELECT set_config('recollect.sought', '', true), {walking}
+
+-- name: search_dense
+SELECT count(*) FILTER (WHERE words @@ :sought::tsquery), count(*) FROM (
+    (SELECT words FROM recollect.search_index WHERE owner = recollect.owner()
+        ORDER BY tree DESC, branch DESC, position DESC LIMIT :sample)
+    UNION ALL
+    (SELECT words FROM recollect.search_index TABLESAMPLE SYSTEM (
+            least(100, 100.0 * 8192 * 8 / greatest(pg_relation_size('recollect.search_index'), 1))::real
+        ) WHERE owner = recollect.owner() LIMIT :sample)
+) AS sampled
+
+-- before: search_newest
+SELECT set_config('recollect.sought', :sought::text, true), {walking}
+
+-- name: search_newest
+SELECT (f.tree << 20) | f.branch, f.position, CASE
+    WHEN s.owner <> :owner THEN NULL
+    WHEN (s.number IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits})
+        OR EXISTS (SELECT 1 FROM recollect.branches AS c WHERE c.tree = b.tree AND c.parent = b.number)
+        THEN recollect.search_rank(f.words, f.length, {sought}, {weights})
+    END
+FROM (
+    (SELECT i.* FROM recollect.search_index AS i WHERE NOT {bypassed} AND {between}
+        ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1))
+    UNION ALL
+    (SELECT i.* FROM recollect.search_index AS i
+        WHERE {bypassed} AND i.owner = recollect.owner() AND i.words @@ (SELECT recollect.sought()) AND {between}
+        ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1))
+) AS f
+JOIN recollect.branches AS b ON b.tree = f.tree AND b.number = f.branch
+LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+
 -- before: search_messages
-{seek}
+SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'on', true),
+    set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)
 
 -- name: search_messages
 SELECT (f.tree << 20) | f.branch, f.position, recollect.search_rank(

@@ -188,6 +188,16 @@ WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch
     ))
 ORDER BY search_index.rowid DESC LIMIT :pool
 
+-- name: search_dense
+SELECT 0, 0
+
+-- name: search_newest
+SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank(search_index, :weights)
+FROM search_index
+WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
+    AND search_index.rowid >= (:low_branch << 32) | :low_position
+ORDER BY search_index.rowid DESC LIMIT :pool
+
 -- name: search_hit
 SELECT b.number, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB),
     s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}, {session}
