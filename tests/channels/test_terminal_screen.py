@@ -327,6 +327,25 @@ class TestPicker:
             terminal.wait("Gloves is back.")
         assert store.get_session("cli:gloves") is not None
 
+    @pytest.mark.parametrize("key", ["f", "x"])
+    def test_one_that_another_window_took_away(self, at, store, key):
+        with at("-r") as terminal:
+            terminal.wait("Gloves", "Where are my gloves?")
+            store.erase_session("cli:gloves")
+            terminal.press(ctrl(key))
+            terminal.wait("There is no session 'cli:gloves'")
+            terminal.press(DOWN, ENTER)
+            terminal.wait("answer to Where is my hat?", PROMPT)
+
+    def test_renaming_one_that_was_taken_away(self, at, store):
+        with at("-r") as terminal:
+            terminal.wait("Gloves", "Where are my gloves?")
+            terminal.press(ctrl("r"))
+            terminal.wait("New title: Gloves")
+            store.erase_session("cli:gloves")
+            terminal.press("x", ENTER)
+            terminal.wait("There is no session 'cli:gloves'")
+
     def test_fork(self, at, store):
         with at("-r") as terminal:
             terminal.wait("Gloves")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from recollect import formats
@@ -248,3 +249,27 @@ def test_foreign_natives_are_not_mistaken_for_ours() -> None:
     message = placed(Draft(role="user", parts=(TextPart(text="hi", native=5),), format="anthropic"))
     assert formats.write([message], "anthropic") == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
     assert formats.write([message], "openai") == [{"role": "user", "content": "hi"}]
+
+
+FULL = Message(
+    branch=2, position=7, role="assistant", parts=(TextPart(text="a", native={"x": [1]}), ToolCallPart(call_id="c", tool="t")),
+    created_at=1763287200123, turn=3, tokens=4, format="anthropic", model="m", input_tokens=0, output_tokens=2,
+    native={"id": "msg"}, state="error", completed_at=1763287200999, deleted_at=-1, error={"name": "x"}, metadata={"pinned": True},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        (),
+        *[(name,) for name in Message.__struct_fields__[5:] if name not in ("tokens", "state")],
+        Message.__struct_fields__[5:],
+    ],
+)
+def test_what_is_written_is_the_message_without_what_is_empty(left_out):
+    defaults = {name: None for name in left_out if name not in ("tokens", "state")}
+    message = msgspec.structs.replace(FULL, **defaults)
+    expected = {name: value for name, value in message.to_dict().items() if value is not None}
+    (written,) = formats.write([message], "recollect")
+    assert written == expected
+    assert list(written) == list(expected)

@@ -27,6 +27,7 @@ from recollect.model.part import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.presence import Presence
 from recollect.model.pruning import Pruned, PruneReport
 from recollect.model.repair import Repair
 from recollect.model.session import Session
@@ -83,6 +84,7 @@ VALUES = [
     ToolStats(
         tool="t", period="2025-11", calls=5, failures=1, canceled=1, unanswered=1, p50_ms=3, p95_ms=9
     ),
+    Presence(id="p", session="s", surface="web", holder="h:1:2:3", since_at=1, seen_at=2),
     Snapshot(id=1, kind="memory", content={"facts": ["x"]}, message="1.3", tokens=9, created_at=AT, updated_at=AT),
     ToolCall(
         message="1.3", part=2, call_id="c1", tool="read", status="error", result_message="1.4", result_part=0,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recollect import formats
+from recollect import ops
 from recollect.agent import recorder, titles, tools
 from recollect.agent.attendance import Attendance
 from recollect.agent.events import (
@@ -35,9 +35,10 @@ from recollect.agent.models import DEMO, Model
 from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
 from recollect.context.drafts import question
+from recollect.context.window import Window
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
 from recollect.model import keys
-from recollect.model.message import Draft
+from recollect.model.message import Draft, Message
 from recollect.model.part import TextPart
 from recollect.model.presence import Presence
 from recollect.model.tokens import estimate
@@ -83,7 +84,7 @@ class Conversation:
         self._run: asyncio.Task[None] | None = None
         self._taken: RecollectError | None = None
         self._closing = self._loaded = False
-        self._memory: list[Draft] = []
+        self._memory: list[Draft | Message] = []
         self._beside: set[asyncio.Task[None]] = set()
 
     @property
@@ -266,19 +267,24 @@ class Conversation:
             reason = f"it was silent for {self.agent.timeout:g} seconds"
             raise ModelError(model=self.model.name, reason=reason) from error
 
-    async def _spoken(self, budget: int) -> list[Draft]:
+    async def _spoken(self, budget: int) -> list[Draft | Message]:
         """Give what the model is to read: from the store, and from memory what the store does not have yet."""
         settled = self._recorder.settled
         if settled or not self._loaded:
             with contextlib.suppress(StoreError, TimeoutError):
                 if settled and self.agent.compact:
                     await self._compact_if_full()
-                reading = self.session.history("recollect", budget=max(budget, 1))
-                plain = await asyncio.wait_for(reading, None if settled else recorder.PATIENCE)
-                stored = formats.read(plain, "recollect") if plain else []
+                reading = self._read(max(budget, 1))
+                stored = await asyncio.wait_for(reading, None if settled else recorder.PATIENCE)
                 self._memory = stored if settled else stored + self._memory
                 self._loaded = True
         return list(self._memory)
+
+    async def _read(self, budget: int) -> list[Draft | Message]:
+        """Read what is sent on, as history() does, without writing it as dicts and reading those again."""
+        store, window = self.session.store, Window(budget)
+        view = await store.follow(ops.views.active(store.scope(), self.session.id, enough=window.enough))
+        return list(window.fit(view.messages))
 
     def _keep(self, drafts: Sequence[Draft]) -> None:
         self._memory += drafts
@@ -334,8 +340,7 @@ class Conversation:
 
     async def summarize(self) -> str:
         """Have the conversation so far summed up, by the hook or by the model."""
-        plain = await self.session.history("recollect", budget=self.budget)
-        return await self._written("summary", formats.read(plain, "recollect") if plain else [])
+        return await self._written("summary", await self._read(self.budget))
 
     async def compact(self) -> Any:
         """Put a summary in the place of all but the newest turns; nothing is deleted, and it can be undone."""
@@ -414,7 +419,7 @@ class Conversation:
         return await self._recorder.close()
 
 
-def _recalled(draft: Draft) -> bool:
+def _recalled(draft: Draft | Message) -> bool:
     return bool((draft.metadata or {}).get("recalled"))
 
 

@@ -17,7 +17,7 @@ from recollect.model import part as parts_of
 from recollect.model.json import UNSET
 from recollect.model.message import Count, Draft, Message, Role, State
 from recollect.model.part import Part, TextPart
-from recollect.model.value import milliseconds
+from recollect.model.value import iso, milliseconds
 
 NAME = "recollect"
 _KINDS: dict[str, frozenset[str]] = {
@@ -86,7 +86,43 @@ def read(message: dict[str, Any]) -> list[Draft]:
 
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Write messages as plain dicts, with their ids and without what is empty."""
-    return [{name: value for name, value in m.to_dict().items() if value is not None} for m in messages]
+    return [_written(message) for message in messages]
+
+
+def _written(message: Message) -> dict[str, Any]:
+    """Give message.to_dict() without what is empty, made at once: a history has thousands of them."""
+    created = iso(message.created_at)
+    written: dict[str, Any] = {
+        "id": f"{message.branch}.{message.position}",
+        "branch": message.branch,
+        "position": message.position,
+        "role": message.role,
+        "parts": msgspec.to_builtins(message.parts),
+        "created_at": created,
+    }
+    if message.turn is not None:
+        written["turn"] = message.turn
+    written["tokens"] = message.tokens
+    if message.format is not None or message.native is not None or message.model is not None:
+        _add(written, message, "format", "model", "input_tokens", "output_tokens", "native")
+    else:
+        _add(written, message, "input_tokens", "output_tokens")
+    written["state"] = message.state
+    done = message.completed_at
+    if done is not None:
+        written["completed_at"] = created if done == message.created_at else iso(done)
+    if message.deleted_at is not None:
+        written["deleted_at"] = iso(message.deleted_at)
+    if message.error is not None or message.metadata is not None:
+        _add(written, message, "error", "metadata")
+    return written
+
+
+def _add(written: dict[str, Any], message: Message, *names: str) -> None:
+    for name in names:
+        value = getattr(message, name)
+        if value is not None:
+            written[name] = msgspec.to_builtins(value)
 
 
 def response(_message: Draft | Message) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from typing import Any, Self
 
 import msgspec
@@ -16,8 +17,14 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 def iso(milliseconds: int) -> str:
     """Write a time as ISO 8601: 1763287200123 is 2025-11-16T10:00:00.123Z."""
-    moment = _EPOCH + datetime.timedelta(milliseconds=milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
+
+
+@functools.lru_cache(4096)
+def _second(seconds: int) -> str:
+    """Write a whole second; messages of one answer share theirs."""
+    return (_EPOCH + datetime.timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def milliseconds(text: str) -> int:
@@ -32,14 +39,20 @@ def _is_time(name: str) -> bool:
     return name.endswith("_at") and name != "fork_at"
 
 
+@functools.cache
+def _times(kind: type[Value]) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if _is_time(name))
+
+
 class Value(msgspec.Struct, frozen=True, gc=False):
     """An immutable record. Fields whose name ends in `_at` are times (but `fork_at` is a position)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data that JSON can carry, times as ISO 8601."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        for name, value in plain.items():
-            if _is_time(name) and isinstance(value, int):
+        for name in _times(type(self)):
+            value = plain[name]
+            if isinstance(value, int):
                 plain[name] = iso(value)
         return plain
 

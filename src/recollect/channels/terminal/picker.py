@@ -75,7 +75,15 @@ class Picker:
         return await self._app.run_async()
 
     def _soon(self, work: Any) -> None:
-        self._app.create_background_task(work)
+        self._app.create_background_task(self._told(work))
+
+    async def _told(self, work: Any) -> None:
+        """Do something, and tell what is wrong: another window may have taken the session away."""
+        try:
+            await work
+        except RecollectError as error:
+            self._note = cut(str(error), max(self._columns - 2, 20))
+            self._app.invalidate()
 
     async def _load(self) -> None:
         words = self._search.text.strip()
