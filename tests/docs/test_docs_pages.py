@@ -9,7 +9,7 @@ from docs_pages import PAGES, ROOT, anchors, read
 
 import recollect
 
-SKIPPED = {
+SKIPPED = {".peers", 
     ".git", ".venv", ".hypothesis", ".ruff_cache", ".pytest_cache", ".import_linter_cache", "__pycache__", "build", "dist",
     "node_modules",
 }  # fmt: skip

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import recollect.model
 from recollect.model.branch import Branch
 from recollect.model.compaction import Compaction
+from recollect.model.copied import Copied, Difference
 from recollect.model.finding import Finding, Findings
 from recollect.model.hit import Hit
 from recollect.model.message import Draft, Message
@@ -58,6 +59,11 @@ VALUES = [
         id=1, branch=1, from_position=1, to_position=9, round=2, tokens_before=90, tokens_after=9, summary="so",
         created_at=AT, undone_at=AT + 1,
     ),
+    Copied(
+        source="a.db", target="postgresql://b", owners=("", "ann"), everyone=True, counts={"sessions": 3},
+        differences=(Difference(owner="", kind="session", name="cli:a", missing=True),),
+    ),
+    Difference(owner="ann", kind="payload", name="00ff", missing=False),
     Message(
         branch=1, position=3, role="assistant", parts=PARTS, state="interrupted", turn=2, format="anthropic",
         native={"fields": {"x": 1}}, model="m", tokens=5, input_tokens=3, output_tokens=2, error={"name": "E"},
