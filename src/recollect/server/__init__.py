@@ -2,6 +2,7 @@
 
     app.py         everything put together: routes, errors, access
     access.py      who may come in: token, cookie, Host, Origin, and the headers that every answer has
+    names.py       ids in addresses
     account.py     an owner's store, agent and talks
     talks.py       the turns that run here, and who follows them
     problem.py     errors as problem+json, with stable codes
