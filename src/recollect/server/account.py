@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Any
 
 from recollect.agent import Agent
+from recollect.server.once import Once
 from recollect.server.talks import Talks
 from recollect.store_async import AsyncStore, open_async
 
@@ -21,6 +23,7 @@ class Account:
         self.store = store
         self.agent = agent
         self.talks = Talks(agent)
+        self.once: Once[Any] = Once()
 
     async def close(self) -> None:
         """Stop what runs, write what waits, and close the store."""

@@ -154,6 +154,10 @@ class Talks:
         run = self._runs.get(session)
         return run is not None and not run.ended
 
+    def current(self, session: str) -> Conversation | None:
+        """Give the talk whose turn runs in a session."""
+        return self._talks.get(session)
+
     def stop(self, session: str) -> bool:
         """End the turn that runs in a session; what came is kept. Say whether there was one."""
         talk = self._talks.get(session)
