@@ -17,7 +17,7 @@ from recollect.model.space import Space
 from recollect.model.statistics import Stats, Tally, ToolStats
 from recollect.server.page import amount, charts, figures
 from recollect.server.page.clock import Clock, clock_of
-from recollect.server.page.sidebar import Row, groups, neighbour, row, wanting_words
+from recollect.server.page.rows import Row, groups, neighbour, row, wanting_words
 
 HOUR, DAY = 3_600_000, 86_400_000
 
