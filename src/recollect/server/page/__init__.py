@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.server.page import conversation
+from recollect.server.page import acting, conversation, events, files, panels
 from recollect.server.page.assets import static
 
-ROUTES: list[Any] = [static, *conversation.ROUTES]
+ROUTES: list[Any] = [
+    static, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
+]  # fmt: skip
