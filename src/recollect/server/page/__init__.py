@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.server.page import conversation
+from recollect.server.page import conversation, figures, marks, searching, sidebar, transfers
 from recollect.server.page.assets import static
 
-ROUTES: list[Any] = [static, *conversation.ROUTES]
+_AROUND = (*sidebar.ROUTES, *marks.ROUTES, *searching.ROUTES, *figures.ROUTES, *transfers.ROUTES)
+ROUTES: list[Any] = [static, *conversation.ROUTES, *_AROUND]

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import markupsafe
+from litestar import Request, Response, get
 
 from recollect.errors import NotSupported
 from recollect.model.space import Space
 from recollect.model.statistics import Stats, Tally, ToolStats
+from recollect.server.account import Account
 from recollect.server.page import charts
 from recollect.server.page.amount import count, lasting, many, size
-from recollect.server.page.clock import Clock
+from recollect.server.page.clock import Clock, clock_of
+from recollect.server.page.frame import framed
 from recollect.store_async import AsyncStore
 
 PERIODS = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("all", "All time"))
-USUAL = "30"
+Days = Literal["7", "30", "90", "all"]
 _MOST_NAMES = 8
 _KINDS = (
     ("text", "Text"), ("tool_output", "Tool output"), ("attachments", "Attachments"), ("index", "Indexes"),
@@ -252,3 +255,15 @@ def _bytes(space: Space) -> Bytes:
     drawing = charts.bar(parts, name=f"Where {size(space.total)} are")
     pieces = [Piece(kind, name, size(value)) for kind, name, value in found]
     return Bytes(size(space.total), size(space.log) if space.log else "", drawing, pieces)
+
+
+@get("/figures", include_in_schema=False)
+async def page(request: Request[Any, Any, Any], account: Account, days: Days = "30") -> Response[str]:
+    """Give the page of figures for a time."""
+    found = await read(account.store, clock_of(request.cookies), days)
+    return await framed(
+        request, account, title="Figures", template="figures.html", figures=found, periods=PERIODS, screen="figures"
+    )
+
+
+ROUTES: list[Any] = [page]
