@@ -142,7 +142,7 @@ def test_a_span_and_a_size_are_written_short():
 def test_a_scale_ends_above_the_greatest_value_and_not_far_above(values):
     end, most = charts.top(values), max(values, default=0)
     assert end >= most - 1e-6 * max(most, 1)
-    assert most <= 1e-300 or end <= most * 2.5 + 1e-9
+    assert most <= 1e-300 or end <= most * 1.5 + 1e-9
 
 
 @given(st.dates(datetime.date(1999, 1, 1), datetime.date(2030, 1, 1)), st.integers(0, 3_000))
@@ -166,7 +166,7 @@ def test_a_chart_is_sound_xml_without_styles_and_escapes_what_it_is_told():
     assert [title.text for title in root.iter("title")] == ['<script>"&', "b", "c"]
     assert "style" not in drawn
     heights = [float(rect.attrib["height"]) for rect in root.iter("rect") if rect.attrib["class"] == "tone-2"]
-    assert heights == [pytest.approx(9 / 20 * 100)]
+    assert heights == [pytest.approx(9 / 15 * 100)]
 
 
 def test_pieces_of_a_bar_add_up():

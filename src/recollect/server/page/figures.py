@@ -23,6 +23,7 @@ from recollect.store_async import AsyncStore
 PERIODS = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("all", "All time"))
 Days = Literal["7", "30", "90", "all"]
 _MOST_NAMES = 8
+_NONE = {"tokens": "No model reported tokens in this time."}
 _KINDS = (
     ("text", "Text"), ("tool_output", "Tool output"), ("attachments", "Attachments"), ("index", "Indexes"),
     ("other", "Other"), ("free", "Free"),
@@ -46,6 +47,8 @@ class Chart(NamedTuple):
     ends: tuple[str, str]
     legend: Sequence[tuple[str, str]]
     table: Table
+    none: str
+    """What is said where there is nothing to draw; else empty."""
 
 
 class Item(NamedTuple):
@@ -186,7 +189,8 @@ def _chart(id: str, title: str, columns: Sequence[charts.Period], series: Sequen
     name = f"{title}, {labels[0]} to {labels[-1]}: {sum(totals):,.0f} in all" if labels else title
     ends = (_short(columns[0]), _short(columns[-1])) if columns else ("", "")
     drawing = charts.columns(labels, series, told, name=name)
-    return Chart(id, title, drawing, count(charts.top(totals)), ends, legend, Table(heads, rows))
+    none = "" if sum(totals) else _NONE.get(id, "None in this time.")
+    return Chart(id, title, drawing, count(charts.top(totals)), ends, legend, Table(heads, rows), none)
 
 
 def _told(row: Sequence[str], heads: Sequence[str]) -> str:
@@ -237,7 +241,7 @@ def _calls(tools: Sequence[ToolStats]) -> list[Item]:
 
 def _tools(tools: Sequence[ToolStats]) -> Table:
     ranked = sorted(tools, key=lambda tool: (-tool.calls, tool.tool))
-    heads = ("Tool", "Calls", "Failed", "Canceled", "Unanswered", "Half within", "95 of 100 within")
+    heads = ("Tool", "Calls", "Failed", "Canceled", "Unanswered", "Half within (p50)", "95 of 100 within (p95)")
     return Table(heads, [_tool(tool) for tool in ranked])
 
 

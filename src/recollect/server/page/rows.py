@@ -26,7 +26,6 @@ class Row(NamedTuple):
     untitled: bool
     channel: str
     messages: str
-    messages_said: str
     ago: str
     exact: str
     at: int
@@ -57,8 +56,8 @@ def row(session: Session, clock: Clock, *, running: bool = False, first_words: s
     key, label = ("pinned", "Pinned") if _on_top(session) else clock.group(at)
     return Row(
         id=session.id, piece=piece(session.id), title=title or UNTITLED, untitled=not title,
-        channel=session.channel or "", messages=count(session.message_count),
-        messages_said=many(session.message_count, "message"), ago=clock.ago(at), exact=clock.exact(at), at=at,
+        channel=session.channel or "", messages=_messages(session.message_count),
+        ago=clock.hour(at) if key == "yesterday" else clock.ago(at), exact=clock.exact(at), at=at,
         group=key, label=label, color=_color(session.color), running=running, pinned=session.pinned_at is not None,
         archived=session.archived_at is not None, deleted=session.deleted_at is not None,
         delegates=session.delegate_count, delegates_said=many(session.delegate_count, "sub-agent"),
@@ -78,6 +77,10 @@ def groups(rows: Iterable[Row], before: str = "") -> list[Group]:
 def wanting_words(sessions: Iterable[Session]) -> list[str]:
     """Name the sessions that have messages and nothing to be called by: their first words must be read."""
     return [item.id for item in sessions if item.message_count and not _line(item.title or item.task or "")]
+
+
+def _messages(number: int) -> str:
+    return "empty" if not number else f"{count(number)} {'message' if number == 1 else 'messages'}"
 
 
 def _on_top(session: Session) -> bool:

@@ -32,6 +32,7 @@ class Found(NamedTuple):
     """A hit as it is shown: what it is, the text in pieces that are marked or not, and when it was said."""
 
     message: str
+    titled: bool
     what: str
     pieces: Sequence[tuple[str, bool]]
     ago: str
@@ -68,7 +69,14 @@ def places(hits: Sequence[Hit], clock: Clock) -> list[Place]:
             note = " · ".join(note for note in notes if note)
             made[hit.session] = Place(hit.session, piece(hit.session), hit.title or UNTITLED, note, [])
         made[hit.session].hits.append(
-            Found(hit.message or "", _what(hit), pieces(hit), clock.ago(hit.created_at), clock.exact(hit.created_at))
+            Found(
+                hit.message or "",
+                hit.kind == "title",
+                _what(hit),
+                pieces(hit),
+                clock.ago(hit.created_at),
+                clock.exact(hit.created_at),
+            )
         )
     return list(made.values())
 
