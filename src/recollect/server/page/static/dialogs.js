@@ -37,8 +37,16 @@
     one.disabled = !session;
     (session ? one : form.querySelector('[value="all"]')).checked = true;
     $("export-this").textContent = title && session !== r.current ? `“${title}”` : "This conversation";
+    whole();
     exported.showModal();
   };
+  /* What is meant to be imported again is whole. */
+  function whole() {
+    const form = exported.querySelector("form").elements, machine = form.format.value.startsWith("json");
+    form.output.disabled = machine;
+    if (machine) form.output.checked = true;
+  }
+  exported.addEventListener("change", whole);
   r.actions.export = () => r.exportDialog();
   exported.querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
