@@ -113,7 +113,7 @@ def test_all_with_keys(place, opened):
     expect(row(tab, "c").locator("a")).to_be_focused()
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("Enter")
-    until(lambda: tab.url.endswith("/c/b"))
+    until(lambda: tab.evaluate("location.href").endswith("/c/b"))
     row(tab, "b").locator("a").focus()
     tab.keyboard.press("F2")
     tab.keyboard.type("By keys")

@@ -31,7 +31,7 @@ def test_enter_jumps_to_the_very_message(place, opened):
     message = hits(tab).get_attribute("data-message")
     tab.keyboard.press("Enter")
     expect(tab.locator("#search")).to_be_hidden()
-    until(lambda: tab.url.startswith(f"{place.url}/c/cli%3Ax%2Fy%20%231"))
+    until(lambda: tab.evaluate("location.href").startswith(f"{place.url}/c/cli%3Ax%2Fy%20%231"))
     expect(
         tab.locator(f'[data-message="{message}"], [id="m{message}"], [data-key="{message}"]').first
     ).to_be_in_viewport()

@@ -250,7 +250,7 @@ def test_a_drawer_on_a_phone(place, opened):
     button.tap()
     row(tab, "b").locator("a").tap()
     expect(tab.locator("#sidebar")).to_be_hidden()
-    until(lambda: tab.url.endswith("/c/b"))
+    until(lambda: tab.evaluate("location.href").endswith("/c/b"))
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -88,6 +88,17 @@ class Agent:
             self._models[key] = models.make(meant, **self._options)
         return self._models[key]
 
+    @property
+    def model_name(self) -> str:
+        """What the agent's model is called; it is not loaded for that."""
+        return self._model if isinstance(self._model, str) else self.model().name
+
+    def window_of(self, name: str) -> int:
+        """How many tokens a model reads, as far as that is known without loading it."""
+        if name == models.DEMO or name in self._models or not isinstance(self._model, str):
+            return self.model(name if isinstance(self._model, str) or name in self._models else None).window
+        return self._options["window"] or models.WINDOW
+
     def instructions(self) -> str:
         """Build the system prompt, anew each time."""
         given = INSTRUCTIONS if self._instructions is None else self._instructions

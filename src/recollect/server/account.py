@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from recollect.agent import Agent
+from recollect.server.feed import Feed
 from recollect.server.once import Once
 from recollect.server.talks import Talks
 from recollect.store_async import AsyncStore, open_async
@@ -24,9 +25,11 @@ class Account:
         self.agent = agent
         self.talks = Talks(agent)
         self.once: Once[Any] = Once()
+        self.feed = Feed(store, self.talks)
 
     async def close(self) -> None:
         """Stop what runs, write what waits, and close the store."""
+        await self.feed.close()
         await self.talks.close()
         await self.agent.close()
         await self.store.close()
@@ -49,8 +52,14 @@ class Accounts:
         async with self._lock:
             if owner not in self._open:
                 store = await open_async(self._place, owner=owner)
+                await store.recover()  # what a server that was killed left open is marked
                 self._open[owner] = Account(owner, store, self._make_agent(store))
             return self._open[owner]
+
+    def let_go(self) -> None:
+        """Let everyone go who follows something here: the server is about to end."""
+        for account in self._open.values():
+            account.feed.let_go()
 
     async def close(self) -> None:
         """Close them all."""

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
+from types import FrameType
 from urllib.parse import quote
 
 from recollect.errors import InvalidValue
@@ -72,4 +73,11 @@ async def _serve(
         timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, ws="none",
     )  # fmt: skip
     server = uvicorn.Server(options)
+    end = server.handle_exit
+
+    def handle_exit(sig: int, frame: FrameType | None) -> None:
+        accounts.let_go()  # event streams have no end of their own, and would be waited for
+        end(sig, frame)
+
+    server.handle_exit = handle_exit
     await server.serve(sockets=[listener])

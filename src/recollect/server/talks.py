@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from recollect.agent import Agent, Conversation
@@ -34,6 +34,7 @@ class Run:
         self.stored = asyncio.Event()
         self._events: list[Event] = []
         self._pulse = asyncio.Event()
+        self.watchers: set[asyncio.Event] = set()
 
     def add(self, event: Event) -> None:
         """Take an event, and wake whoever follows."""
@@ -49,6 +50,8 @@ class Run:
     def _wake(self) -> None:
         pulse, self._pulse = self._pulse, asyncio.Event()
         pulse.set()
+        for watcher in self.watchers:
+            watcher.set()
 
     @property
     def count(self) -> int:
@@ -88,13 +91,17 @@ def joined(events: list[Event]) -> list[Event]:
 
 
 class Talks:
-    """The talks of one agent in this server: at most one turn at a time in each session."""
+    """The talks of one agent in this server: at most one turn at a time in each session.
+
+    `moved` is called with the session of a turn that begins or ends.
+    """
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self._runs: dict[str, Run] = {}
         self._talks: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.moved: Callable[[str], None] = lambda _: None
 
     async def talk(self, session: AsyncSession, model: str | None = None) -> Conversation:
         """Give a conversation in a session, with the model that was chosen for it."""
@@ -131,12 +138,14 @@ class Talks:
             self._talks.pop(run.session, None)
             run.end(error)
             self._forget_later(run)
+            self.moved(run.session)
 
     def _begin(self, talk: Conversation, run: Run, turn: str | None) -> None:
         run.turn = turn or ""
         self._runs[run.session] = run
         self._talks[run.session] = talk
         run.stored.set()
+        self.moved(run.session)
 
     def _forget_later(self, run: Run) -> None:
         def forget() -> None:

@@ -1,7 +1,7 @@
 """Markdown as HTML that can not run: markdown-it-py without HTML, Pygments for code, and nh3 has the last word.
 
-A text is rendered block by block. While an answer streams, the blocks that are complete are never rendered again, and the
-result is the same at every moment as that of rendering all of it at once.
+A text is rendered block by block. While an answer streams, the blocks that are complete are never rendered again, and
+the result is the same at every moment as that of rendering all of it at once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from recollect.server.page.code import CLASSES, highlighted
+from recollect.server.page.template import sendable
 
 LONGEST = 200_000
 """Characters up to which a text is taken for Markdown; what is longer is shown as it is."""
@@ -105,7 +106,7 @@ class Stream:
 
 
 def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+    return sendable(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
 def _is_markdown(text: str) -> bool:

@@ -177,6 +177,7 @@
   document.addEventListener("recollect:online", () => r.reloadSessions());
   document.addEventListener("recollect:opened", (event) => {
     r.current = event.detail.session;
+    document.querySelector(".sidebar-foot [aria-current]")?.removeAttribute("aria-current");
     mark(r.current);
     if (!byId(r.current)) touch(r.current);
     if (r.narrow() && document.body.classList.contains("drawer")) r.drawer(false);
