@@ -52,6 +52,7 @@ async def outgoing(
     format: str,
     *,
     redact: bool = False,
+    output: bool = True,
     deleted: bool | None = None,
 ) -> Download:
     """Export sessions: those named, or all that are not in the trash (None).
@@ -62,7 +63,7 @@ async def outgoing(
         raise InvalidValue(f"An export is one of {', '.join(TYPES)}; got {format!r}.")
     if ids is not None:
         await account.store.run(ops.transfer.trees(account.store.scope(), list(ids)))  # an id that is not there
-    pieces = export.chunks_async(account.store, ids, format, redact=redact, deleted=deleted)
+    pieces = export.chunks_async(account.store, ids, format, redact=redact, output=output, deleted=deleted)
     first = await anext(aiter(pieces), b"")
 
     async def sent() -> AsyncGenerator[bytes]:

@@ -9,9 +9,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.server.page import acting, conversation, events, files, panels
+from recollect.server.page import (
+    acting,
+    conversation,
+    events,
+    figures,
+    files,
+    marks,
+    panels,
+    searching,
+    sidebar,
+    transfers,
+)
 from recollect.server.page.assets import static
 
 ROUTES: list[Any] = [
     static, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
+    *sidebar.ROUTES, *marks.ROUTES, *searching.ROUTES, *figures.ROUTES, *transfers.ROUTES,
 ]  # fmt: skip

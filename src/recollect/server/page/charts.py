@@ -16,7 +16,7 @@ import markupsafe
 HEIGHT = 100.0
 _MOST_DAYS, _MOST_WEEKS = 92, 92
 _GAP = 0.18
-_NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
+_NICE = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _LEAST = 0.6
 
 

@@ -68,6 +68,10 @@ class Clock:
         month = f"{day.day} {_MONTHS[day.month - 1][:3]}"
         return month if day.year == self.today.year else f"{month} {day.year}"
 
+    def hour(self, moment: int) -> str:
+        """Give the time of a day: "14:05"."""
+        return f"{self.local(moment):%H:%M}"
+
     def exact(self, moment: int) -> str:
         """Write a moment out: "Tuesday, 3 March 2026, 14:05"."""
         day = self.local(moment)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import markupsafe
+from litestar import Request, Response, get
 
 from recollect.errors import NotSupported
 from recollect.model.space import Space
 from recollect.model.statistics import Stats, Tally, ToolStats
+from recollect.server.account import Account
 from recollect.server.page import charts
 from recollect.server.page.amount import count, lasting, many, size
-from recollect.server.page.clock import Clock
+from recollect.server.page.clock import Clock, clock_of
+from recollect.server.page.frame import framed
 from recollect.store_async import AsyncStore
 
 PERIODS = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("all", "All time"))
-USUAL = "30"
+Days = Literal["7", "30", "90", "all"]
 _MOST_NAMES = 8
+_NONE = {"tokens": "No model reported tokens in this time."}
 _KINDS = (
     ("text", "Text"), ("tool_output", "Tool output"), ("attachments", "Attachments"), ("index", "Indexes"),
     ("other", "Other"), ("free", "Free"),
@@ -43,6 +47,8 @@ class Chart(NamedTuple):
     ends: tuple[str, str]
     legend: Sequence[tuple[str, str]]
     table: Table
+    none: str
+    """What is said where there is nothing to draw; else empty."""
 
 
 class Item(NamedTuple):
@@ -183,7 +189,8 @@ def _chart(id: str, title: str, columns: Sequence[charts.Period], series: Sequen
     name = f"{title}, {labels[0]} to {labels[-1]}: {sum(totals):,.0f} in all" if labels else title
     ends = (_short(columns[0]), _short(columns[-1])) if columns else ("", "")
     drawing = charts.columns(labels, series, told, name=name)
-    return Chart(id, title, drawing, count(charts.top(totals)), ends, legend, Table(heads, rows))
+    none = "" if sum(totals) else _NONE.get(id, "None in this time.")
+    return Chart(id, title, drawing, count(charts.top(totals)), ends, legend, Table(heads, rows), none)
 
 
 def _told(row: Sequence[str], heads: Sequence[str]) -> str:
@@ -234,7 +241,7 @@ def _calls(tools: Sequence[ToolStats]) -> list[Item]:
 
 def _tools(tools: Sequence[ToolStats]) -> Table:
     ranked = sorted(tools, key=lambda tool: (-tool.calls, tool.tool))
-    heads = ("Tool", "Calls", "Failed", "Canceled", "Unanswered", "Half within", "95 of 100 within")
+    heads = ("Tool", "Calls", "Failed", "Canceled", "Unanswered", "Half within (p50)", "95 of 100 within (p95)")
     return Table(heads, [_tool(tool) for tool in ranked])
 
 
@@ -252,3 +259,15 @@ def _bytes(space: Space) -> Bytes:
     drawing = charts.bar(parts, name=f"Where {size(space.total)} are")
     pieces = [Piece(kind, name, size(value)) for kind, name, value in found]
     return Bytes(size(space.total), size(space.log) if space.log else "", drawing, pieces)
+
+
+@get("/figures", include_in_schema=False)
+async def page(request: Request[Any, Any, Any], account: Account, days: Days = "30") -> Response[str]:
+    """Give the page of figures for a time."""
+    found = await read(account.store, clock_of(request.cookies), days)
+    return await framed(
+        request, account, title="Figures", template="figures.html", figures=found, periods=PERIODS, screen="figures"
+    )
+
+
+ROUTES: list[Any] = [page]

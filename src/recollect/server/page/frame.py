@@ -33,7 +33,7 @@ async def framed(
         main=markupsafe.Markup(main),  # noqa: S704  rendered by a template of ours
         session=session,
         theme=theme if theme in THEMES else "system",
-        **{**await sidebar(account, session), **values},
+        **{**await sidebar(request, account, session), **values},
     )
     return html(filled)
 

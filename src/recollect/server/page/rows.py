@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from recollect.model.session import Session
@@ -26,11 +26,11 @@ class Row(NamedTuple):
     untitled: bool
     channel: str
     messages: str
-    messages_said: str
     ago: str
     exact: str
     at: int
     group: str
+    label: str
     color: str
     running: bool
     pinned: bool
@@ -53,24 +53,23 @@ def row(session: Session, clock: Clock, *, running: bool = False, first_words: s
     """Show a session as a row. One without a title is called by its first words, or says that it is new."""
     at = session.deleted_at or session.active_at
     title = _line(session.title or "") or _line(session.task or "") or _line(first_words)
-    key = "pinned" if _on_top(session) else clock.group(at)[0]
+    key, label = ("pinned", "Pinned") if _on_top(session) else clock.group(at)
     return Row(
         id=session.id, piece=piece(session.id), title=title or UNTITLED, untitled=not title,
-        channel=session.channel or "", messages=count(session.message_count),
-        messages_said=many(session.message_count, "message"), ago=clock.ago(at), exact=clock.exact(at), at=at,
-        group=key, color=_color(session.color), running=running, pinned=session.pinned_at is not None,
+        channel=session.channel or "", messages=_messages(session.message_count),
+        ago=clock.hour(at) if key == "yesterday" else clock.ago(at), exact=clock.exact(at), at=at,
+        group=key, label=label, color=_color(session.color), running=running, pinned=session.pinned_at is not None,
         archived=session.archived_at is not None, deleted=session.deleted_at is not None,
         delegates=session.delegate_count, delegates_said=many(session.delegate_count, "sub-agent"),
     )  # fmt: skip
 
 
-def groups(rows: Iterable[Row], clock: Clock, before: str = "") -> list[Group]:
+def groups(rows: Iterable[Row], before: str = "") -> list[Group]:
     """Put rows that follow one another under headings. `before` is the group that the page before ended in."""
     made: list[Group] = []
     for item in rows:
         if not made or made[-1].key != item.group:
-            label = "Pinned" if item.group == "pinned" else clock.group(item.at)[1]
-            made.append(Group(item.group, label, [], not made and item.group == before))
+            made.append(Group(item.group, item.label, [], not made and item.group == before))
         made[-1].rows.append(item)
     return made
 
@@ -80,19 +79,8 @@ def wanting_words(sessions: Iterable[Session]) -> list[str]:
     return [item.id for item in sessions if item.message_count and not _line(item.title or item.task or "")]
 
 
-def neighbour(ids: list[str], gone: str) -> str | None:
-    """Say which session is opened when one goes: the next in the list, or else the one before."""
-    if gone not in ids:
-        return ids[0] if ids else None
-    at = ids.index(gone)
-    rest = ids[at + 1 :] or ids[:at][-1:]
-    return rest[0] if rest else None
-
-
-def labelled(names: Iterable[str | None], shown: Callable[[str], str] = str) -> list[tuple[str, str]]:
-    """Give the choices of a filter, as value and label, in order and each once."""
-    found = {name for name in names if name}
-    return [(name, shown(name)) for name in sorted(found, key=str.casefold)]
+def _messages(number: int) -> str:
+    return "empty" if not number else f"{count(number)} {'message' if number == 1 else 'messages'}"
 
 
 def _on_top(session: Session) -> bool:
