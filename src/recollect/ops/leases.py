@@ -7,8 +7,11 @@ from recollect.model.value import iso
 from recollect.op import Scope, Steps, do, one, rows
 
 
-def recover(scope: Scope, session: int) -> Steps[None]:
-    """Mark the open turns of a session whose holder is gone as interrupted; a live turn is never touched."""
+def recover(scope: Scope, session: int) -> Steps[bool]:
+    """Mark the open turns of a session whose holder is gone as interrupted; a live turn is never touched.
+
+    Say whether there was one.
+    """
     found = False
     for branch, _, position in (yield from rows("branches_open", session=session)):
         if (yield from _holder(scope, branch, position)) is None:
@@ -16,6 +19,7 @@ def recover(scope: Scope, session: int) -> Steps[None]:
             found = True
     if found:
         yield from changed(scope, session)
+    return found
 
 
 def busy(scope: Scope, session: int) -> Steps[bool]:

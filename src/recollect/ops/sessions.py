@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from recollect.errors import AmbiguousName, InvalidValue, SessionExists, SessionInTrash, SessionNotFound, StaleRevision
+from recollect.errors import (
+    AmbiguousName,
+    InvalidValue,
+    NotFound,
+    SessionExists,
+    SessionInTrash,
+    SessionNotFound,
+    StaleRevision,
+)
 from recollect.model import json, keys
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
 from recollect.model.title import folded
-from recollect.op import Op, Row, Scope, Steps, do, one, rows
+from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
 _MATCHES = 6
@@ -48,6 +56,14 @@ def find(scope: Scope, session: str) -> Steps[Here]:
     if row is None:
         raise (yield from _missing(scope, session))
     return here(row)
+
+
+def counts(value: Session) -> Row:
+    """Give what a write gives about how a session stands after it."""
+    return (
+        value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
+        value.updated_at, value.active_at, value.last_message_at,
+    )  # fmt: skip
 
 
 def living(scope: Scope, session: str) -> Steps[Row | None]:
@@ -245,6 +261,27 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
     return (yield from _open(scope, (yield from find(scope, session))))
+
+
+def recover(scope: Scope) -> Plan[list[str]]:
+    """Mark every turn whose holder is gone as interrupted, and name the sessions that had one."""
+    found: list[str] = []
+    for session in (yield Op(_with_open_turns, scope, writes=False)):
+        try:
+            marked = yield Op(_recover, scope, session)
+        except NotFound:  # deleted meanwhile
+            continue
+        if marked:
+            found.append(session)
+    return found
+
+
+def _with_open_turns(scope: Scope) -> Steps[list[str]]:
+    return [row[0] for row in (yield from rows("sessions_with_open_turns", owner=scope.owner))]
+
+
+def _recover(scope: Scope, session: str) -> Steps[bool]:
+    return (yield from leases.recover(scope, (yield from find(scope, session)).session))
 
 
 def read(scope: Scope, session: str) -> Op[Session]:

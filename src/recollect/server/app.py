@@ -22,7 +22,9 @@ LARGEST_BODY = 64 * 1024 * 1024
 """Bytes that a request may have; an import is sent in a stream of its own."""
 
 
-def make(accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...] = (), port: int = 0) -> Access:
+def make(
+    accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...] = (), port: int = 0, public: bool = False
+) -> Access:
     """Put the application together."""
 
     @contextlib.asynccontextmanager
@@ -41,7 +43,7 @@ def make(accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...
         request_max_body_size=LARGEST_BODY,
         logging_config=None,
     )
-    return Access(app, accounts, tokens, hosts=hosts, port=port)
+    return Access(app, accounts, tokens, hosts=hosts, port=port, public=public)
 
 
 def _account(request: Request[Any, Any, Any]) -> Account:

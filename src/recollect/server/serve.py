@@ -6,12 +6,14 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from recollect.errors import InvalidValue
 from recollect.server.account import Accounts, MakeAgent
 
 _TRIES = 20
+_LOOK = 0.1
 
 
 def listen(host: str, port: int, *, exact: bool) -> socket.socket:
@@ -64,12 +66,25 @@ async def _serve(
     import uvicorn  # noqa: PLC0415  the link is printed before half a second of imports
 
     from recollect.server import app  # noqa: PLC0415
+    from recollect.server.connection import Connection  # noqa: PLC0415
 
     accounts = Accounts(place, make_agent)
-    application = app.make(accounts, tokens, hosts=hosts, port=listener.getsockname()[1])
+    address, port = listener.getsockname()[:2]
+    application = app.make(accounts, tokens, hosts=hosts, port=port, public=not loopback(address))
     options = uvicorn.Config(
-        application, log_level="warning", access_log=False, server_header=False, date_header=True, lifespan="on",
-        timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, ws="none",
+        application, log_level="error", access_log=False, server_header=False, date_header=True, lifespan="on",
+        timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=Connection, ws="none",
     )  # fmt: skip
     server = uvicorn.Server(options)
-    await server.serve(sockets=[listener])
+    watching = asyncio.create_task(_tell_of_end(server, accounts.closing))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
+
+
+async def _tell_of_end(server: Any, closing: asyncio.Event) -> None:
+    """Let the streams know that the server is about to stop: it waits for them first, and only then for the rest."""
+    while not server.should_exit:  # noqa: ASYNC110  a signal sets it, and nothing else tells
+        await asyncio.sleep(_LOOK)
+    closing.set()

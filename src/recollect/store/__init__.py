@@ -205,6 +205,10 @@ class Store:
         """Make the search index anew: how many messages are in it."""
         return self.follow(ops.search.rebuild(self.scope()))
 
+    def recover(self) -> list[str]:
+        """Mark every turn whose writer is gone as interrupted, and give the ids of the sessions that had one."""
+        return self.follow(ops.sessions.recover(self.scope()))
+
     def delete_session(self, id: str) -> None:
         """Put a session in the trash."""
         self.run(ops.sessions.trash(self.scope(), id))

@@ -213,6 +213,10 @@ class AsyncStore:
         """Make the search index anew: how many messages are in it."""
         return await self.follow(ops.search.rebuild(self.scope()))
 
+    async def recover(self) -> list[str]:
+        """Mark every turn whose writer is gone as interrupted, and give the ids of the sessions that had one."""
+        return await self.follow(ops.sessions.recover(self.scope()))
+
     async def delete_session(self, id: str) -> None:
         """Put a session in the trash."""
         await self.run(ops.sessions.trash(self.scope(), id))

@@ -323,3 +323,6 @@ ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excl
 
 -- name: setting_delete
 DELETE FROM recollect.settings WHERE owner = :owner AND key = :key
+
+-- name: sessions_with_open_turns
+SELECT id FROM recollect.sessions WHERE owner = :owner AND open_turns > 0 AND deleted_at IS NULL ORDER BY id
