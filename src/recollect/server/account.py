@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Any
 
 from recollect.agent import Agent
 from recollect.server.changes import Changes
+from recollect.server.once import Once
 from recollect.server.talks import Talks
 from recollect.store_async import AsyncStore, open_async
 
@@ -24,6 +26,7 @@ class Account:
         self.talks = Talks(agent)
         self.changes = Changes(store)
         self.closing = asyncio.Event() if closing is None else closing
+        self.once: Once[Any] = Once()
 
     async def close(self) -> None:
         """Stop what runs, write what waits, and close the store."""

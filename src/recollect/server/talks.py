@@ -59,6 +59,22 @@ class Run:
         """Give the events after the first so many, adjoining pieces of text put together."""
         return joined(self._events[after:])
 
+    def numbered(self, after: int = 0) -> list[tuple[int, Event]]:
+        """Give the events after the first so many, each with how many there are up to it; pieces put together."""
+        given: list[tuple[int, Event]] = []
+        for number, event in enumerate(self._events[after:], after + 1):
+            both = joined([given[-1][1], event]) if given else [event]
+            if given and len(both) == 1:
+                given[-1] = (number, both[0])
+            else:
+                given.append((number, event))
+        return given
+
+    async def changed(self, after: int) -> None:
+        """Wait until there are more than so many events, or no more come."""
+        while len(self._events) <= after and not self.ended:
+            await self._pulse.wait()
+
     async def follow(self, after: int = 0, *, pace: float = PACE) -> AsyncGenerator[tuple[int, list[Event]]]:
         """Give what happened after the first so many events, then what happens: (how many there are, the new ones)."""
         while True:
@@ -92,6 +108,8 @@ class Talks:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
+        self.begun = asyncio.Event()
+        """Set, and replaced by another, when a turn begins."""
         self._runs: dict[str, Run] = {}
         self._talks: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,7 +146,8 @@ class Talks:
         except Exception as failed:  # noqa: BLE001  whatever a model's library raises, the server goes on
             error = ModelError(model=talk.model.name, reason=f"{type(failed).__name__}: {failed}")
         finally:
-            self._talks.pop(run.session, None)
+            if self._talks.get(run.session) is talk:  # not that of a turn beside which this one was refused
+                del self._talks[run.session]
             run.end(error)
             self._forget_later(run)
 
@@ -137,6 +156,8 @@ class Talks:
         self._runs[run.session] = run
         self._talks[run.session] = talk
         run.stored.set()
+        begun, self.begun = self.begun, asyncio.Event()
+        begun.set()
 
     def _forget_later(self, run: Run) -> None:
         def forget() -> None:
@@ -153,6 +174,10 @@ class Talks:
         """Whether a turn runs here in a session."""
         run = self._runs.get(session)
         return run is not None and not run.ended
+
+    def current(self, session: str) -> Conversation | None:
+        """Give the talk whose turn runs in a session."""
+        return self._talks.get(session)
 
     def stop(self, session: str) -> bool:
         """End the turn that runs in a session; what came is kept. Say whether there was one."""

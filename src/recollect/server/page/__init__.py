@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from recollect.server.page import conversation
 from recollect.server.page.assets import static
 
-ROUTES: list[Any] = [static]
+ROUTES: list[Any] = [static, *conversation.ROUTES]
