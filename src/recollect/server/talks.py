@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import msgspec
+
 from recollect.agent import Agent, Conversation
 from recollect.agent.events import Event, Notice, ReasoningDelta, TextDelta, TurnEnded
 from recollect.errors import ModelError, RecollectError
@@ -61,14 +63,18 @@ class Run:
 
     def numbered(self, after: int = 0) -> list[tuple[int, Event]]:
         """Give the events after the first so many, each with how many there are up to it; pieces put together."""
-        given: list[tuple[int, Event]] = []
+        pieces: list[str] = []
+        found: list[tuple[int, Event]] = []
         for number, event in enumerate(self._events[after:], after + 1):
-            both = joined([given[-1][1], event]) if given else [event]
-            if given and len(both) == 1:
-                given[-1] = (number, both[0])
-            else:
-                given.append((number, event))
-        return given
+            if found and type(event) is type(found[-1][1]) and isinstance(event, TextDelta | ReasoningDelta):
+                pieces.append(event.text)
+                found[-1] = (number, event)
+                continue
+            _put_together(found, pieces)
+            found.append((number, event))
+            pieces = [event.text] if isinstance(event, TextDelta | ReasoningDelta) else []
+        _put_together(found, pieces)
+        return found
 
     async def changed(self, after: int) -> None:
         """Wait until there are more than so many events, or no more come."""
@@ -87,6 +93,13 @@ class Run:
                 return
             else:
                 await pulse.wait()
+
+
+def _put_together(found: list[tuple[int, Event]], pieces: list[str]) -> None:
+    """Give the last event the text of all the pieces that it stands for."""
+    if len(pieces) > 1:
+        number, event = found[-1]
+        found[-1] = (number, msgspec.structs.replace(event, text="".join(pieces)))
 
 
 def joined(events: list[Event]) -> list[Event]:
