@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from recollect.errors import (
     AmbiguousName,
     InvalidValue,
-    NotFound,
     SessionExists,
     SessionInTrash,
     SessionNotFound,
@@ -263,25 +262,25 @@ def _opened(scope: Scope, session: str) -> Steps[Session]:
     return (yield from _open(scope, (yield from find(scope, session))))
 
 
-def recover(scope: Scope) -> Plan[list[str]]:
-    """Mark every turn whose holder is gone as interrupted, and name the sessions that had one."""
-    found: list[str] = []
-    for session in (yield Op(_with_open_turns, scope, writes=False)):
-        try:
-            marked = yield Op(_recover, scope, session)
-        except NotFound:  # deleted meanwhile
-            continue
-        if marked:
-            found.append(session)
-    return found
+def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
+    """Mark what processes that are gone left open, in a session or in all, and give the ids of those that changed."""
+    names = [session] if session is not None else (yield Op(_with_open_turns, scope, writes=False))
+    changed: list[str] = []
+    for name in names:
+        if (yield Op(_recover, scope, name)):
+            changed.append(name)  # noqa: PERF401  a generator can not yield in a comprehension
+    return changed
 
 
 def _with_open_turns(scope: Scope) -> Steps[list[str]]:
-    return [row[0] for row in (yield from rows("sessions_with_open_turns", owner=scope.owner))]
+    return [id for (id,) in (yield from rows("sessions_with_open_turns", owner=scope.owner))]
 
 
 def _recover(scope: Scope, session: str) -> Steps[bool]:
-    return (yield from leases.recover(scope, (yield from find(scope, session)).session))
+    row = yield from living(scope, session)
+    if row is None or not here(row).open_turns:
+        return False
+    return (yield from leases.recover(scope, row[0]))
 
 
 def read(scope: Scope, session: str) -> Op[Session]:

@@ -278,17 +278,18 @@ def _save(
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 
-def turns(scope: Scope, session: str) -> Op[list[Turn]]:
-    """Read the turns of the active path, oldest first."""
-    return Op(_turns, scope, session, writes=False)
+def turns(scope: Scope, session: str, after: int = 0, until: int | None = None) -> Op[list[Turn]]:
+    """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+    return Op(_turns, scope, session, after, paths.LAST if until is None else until, writes=False)
 
 
-def _turns(scope: Scope, session: str) -> Steps[list[Turn]]:
+def _turns(scope: Scope, session: str, after: int, until: int) -> Steps[list[Turn]]:
     here = yield from sessions.find(scope, session)
     found: list[Turn] = []
     for span in reversed((yield from paths.path(here.head))):
-        if span.low < span.high:
-            for row in (yield from rows("turns_of_span", branch=span.branch, low=span.low, high=span.high)):
+        low, high = max(span.low, after), min(span.high, until)
+        if low < high:
+            for row in (yield from rows("turns_of_span", branch=span.branch, low=low, high=high)):
                 found.append(turn(row, span.number))  # noqa: PERF401  a generator can not yield in a comprehension
     return found
 

@@ -188,6 +188,10 @@ class Talks:
         run = self._runs.get(session)
         return run is not None and not run.ended
 
+    def sessions(self) -> list[str]:
+        """Name the sessions in which a turn runs here."""
+        return [name for name, run in self._runs.items() if not run.ended]
+
     def current(self, session: str) -> Conversation | None:
         """Give the talk whose turn runs in a session."""
         return self._talks.get(session)

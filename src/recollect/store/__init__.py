@@ -205,10 +205,6 @@ class Store:
         """Make the search index anew: how many messages are in it."""
         return self.follow(ops.search.rebuild(self.scope()))
 
-    def recover(self) -> list[str]:
-        """Mark every turn whose writer is gone as interrupted, and give the ids of the sessions that had one."""
-        return self.follow(ops.sessions.recover(self.scope()))
-
     def delete_session(self, id: str) -> None:
         """Put a session in the trash."""
         self.run(ops.sessions.trash(self.scope(), id))
@@ -216,6 +212,13 @@ class Store:
     def restore_session(self, id: str) -> Session:
         """Take a session out of the trash, whole."""
         return Session(self, self.run(ops.sessions.restore(self.scope(), id)))
+
+    def recover(self, session: str | None = None) -> list[str]:
+        """Mark the turns whose process is gone as interrupted, in one session or in all: the ids of what changed.
+
+        Opening a session does this for that session. Here its activity is not touched.
+        """
+        return self.follow(ops.sessions.recover(self.scope(), session))
 
     def erase_session(self, id: str, *, forks: str = "refuse") -> list[str]:
         """Erase a session for good, and give the ids of what was erased.

@@ -266,9 +266,9 @@ class Session(SessionFields):
         self.saw(step.counts)
         return step.appended
 
-    def turns(self) -> list[TurnInfo]:
-        """Read the turns of the active path, oldest first."""
-        return self._run(ops.turns.turns(self.store.scope(), self.id))
+    def turns(self, *, after: int = 0, until: int | None = None) -> list[TurnInfo]:
+        """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+        return self._run(ops.turns.turns(self.store.scope(), self.id, after, until))
 
     def tool_calls(self) -> list[ToolCall]:
         """Read the tool calls of the active path, oldest first."""

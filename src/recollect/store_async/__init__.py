@@ -213,10 +213,6 @@ class AsyncStore:
         """Make the search index anew: how many messages are in it."""
         return await self.follow(ops.search.rebuild(self.scope()))
 
-    async def recover(self) -> list[str]:
-        """Mark every turn whose writer is gone as interrupted, and give the ids of the sessions that had one."""
-        return await self.follow(ops.sessions.recover(self.scope()))
-
     async def delete_session(self, id: str) -> None:
         """Put a session in the trash."""
         await self.run(ops.sessions.trash(self.scope(), id))
@@ -224,6 +220,13 @@ class AsyncStore:
     async def restore_session(self, id: str) -> AsyncSession:
         """Take a session out of the trash, whole."""
         return AsyncSession(self, await self.run(ops.sessions.restore(self.scope(), id)))
+
+    async def recover(self, session: str | None = None) -> list[str]:
+        """Mark the turns whose process is gone as interrupted, in one session or in all: the ids of what changed.
+
+        Opening a session does this for that session. Here its activity is not touched.
+        """
+        return await self.follow(ops.sessions.recover(self.scope(), session))
 
     async def erase_session(self, id: str, *, forks: str = "refuse") -> list[str]:
         """Erase a session for good, and give the ids of what was erased.

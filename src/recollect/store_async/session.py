@@ -271,9 +271,9 @@ class AsyncSession(SessionFields):
         self.saw(step.counts)
         return step.appended
 
-    async def turns(self) -> list[TurnInfo]:
-        """Read the turns of the active path, oldest first."""
-        return await self._run(ops.turns.turns(self.store.scope(), self.id))
+    async def turns(self, *, after: int = 0, until: int | None = None) -> list[TurnInfo]:
+        """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+        return await self._run(ops.turns.turns(self.store.scope(), self.id, after, until))
 
     async def tool_calls(self) -> list[ToolCall]:
         """Read the tool calls of the active path, oldest first."""

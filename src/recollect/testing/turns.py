@@ -83,17 +83,6 @@ class TestTurnsTakenUp:
         assert session.turn("Begin", key="k1").id == first.id
         assert statuses(session) == ["completed"]
 
-    def test_recovering_marks_what_was_left_and_nothing_else(self, store: Store):
-        store.session("left").turn("Begin", lease=SHORT)
-        store.session("held").turn("Begin")
-        store.session("done").turn("Begin").complete()
-        after_the_lease()
-        assert store.recover() == ["left"]
-        assert store.recover() == []
-        assert [statuses(store.session(name)) for name in ("left", "held", "done")] == [
-            ["interrupted"], ["open"], ["completed"],
-        ]  # fmt: skip
-
 
 class TestTurns:
     """The life of a turn."""
@@ -476,6 +465,38 @@ class TestHolding:
         assert other.revision > session.revision
         other.turn("next").complete()
         counted(other)
+
+    def test_what_is_left_open_is_found_without_opening_its_session(self, store: Store, place: Place):
+        left, live, closed = (store.session(name) for name in "abc")
+        turn = left.turn("q", lease=SHORT)
+        stream = turn.stream()
+        stream.write("half an ans")
+        stream.flush()
+        live.turn("still at it")
+        closed.turn("done").complete()
+        after_the_lease()
+        other = place.open()
+        active = [session.id for session in other.list_sessions()]
+        assert other.recover("b") == other.recover("c") == other.recover("nowhere") == []
+        assert other.recover() == ["a"]
+        assert other.recover() == other.recover("a") == []
+        assert statuses(left) == ["interrupted"]
+        assert left.messages()[1].state == "interrupted"
+        assert statuses(live) == ["open"]
+        assert [session.id for session in other.list_sessions()] == active
+        counted(left.refresh())
+
+    def test_turns_of_a_stretch(self, store: Store):
+        session = store.session("a")
+        for number in range(4):
+            with session.turn(f"question {number}") as turn:
+                turn.add(assistant("r"))
+        session.rewind(4)
+        session.save_turn("other", assistant("r"))
+        assert [info.id for info in session.turns()] == ["1.1", "1.3", "2.5"]
+        assert [info.id for info in session.turns(after=1)] == ["1.3", "2.5"]
+        assert [info.id for info in session.turns(after=2, until=4)] == ["1.3"]
+        assert session.turns(after=9) == session.turns(until=0) == []
 
     def test_a_lease_that_has_run_out_does_not_hold_a_branch(self, store: Store):
         session = store.session("a")

@@ -64,7 +64,7 @@ async def info(account: Account) -> Info:
 async def list_models(account: Account) -> Response[Models]:
     """List the models that can be chosen. Any other `provider:name` can be given where a model is asked for."""
     used = [tally.name for tally in (await account.store.stats()).by_model]
-    first = account.agent.model_name
+    first = account.agent.model().name
     names = dict.fromkeys([first, "demo", *(name for name in used if talkable(name))])
     return told({"models": [{"name": name, "default": name == first} for name in names if name]})
 
