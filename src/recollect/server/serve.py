@@ -14,6 +14,8 @@ from recollect.server.account import Accounts, MakeAgent
 
 _TRIES = 20
 _LOOK = 0.1
+_OPENED = 16
+"""Of so many owners the store is opened at the start; those of others when they come."""
 
 
 def listen(host: str, port: int, *, exact: bool) -> socket.socket:
@@ -45,10 +47,10 @@ def loopback(host: str) -> bool:
         return False
 
 
-def link(host: str, port: int, token: str) -> str:
-    """Give the link that opens the page."""
+def link(host: str, port: int, token: str | None) -> str:
+    """Give the link that opens the page; without a token, the place alone."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}/?token={quote(token)}"
+    return f"http://{shown}:{port}/" + ("" if token is None else f"?token={quote(token, safe='')}")
 
 
 def run(
@@ -76,11 +78,14 @@ async def _serve(
         timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=Connection, ws="none",
     )  # fmt: skip
     server = uvicorn.Server(options)
+    for owner in list(dict.fromkeys(tokens.values()))[:_OPENED]:
+        await accounts.get(owner)  # what is wrong with the store is said now, and what was left open is marked
     watching = asyncio.create_task(_tell_of_end(server, accounts.closing))
     try:
         await server.serve(sockets=[listener])
     finally:
         watching.cancel()
+        await accounts.close()
 
 
 async def _tell_of_end(server: Any, closing: asyncio.Event) -> None:

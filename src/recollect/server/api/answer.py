@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 SessionPath = Annotated[
     str,
-    Parameter(description="The session's id, percent-encoded whole, slashes too.", pattern=r"^.+$"),
+    Parameter(description="The session's id, percent-encoded whole, slashes too.", min_length=1),
 ]
 MessagePath = Annotated[str, Parameter(description="The message's id, `branch.position`.")]
 Key = Annotated[

@@ -75,9 +75,7 @@ async def switch_branch(
 
 
 @post("/sessions/{session:str}/fork", tags=TAGS, operation_id="fork_session")
-async def fork_session(
-    account: Account, session: SessionPath, data: Fork | None = None
-) -> Response[shapes.Session]:
+async def fork_session(account: Account, session: SessionPath, data: Fork | None = None) -> Response[shapes.Session]:
     """Make a session that shares the past of this one up to a message. Nothing is copied."""
     wanted = data or Fork()
     at = None if wanted.at is None else message_id(wanted.at)

@@ -63,9 +63,7 @@ async def _missed(account: Account, number: int, since: str | None) -> AsyncGene
     for deleted in (False, True):
         after: str | None = None
         for _ in range(_PAGES):
-            some = await account.store.list_sessions(
-                _PAGE, after=after, archived=None, delegates=None, deleted=deleted
-            )
+            some = await account.store.list_sessions(_PAGE, after=after, archived=None, delegates=None, deleted=deleted)
             for session in some:
                 if session.updated_at >= begun or (session.deleted_at or 0) >= begun:
                     plain = {"session": session.id, "revision": session.revision}

@@ -221,8 +221,8 @@ async def follow_session(request: Request[Any, Any, Any], account: Account, sess
     """Follow a session: all of the turn that runs, then each change and each turn that follows, as an event stream.
 
     Events are `ready`, `change`, and those of a turn: `turn_started`, `text`, `reasoning`, `tool_started`,
-    `tool_finished`, `response`, `notice`, `titled`, `turn_ended`. Send the last id back as `Last-Event-ID` to go on where
-    a stream was cut off. A `change` says that what is stored has another revision now: read it.
+    `tool_finished`, `response`, `notice`, `titled`, `turn_ended`. Send the last id back as `Last-Event-ID` to go on
+    where a stream was cut off. A `change` says that what is stored has another revision now: read it.
     """
     opened = await found(account, session)
     last = stream.Cursor.read(request.headers.get("last-event-id"))

@@ -50,9 +50,7 @@ async def compact_session(
     opened, wanted = await found(account, session), data or NewCompaction()
     if wanted.summary is not None:
         before = None if wanted.before is None else message_id(wanted.before)
-        made = await opened.compact(
-            before, summary=wanted.summary, tokens=wanted.tokens, keep_turns=wanted.keep_turns
-        )
+        made = await opened.compact(before, summary=wanted.summary, tokens=wanted.tokens, keep_turns=wanted.keep_turns)
         return told(made.to_dict(), 201, revision=opened.revision)
     if wanted.before is not None or wanted.tokens is not None:
         raise InvalidValue("before and tokens go with a summary. Without one the model writes it, and chooses.")

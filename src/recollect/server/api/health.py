@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -9,6 +10,7 @@ from litestar import Response, get
 
 from recollect import __version__
 from recollect.engine.url import target
+from recollect.errors import ModelError
 from recollect.server.account import Account
 from recollect.server.api.answer import told
 from recollect.server.talks import talkable
@@ -64,7 +66,10 @@ async def info(account: Account) -> Info:
 async def list_models(account: Account) -> Response[Models]:
     """List the models that can be chosen. Any other `provider:name` can be given where a model is asked for."""
     used = [tally.name for tally in (await account.store.stats()).by_model]
-    first = account.agent.model().name
+    try:
+        first = (await asyncio.to_thread(account.agent.model)).name  # a provider's library takes a second
+    except ModelError:
+        first = "demo"
     names = dict.fromkeys([first, "demo", *(name for name in used if talkable(name))])
     return told({"models": [{"name": name, "default": name == first} for name in names if name]})
 

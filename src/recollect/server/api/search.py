@@ -19,7 +19,7 @@ Names = Annotated[list[str] | None, Parameter(description="One of these; may be 
 @get("/search", tags=["search"], operation_id="search")
 async def search(
     account: Account,
-    q: Annotated[str, Parameter(description="Words, \"phrases\", prefix*, -without, and filters such as role:user.")],
+    q: Annotated[str, Parameter(description='Words, "phrases", prefix*, -without, and filters such as role:user.')],
     limit: Annotated[int, Parameter(ge=1, le=200)] = 20,
     after: After = None,
     session: Annotated[str | None, Parameter(description="Only in this session.")] = None,

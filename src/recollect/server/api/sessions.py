@@ -41,21 +41,21 @@ _EITHER: dict[str, bool | None] = {"true": True, "false": False, "any": None}
 class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What can be set on a session; what is left out stays as it is."""
 
-    title: str | None | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
     status: Status | UnsetType = UNSET
-    model: str | None | UnsetType = UNSET
-    task: str | None | UnsetType = UNSET
-    color: str | None | UnsetType = UNSET
-    provider: str | None | UnsetType = UNSET
-    provider_config: str | None | UnsetType = UNSET
-    working_dir: str | None | UnsetType = UNSET
-    system_prompt: str | None | UnsetType = UNSET
-    external_id: str | None | UnsetType = UNSET
-    channel: str | None | UnsetType = UNSET
-    channel_id: str | None | UnsetType = UNSET
+    model: str | UnsetType | None = UNSET
+    task: str | UnsetType | None = UNSET
+    color: str | UnsetType | None = UNSET
+    provider: str | UnsetType | None = UNSET
+    provider_config: str | UnsetType | None = UNSET
+    working_dir: str | UnsetType | None = UNSET
+    system_prompt: str | UnsetType | None = UNSET
+    external_id: str | UnsetType | None = UNSET
+    channel: str | UnsetType | None = UNSET
+    channel_id: str | UnsetType | None = UNSET
     pinned: bool | UnsetType = UNSET
     archived: bool | UnsetType = UNSET
-    metadata: dict[str, Any] | None | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType | None = UNSET
 
     def given(self) -> dict[str, Any]:
         """Give what was sent."""
@@ -139,9 +139,7 @@ async def empty_trash(account: Account) -> Emptied:
 
 
 @post("/sessions", tags=TAGS, operation_id="create_session")
-async def create_session(
-    account: Account, data: NewSession | None = None, key: Key = None
-) -> Response[shapes.Session]:
+async def create_session(account: Account, data: NewSession | None = None, key: Key = None) -> Response[shapes.Session]:
     """Make a session. Without an id it gets one; the same Idempotency-Key gives the same session."""
     wanted = data or NewSession()
     name = wanted.id

@@ -18,8 +18,8 @@ from recollect.model.session import Relation, Status
 from recollect.model.snapshot import SnapshotKind
 from recollect.model.turn import TurnStatus
 
-MessageId = Annotated[str, Meta(description="A message's permanent id: its branch and its position.", examples=["1.17"])]
-Next = Annotated[str | None, Meta(description="Where the next page begins: give it as `after`. None: this is the last.")]
+MessageId = Annotated[str, Meta(description="A message's permanent id: branch and position.", examples=["1.17"])]
+Next = Annotated[str | None, Meta(description="Where to go on: give it as `after`. Null: this is the last.")]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,11 +31,11 @@ class Cursor(NamedTuple):
     """How much of a session's stream a client has: the turn, how many of its events, and the revision."""
 
     turn: str
-    count: int
+    told: int
     revision: int
 
     def __str__(self) -> str:
-        return f"{self.turn}:{self.count}:{self.revision}"
+        return f"{self.turn}:{self.told}:{self.revision}"
 
     @classmethod
     def read(cls, text: str | None) -> Cursor | None:
@@ -99,14 +99,15 @@ def _told(item: Event, cursor: Cursor) -> bytes:
     return event(plain.pop("event"), plain, cursor)
 
 
-async def of_run(run: Run, after: int = 0, revision: int = 0) -> AsyncGenerator[bytes]:
+async def of_run(run: Run, told: int = 0, revision: int = 0) -> AsyncGenerator[bytes]:
     """Give the events of one turn after the first so many, to its end."""
     while True:
-        for after, item in run.numbered(after):  # noqa: B020, PLW2901  it counts on
-            yield _told(item, Cursor(run.turn or "-", after, revision))
-        if run.ended and after >= run.count:
+        for number, item in run.numbered(told):
+            yield _told(item, Cursor(run.turn or "-", number, revision))
+            told = number
+        if run.ended and told >= run.count:
             return
-        await run.changed(after)
+        await run.changed(told)
         await asyncio.sleep(PACE)  # pieces that come faster are put together
 
 
@@ -114,24 +115,24 @@ async def of_session(account: Account, session: str, revision: int, last: Cursor
     """Give everything of the turn that runs, then each change of the session and each turn that follows."""
     await account.changes.begin()
     number = account.changes.last
-    told: Run | None = None
+    known: Run | None = None
     cursor = Cursor("-", 0, revision)
     run = account.talks.run(session)
     if last is not None:
-        if run is not None and run.turn == last.turn and last.count <= run.count:
-            cursor = Cursor(last.turn, last.count, last.revision)
+        if run is not None and run.turn == last.turn and last.told <= run.count:
+            cursor = last
         elif last.revision != revision or last.turn != "-":
             yield event("change", {"session": session, "revision": revision}, cursor)
     elif run is not None and run.ended:
-        told = run
+        known = run
     yield event("ready", {"session": session, "revision": revision, "running": account.talks.running(session)}, cursor)
     while True:
         begun, run = account.talks.begun, account.talks.run(session)
-        if run is not None and run is not told:
-            after = cursor.count if run.turn == cursor.turn else 0
+        if run is not None and run is not known:
+            after = cursor.told if run.turn == cursor.turn else 0
             async for piece in of_run(run, after, cursor.revision):
                 yield piece
-            told, cursor = run, Cursor(run.turn or "-", run.count, cursor.revision)
+            known, cursor = run, Cursor(run.turn or "-", run.count, cursor.revision)
         news, number = await _news(account, session, number, begun)
         if news is not None:
             cursor = cursor._replace(revision=cursor.revision if news < 0 else news)

@@ -59,7 +59,7 @@ async def import_sessions(
         str | None, Parameter(description="The format of the messages of a plain chat, where it is not clear.")
     ] = None,
 ) -> Response[Report]:
-    """Import a file, sent as the body: an export as JSON or JSON lines, or a plain chat. What is known is left alone."""
+    """Import a file, sent as the body: an export as JSON or JSON lines, or a plain chat. What is known stays."""
     report = await transfer.incoming(account, request.stream(), on_conflict=on_conflict, format=format)
     return told(report.to_dict())
 
