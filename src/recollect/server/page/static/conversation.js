@@ -199,13 +199,14 @@
         if (!node && made.dataset.turn && live.has(made.dataset.turn) && !key.startsWith("live-")) {
           node = live.get(made.dataset.turn);
           live.delete(made.dataset.turn);
+          known.delete("live-" + made.dataset.turn);
           node.dataset.key = key;
         }
         if (node) { if (at === node) at = node.nextElementSibling; const now = r.morphOne(node, made); if (now !== node) fresh.push(now); node = now; }
         else { node = made; fresh.push(node); }
       }
       known.delete(key);
-      if (!node) { talk.tags.delete(key); continue; }
+      if (!node) { talk.tags.delete(key); wanted = true; continue; }
       if (node === at) at = at.nextElementSibling;
       else if (node.nextElementSibling !== at || node.parentElement !== list) list.insertBefore(node, at);
     }
