@@ -56,7 +56,9 @@ class Scripted(DemoModel):
         raise ConnectionError("the provider hung up")
 
     async def _tool(self, name):
-        call = ToolCallPart(call_id=f"call-{name}", tool="wait_for", arguments={"file": name, "query": "<b>telling</b>"})
+        call = ToolCallPart(
+            call_id=f"call-{name}", tool="wait_for", arguments={"file": name, "query": "<b>telling</b>"}
+        )
         yield Responded(message=Draft(role="assistant", parts=(call,), model="demo"))
         yield ToolStarted(call_id=call.call_id, tool=call.tool, arguments=call.input)
         await there(name)

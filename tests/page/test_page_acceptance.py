@@ -14,9 +14,9 @@ from test_page_talk import answered, questions, said  # isort: skip
 def restarted(server, page, *, kill=False):
     """End the server, see that the page says so, start it again, and see that the page recovers by itself."""
     server.stop(kill=kill)
-    expect(page.locator("#offline")).to_be_visible(timeout=20_000)
+    expect(page.locator("#offline")).to_be_visible()
     server.start()
-    expect(page.locator("#offline")).to_be_hidden(timeout=20_000)
+    expect(page.locator("#offline")).to_be_hidden()
 
 
 def titled(page, title):
@@ -72,7 +72,10 @@ def test_the_acceptance_sequence(own_server, talk_at):
     expect(page.locator("#messages > .user")).to_have_count(4)  # the first window, two restarts later
 
     with sqlite3.connect(f"file:{own_server.path}?mode=ro", uri=True) as plain:
-        count = {name: plain.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("chat_messages", "message_parts")}
+        count = {
+            name: plain.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+            for name in ("chat_messages", "message_parts")
+        }
         done = plain.execute("SELECT count(*) FROM tool_invocations WHERE status = 'success'").fetchone()[0]
     plain.close()
     assert count["message_parts"] >= count["chat_messages"] > 0
