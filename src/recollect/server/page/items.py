@@ -72,7 +72,8 @@ async def between(account: Account, session: AsyncSession, clock: Clock, *, firs
     end = await _end(session)
     until = end if last is None else min(last, end)
     count = max(min(until - first + 1, MOST), PAGE if last is None else 1)
-    return await _view(account, session, clock, before=until + 1, count=count, align=first > until)
+    before = None if last is None else until + 1  # to the end, wherever that is by then
+    return await _view(account, session, clock, before=before, count=count, align=first > until)
 
 
 async def around(account: Account, session: AsyncSession, clock: Clock, *, position: int) -> View:
@@ -111,15 +112,17 @@ async def _view(
         if unfold is None or not fold.from_position <= unfold <= fold.to_position
     ]
     stretch = await _read(session, folds, before, count, align=align)
-    end = await _end(session)
-    last = end if before is None else min(before - 1, end)
+    last, newer = stretch.messages[-1].position if stretch.messages else 0, False
+    if before is not None:
+        end = await _end(session)
+        last, newer = min(before - 1, end), before <= end
     run = account.talks.run(session.id)
-    live = run if run is not None and not run.ended and run.turn and last >= end else None
+    live = run if run is not None and not run.ended and run.turn and not newer else None
     turns = await _turns(session, stretch)
     if live is None and any(turn.status == "open" for turn in turns) and await account.store.recover(session.id):
         return await _view(account, session, clock, before=before, count=count, align=align, unfold=unfold)
     made = await _items(account, session, clock, stretch, turns, live=live)
-    return View(made, stretch.first, last, older=stretch.first > 1, newer=last < end)
+    return View(made, stretch.first, last, older=stretch.first > 1, newer=newer)
 
 
 async def _turns(session: AsyncSession, stretch: Stretch) -> list[Turn]:
