@@ -86,7 +86,7 @@ class Server:
     def _main(self):
         try:
             asyncio.run(self._run())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  raised where the server was started
             self._failed = error
         finally:
             self._ready.set()
@@ -97,7 +97,7 @@ class Server:
         self.app = app.make(accounts, self.tokens, **self._options)
         config = uvicorn.Config(
             self.app, log_level="critical", access_log=False, lifespan="on", timeout_graceful_shutdown=3,
-            http=self._connection, ws="none",
+            http=self._connection, ws="none", server_header=False,
         )  # fmt: skip
         self.server = uvicorn.Server(config)
         self._ready.set()
@@ -111,6 +111,8 @@ class Server:
 
     def close(self):
         self.model.gate.set()
+        if not self._thread.is_alive():
+            return
         self.loop.call_soon_threadsafe(self.accounts.closing.set)
         self.server.should_exit = True
         self._thread.join(LIMIT)
