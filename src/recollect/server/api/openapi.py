@@ -85,6 +85,7 @@ def finished(document: dict[str, Any]) -> dict[str, Any]:
 
 def _finish(method: dict[str, Any]) -> None:
     name: str = method["operationId"]
+    method["summary"] = method["description"].partition(". ")[0].partition("\n")[0].rstrip(".")
     answers: dict[str, Any] = {status: answer for status, answer in method["responses"].items() if status != "400"}
     first = next(iter(answers.values()))
     if name in _STREAMS:
