@@ -75,7 +75,19 @@ def assert_safe(shown):
     read = Reader(shown)
     assert set(read.tags) <= markdown._SHOWN_TAGS
     for tag, name, value in read.attributes:
-        assert name in {"href", "title", "target", "rel", "class", "src", "alt", "loading", "start", "type", "data-do"}, name
+        assert name in {
+            "href",
+            "title",
+            "target",
+            "rel",
+            "class",
+            "src",
+            "alt",
+            "loading",
+            "start",
+            "type",
+            "data-do",
+        }, name
         if name == "href":
             assert re.match(r"https?://|mailto:|/files/", value, re.IGNORECASE), value
         if name == "src":

@@ -60,12 +60,8 @@ async def list_messages(
     session: SessionPath,
     limit: Limit = 50,
     before: Annotated[str | None, QueryParameter(description="Those before this one.")] = None,
-    after: Annotated[
-        str | None, QueryParameter(description="Those after this one; `0`: from the first.")
-    ] = None,
-    branch: Annotated[
-        int | None, QueryParameter(ge=1, le=2**31, description="Not the active branch.")
-    ] = None,
+    after: Annotated[str | None, QueryParameter(description="Those after this one; `0`: from the first.")] = None,
+    branch: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Not the active branch.")] = None,
     deleted: Annotated[bool, QueryParameter(description="With those that were deleted.")] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response[shapes.Messages]:

@@ -38,7 +38,7 @@ _PROBLEM_SCHEMA: dict[str, Any] = {
 _STREAMS = ("follow_session", "follow_changes")
 _BYTES = ("export_sessions", "export_session", "get_file")
 _RUNS = ("say", "edit_message", "regenerate", "retry", "carry_on")
-_OTHER = {"create_session": "200", "append_messages": "200", "save_turn": "200", "add_to_turn": "200"}
+_OTHER = dict.fromkeys(("create_session", "begin_turn", "append_messages", "save_turn", "add_to_turn"), "200")
 """What answers with another status where the same was done before, under the same key."""
 
 _NOT_MODIFIED = ("get_session", "list_messages", "get_history")

@@ -19,9 +19,7 @@ Names = Annotated[list[str] | None, QueryParameter(description="One of these; ma
 @get("/search", tags=["search"], operation_id="search")
 async def search(
     account: Account,
-    q: Annotated[
-        str, QueryParameter(description='Words, "phrases", prefix*, -without, filters such as role:user.')
-    ],
+    q: Annotated[str, QueryParameter(description='Words, "phrases", prefix*, -without, filters such as role:user.')],
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
     after: After = None,
     session: Annotated[str | None, QueryParameter(description="Only in this session.")] = None,

@@ -54,9 +54,7 @@ async def import_sessions(
     account: Account,
     on_conflict: Annotated[
         Literal["skip", "new", "error"],
-        QueryParameter(
-            description="For a session that contradicts the one here: leave out, give a new id, stop."
-        ),
+        QueryParameter(description="For a session that contradicts the one here: leave out, give a new id, stop."),
     ] = "skip",
     format: Annotated[
         str | None, QueryParameter(description="The format of the messages of a plain chat, where it is not clear.")
