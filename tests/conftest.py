@@ -8,6 +8,17 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also run what takes minutes")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--long"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
+
+
 @pytest.fixture(scope="session")
 def databases():
     """Give what makes databases: on the server that RECOLLECT_TEST_POSTGRES names, or on one of our own."""

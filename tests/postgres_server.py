@@ -7,6 +7,7 @@ is there already (a URL of a superuser), and RECOLLECT_TEST_POSTGRES_BIN the bin
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import itertools
 import os
@@ -21,10 +22,12 @@ import tempfile
 import time
 
 import psycopg
+import psycopg_pool
 
 NOBODY = "nobody"
 PASSWORD = "s3cret-Pa$$"
 _numbers = itertools.count(1)
+_LARGE = 1_000_000
 
 
 def binaries() -> pathlib.Path:
@@ -185,6 +188,82 @@ TABLES = (
 )  # fmt: skip
 
 
+class Pools:
+    """Keeps the pools of stores that were closed, with their connections, for the next store on the same database.
+
+    A server makes a process for each connection, which then has to read the catalog and to plan every statement: most
+    of what a short test would cost. Each pool has one store at a time, as if there were a pooler between.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[tuple, list[psycopg_pool.ConnectionPool]] = {}
+        self._ready: set[tuple[str, str]] = set()
+
+    @contextlib.contextmanager
+    def kept(self):
+        """Let stores take their pools from here, and look at a database once: nobody changes its tables meanwhile."""
+        from recollect.engine.postgres import server as module
+
+        fresh, ready = module.Server._make_pool, module.ready
+
+        def look(address, owner, timeout):
+            if (address.conninfo, owner) not in self._ready:
+                ready(address, owner, timeout)
+                self._ready.add((address.conninfo, owner))
+
+        def make(server):
+            free = self._free.setdefault((server.address.conninfo, server.address.pool_size, server.timeout), [])
+            if not free:
+                server._configure = functools.partial(_indexed, server._configure)
+                free.append(fresh(server))
+            return _Lent(free.pop(), free)
+
+        module.Server._make_pool, module.ready = make, look
+        try:
+            yield
+        finally:
+            module.Server._make_pool, module.ready = fresh, ready
+
+    def pids(self) -> list[int]:
+        """Name the server's processes that nobody uses now."""
+        return [
+            connection.info.backend_pid for free in self._free.values() for pool in free for connection in pool._pool
+        ]
+
+    def close(self) -> None:
+        for free in self._free.values():
+            while free:
+                free.pop().close()
+
+
+def _indexed(configure, connection) -> None:
+    """Have plans use indexes: one that was made for an empty table is kept, and would read all of a full one."""
+    connection.execute("SET enable_seqscan = off")
+    configure(connection)
+
+
+class _Lent:
+    """A pool that goes back to the stock when it is closed."""
+
+    def __init__(self, pool, stock) -> None:
+        self._pool = pool
+        self._stock = stock
+        self._closed = False
+
+    def getconn(self, timeout):
+        if self._closed:
+            raise psycopg_pool.PoolClosed
+        return self._pool.getconn(timeout=timeout)
+
+    def putconn(self, connection):
+        self._pool.putconn(connection)
+
+    def close(self):
+        if not self._closed:
+            self._closed = True
+            self._stock.append(self._pool)
+
+
 class Databases:
     """Makes databases on a server: one that the tests of a process share, emptied before each, and others on request."""
 
@@ -194,6 +273,7 @@ class Databases:
         self._made: list[str] = []
         self._admin = psycopg.connect(self.url_of("postgres", "postgres"), autocommit=True)
         self._common: psycopg.Connection | None = None
+        self.pools = Pools()
         for role in ("plain", "guarded"):
             with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
                 self._admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
@@ -214,9 +294,19 @@ class Databases:
             recollect.open(self.url_of(self.common, "plain")).close()
             self._common = psycopg.connect(self.url_of(self.common, "postgres"), autocommit=True)
         self._common.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid <> ALL(%s)",
+            [self.pools.pids()],
         )
-        self._common.execute(";".join(f"DELETE FROM recollect.{table}" for table in TABLES))
+        # Deleting is quicker, but leaves dead rows, also in the index of words, where a search passes all of them.
+        size = self._common.execute(
+            "SELECT greatest(pg_indexes_size('recollect.search_index'), pg_relation_size('recollect.search_terms'),"
+            " pg_relation_size('recollect.messages'))"
+        ).fetchone()[0]
+        if size > _LARGE:
+            self._common.execute(f"TRUNCATE {', '.join(f'recollect.{table}' for table in TABLES)}")
+        else:
+            self._common.execute(";".join(f"DELETE FROM recollect.{table}" for table in TABLES))
 
     def drop(self, name: str) -> None:
         """Remove a database."""
@@ -225,6 +315,7 @@ class Databases:
 
     def close(self) -> None:
         """Remove every database that was made here."""
+        self.pools.close()
         if self._common is not None:
             self._common.close()
         for name in list(self._made):

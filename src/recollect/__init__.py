@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import (
+    AlreadySaid,
     AmbiguousName,
+    BotRefused,
     BranchNotFound,
     CompactedMeanwhile,
     CompactionNotFound,
@@ -33,6 +35,7 @@ from recollect.errors import (
     SessionHasForks,
     SessionInTrash,
     SessionNotFound,
+    SessionTaken,
     StaleRevision,
     StoreClosed,
     StoreError,
@@ -65,7 +68,10 @@ from recollect.store import Session, Store, Stream, Turn, open, restore
 
 if TYPE_CHECKING:
     from recollect.context.compaction import CompactionPolicy
+    from recollect.export.copying import copy
+    from recollect.model.copied import Copied, Difference
     from recollect.model.finding import Finding, Findings
+    from recollect.model.presence import Arrived, Presence
     from recollect.model.pruning import Pruned, PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Stats, Tally, ToolStats
@@ -79,8 +85,12 @@ __version__ = "0.1.0"
 _LATER = {
     "Finding": "finding",
     "Findings": "finding",
+    "Copied": "copied",
+    "Difference": "copied",
     "Optimized": "space",
     "Space": "space",
+    "Arrived": "presence",
+    "Presence": "presence",
     "Pruned": "pruning",
     "PruneReport": "pruning",
     "Stats": "statistics",
@@ -97,6 +107,10 @@ def __getattr__(name: str) -> Any:
         from recollect import store_async  # noqa: PLC0415
 
         return getattr(store_async, name)
+    if name == "copy":
+        from recollect.export.copying import copy  # noqa: PLC0415
+
+        return copy
     if name in _WATCHES:
         from importlib import import_module  # noqa: PLC0415
 
@@ -112,13 +126,16 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AlreadySaid",
     "AmbiguousName",
+    "Arrived",
     "AsyncSession",
     "AsyncStore",
     "AsyncStream",
     "AsyncTurn",
     "AsyncWatch",
     "AttachmentPart",
+    "BotRefused",
     "Branch",
     "BranchNotFound",
     "Change",
@@ -127,8 +144,10 @@ __all__ = [
     "CompactionNotFound",
     "CompactionPolicy",
     "Conflict",
+    "Copied",
     "Corrupted",
     "DataPart",
+    "Difference",
     "DiskFull",
     "Draft",
     "FileExists",
@@ -150,6 +169,7 @@ __all__ = [
     "NotFound",
     "NotSupported",
     "Optimized",
+    "Presence",
     "PruneReport",
     "Pruned",
     "ReasoningPart",
@@ -162,6 +182,7 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
+    "SessionTaken",
     "Snapshot",
     "Space",
     "StaleRevision",
@@ -186,6 +207,7 @@ __all__ = [
     "TurnNotFound",
     "UnknownFormat",
     "Watch",
+    "copy",
     "open",
     "open_async",
     "restore",

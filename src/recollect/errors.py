@@ -12,10 +12,12 @@
     ├── Conflict
     │   ├── SessionExists
     │   ├── SessionBusy
+    │   │   └── SessionTaken
     │   ├── SessionHasForks
     │   ├── StaleRevision
     │   ├── AmbiguousName
     │   ├── KeyReused
+    │   ├── AlreadySaid
     │   ├── FileExists
     │   ├── TurnClosed
     │   ├── ToolCallAnswered
@@ -37,8 +39,9 @@
     │   ├── NetworkFileSystem
     │   ├── NotSupported
     │   └── LimitReached
-    └── ModelError
-        └── ModelNotConfigured
+    ├── ModelError
+    │   └── ModelNotConfigured
+    └── BotRefused
 
 The docstring of an error is its message: a sentence that says what happened and what to do, with the error's
 own fields in braces. A driver's error never reaches the caller; the engine wraps it and keeps it as the cause.
@@ -123,6 +126,11 @@ class SessionBusy(Conflict):
     turn(..., take_over=True)."""
 
 
+class SessionTaken(SessionBusy):
+    """Session {session!r} was taken over by another window ({holder}). Take it back with take_over=True, arrive in it
+    again, or go on in session.fork()."""
+
+
 class SessionHasForks(Conflict):
     """Session {session!r} has forks that share its past: {forks}. Erase it with forks="keep" to leave them the
     shared past, or with forks="erase" to erase them too."""
@@ -140,6 +148,11 @@ class AmbiguousName(Conflict):
 class KeyReused(Conflict):
     """The idempotency key {key!r} was used in session {session!r} for other content. Use a new key for new
     messages. Nothing was written."""
+
+
+class AlreadySaid(Conflict):
+    """This was said in session {session!r} before, under the key {key!r}: it opened turn {turn}. Nothing was written.
+    session.messages() shows what was answered."""
 
 
 class FileExists(Conflict):
@@ -246,3 +259,7 @@ class ModelError(RecollectError):
 
 class ModelNotConfigured(ModelError):
     """{model} can not be asked: {reason}. The model 'demo' needs no key and no network."""
+
+
+class BotRefused(RecollectError):
+    """{platform} does not let the bot in: {reason}. Nothing that was said is lost."""

@@ -463,3 +463,34 @@ async def test_compaction_is_made_when_the_window_is_nearly_full(agent):
         assert "summary" in model.written
         assert len(await talk.session.compactions()) == 1
     assert any("made summary" in str(m.parts) for m in model.seen[0])
+
+
+async def test_waiting_for_another_turn_is_not_taken_for_a_store_that_fails(path, agent, monkeypatch):
+    from recollect.agent import recorder
+    from recollect.errors import SessionBusy
+
+    monkeypatch.setattr(recorder, "PATIENCE", 0.05)
+    model = Scripted()
+    async with recollect.open_async(path) as store, agent(model) as there:
+        other = await (await store.session("cli:busy")).turn("first")
+        talk = await there.talk("cli:busy")
+        with pytest.raises(SessionBusy):
+            await talk.ask("second", wait=0.5)
+        assert not model.seen
+        await other.complete()
+        assert (await talk.ask("third", wait=0.5)).status == "completed"
+
+
+async def test_what_was_said_under_a_key_is_answered_once(path, agent, stored):
+    from recollect.errors import AlreadySaid
+
+    async with agent() as there:
+        talk = await there.talk("cli:keyed")
+        async for _ in talk.send("say one", key="m1"):
+            pass
+        for _ in range(2):
+            with pytest.raises(AlreadySaid):
+                async for _ in (await there.talk("cli:keyed")).send("say one", key="m1"):
+                    pass
+        assert (await talk.ask("say two")).text == "two"
+    assert [m.text for m in stored("cli:keyed")[0]] == ["say one", "one", "say two", "two"]

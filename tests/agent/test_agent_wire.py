@@ -6,12 +6,17 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from wire import HANG_UP, SILENCE, Wire, anthropic, openai
+from wire import HANG_UP, SILENCE, Wire, anthropic, openai, responses
 
 from recollect.agent import ReasoningDelta, TextDelta, ToolFinished
 from recollect.errors import ModelNotConfigured
 
-PROVIDERS = {"openai": ("local-model", openai, "/v1"), "anthropic": ("anthropic:claude-test", anthropic, "")}
+PROVIDERS = {
+    "openai": ("local-model", openai, "/v1"),
+    "responses": ("openai-responses:gpt-5-test", responses, "/v1"),
+    "ollama": ("ollama:local-model", openai, "/v1"),
+    "anthropic": ("anthropic:claude-test", anthropic, ""),
+}
 
 
 @pytest.fixture(params=PROVIDERS)
@@ -32,6 +37,16 @@ def at(agent, monkeypatch):
     return make
 
 
+def spoken(request):
+    """Give what a provider was sent of the conversation."""
+    return request["input"] if "input" in request else request["messages"]
+
+
+def half(whole):
+    """Give what came of an answer until its first word."""
+    return whole[: 1 + next(at for at, event in enumerate(whole) if "Half " in event)]
+
+
 async def happening(talk, said):
     return [event async for event in talk.send(said)]
 
@@ -49,7 +64,7 @@ async def test_an_answer_streams_and_is_stored(at, provider, stored):
         ("assistant", "Hello, Ada.", "completed"),
     ]
     assert turn.status == "completed"
-    assert turn.model in ("local-model", "claude-test")
+    assert turn.model in ("local-model", "claude-test", "gpt-5-test")
     assert turn.input_tokens in (11, 12)
     assert turn.output_tokens in (7, 9)
     assert "Be brief." in str(wire.requests[0])
@@ -66,7 +81,7 @@ async def test_a_tool_is_called_and_its_result_sent_back(at, provider, stored):
     assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant"]
     assert messages[1].tool_calls[0].input == {"expression": "6 * 7"}
     assert (made.call_id, made.status) == ("call_1", "success")
-    sent = str(wire.requests[1]["messages"])
+    sent = str(spoken(wire.requests[1]))
     assert "call_1" in sent
     assert "42" in sent
     assert {tool.get("name") or tool["function"]["name"] for tool in wire.requests[0]["tools"]} >= {
@@ -84,14 +99,16 @@ async def test_the_whole_conversation_is_sent_when_it_is_resumed(at, provider):
         async with at(wire, provider) as there:
             assert (await (await there.talk("cli:a")).ask("What did I ask?")).status == "completed"
     roles = [
-        message["role"] for message in wire.requests[2]["messages"] if message["role"] not in ("system", "developer")
+        item.get("role") or item["type"]
+        for item in spoken(wire.requests[2])
+        if item.get("role") not in ("system", "developer")
     ]
-    expected = (
-        ["user", "assistant", "tool", "assistant", "user"]
-        if provider[1] is openai
-        else ["user", "assistant"] * 2 + ["user"]
-    )
-    assert roles == expected
+    expected = {
+        openai: ["user", "assistant", "tool", "assistant", "user"],
+        responses: ["user", "function_call", "function_call_output", "assistant", "user"],
+        anthropic: ["user", "assistant"] * 2 + ["user"],
+    }
+    assert roles == expected[provider[1]]
 
 
 async def test_thinking_goes_back_with_its_signature(at, stored):
@@ -131,6 +148,92 @@ async def test_a_conversation_moves_from_one_provider_to_another(at, stored):
     ]
 
 
+async def test_encrypted_reasoning_goes_back(at, stored):
+    provider = PROVIDERS["responses"]
+    first = responses("Yes.", thinking="Should I?", calls=[("call_1", "current_time", "{}")])
+    replies = [(200, first), (200, responses("Done.")), (200, responses("Again."))]
+    async with Wire(*replies) as wire:
+        async with at(wire, provider) as there:
+            events = await happening(await there.talk("cli:a"), "Go")
+        async with at(wire, provider) as there:  # from the store
+            await happening(await there.talk("cli:a"), "More")
+    assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == "Should I?"
+    assert stored("cli:a")[0][1].reasoning == "Should I?"
+    assert "reasoning.encrypted_content" in wire.requests[0]["include"]
+    for request in wire.requests[1:]:
+        (thought,) = [item for item in request["input"] if item.get("type") == "reasoning"]
+        assert thought["encrypted_content"] == "ZW5jcnlwdGVk"
+        assert thought["summary"] == [{"type": "summary_text", "text": "Should I?"}]
+
+
+async def test_there_and_back_again_each_gets_its_own_secrets(at):
+    """A signature is for Anthropic, encrypted reasoning for OpenAI; neither is shown to the other."""
+    thinking = [(200, anthropic("One.", thinking="Claude thinks")), (200, anthropic("Three."))]
+    async with (
+        Wire(*thinking) as one,
+        Wire((200, responses("Two.", thinking="GPT thinks")), (200, responses("Four."))) as two,
+    ):
+        for wire, name in ((one, "anthropic"), (two, "responses"), (one, "anthropic"), (two, "responses")):
+            async with at(wire, PROVIDERS[name]) as there:
+                assert (await (await there.talk("cli:a")).ask("Go on")).status == "completed"
+    assert "c2lnbmVk" not in str(two.requests)
+    assert "ZW5jcnlwdGVk" not in str(one.requests)
+    (block,) = [b for m in one.requests[1]["messages"] for b in m["content"] if b["type"] == "thinking"]
+    assert (block["thinking"], block["signature"]) == ("Claude thinks", "c2lnbmVk")
+    (thought,) = [item for item in two.requests[1]["input"] if item.get("type") == "reasoning"]
+    assert thought["encrypted_content"] == "ZW5jcnlwdGVk"
+    texts = [str(item.get("content")) for item in two.requests[1]["input"] if item.get("role") == "assistant"]
+    assert [word for word in ("One.", "Two.", "Three.") if any(word in text for text in texts)] == [
+        "One.",
+        "Two.",
+        "Three.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "data: {not json\n\n",
+        "data: [1, 2]\n\n",
+        'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "too many"}}\n\n',
+    ],
+)
+async def test_a_stream_that_is_malformed(at, provider, stored, bad):
+    broken = [*half(provider[1]("Half ", "of it")), bad]
+    async with Wire(*[(200, broken)] * 4) as wire, at(wire, provider) as there:
+        talk = await there.talk("cli:a")
+        events = await happening(talk, "Hi")
+        assert events[-1].status == "failed"
+        assert events[-1].error
+        wire.replies = [(200, provider[1]("Here."))]
+        assert (await talk.ask("Again")).text == "Here."
+    messages, turns, _, _ = stored("cli:a")
+    assert [turn.status for turn in turns] == ["failed", "completed"]
+    assert (messages[1].text, messages[1].state) == ("Half ", "error")
+
+
+async def test_a_local_server_is_not_told_the_keys_of_others(agent, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
+    monkeypatch.delenv("OLLAMA_API_KEY", raising=False)
+    async with (
+        Wire((200, openai("Here."))) as wire,
+        agent("ollama:local-model", base_url=f"{wire.url}/v1", title=lambda _: "T") as there,
+    ):
+        assert (await there.ask("Hi", "cli:a")).text == "Here."
+    assert "sk-openai" not in wire.requests[0]["head"]
+
+
+async def test_a_key_is_for_the_provider_that_it_was_given_for(agent, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant")
+    async with Wire((200, anthropic("Here."))) as wire:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", wire.url)
+        async with agent("openai:gpt-test", api_key="sk-openai", title=lambda _: "T") as there:
+            talk = await there.talk("cli:a", model="anthropic:claude-test")
+            assert (await talk.ask("Hi")).text == "Here."
+    assert "sk-openai" not in wire.requests[0]["head"]
+    assert "sk-ant" in wire.requests[0]["head"]
+
+
 @pytest.mark.parametrize("status", [429, 500])
 async def test_a_passing_error_is_tried_again(at, provider, status):
     error = {"type": "error", "error": {"type": "overloaded", "message": "busy"}}
@@ -157,7 +260,7 @@ async def test_an_error_that_stays_ends_the_turn_and_says_why(at, provider, stor
 
 async def test_a_line_that_is_cut_in_the_middle(at, provider, stored):
     whole = provider[1]("Half ", "of it")
-    cut = [*whole[:3], HANG_UP]
+    cut = [*half(whole), HANG_UP]
     async with Wire((200, cut), *[(200, cut)] * 4) as wire, at(wire, provider) as there:
         talk = await there.talk("cli:a")
         events = await happening(talk, "Hi")
@@ -172,7 +275,7 @@ async def test_a_line_that_is_cut_in_the_middle(at, provider, stored):
 
 async def test_a_line_that_falls_silent(at, provider, stored):
     whole = provider[1]("Half ", "of it")
-    async with Wire((200, [*whole[:3], SILENCE])) as wire, at(wire, provider, timeout=0.5) as there:
+    async with Wire((200, [*half(whole), SILENCE])) as wire, at(wire, provider, timeout=0.5) as there:
         events = await happening(await there.talk("cli:a"), "Hi")
     assert events[-1].status == "failed"
     assert "silent" in events[-1].error
@@ -181,7 +284,7 @@ async def test_a_line_that_falls_silent(at, provider, stored):
 
 async def test_stopped_while_it_streams(at, provider, stored):
     whole = provider[1]("Half ", "of it")
-    async with Wire((200, [*whole[:3], SILENCE]), (200, provider[1]("Here."))) as wire, at(wire, provider) as there:
+    async with Wire((200, [*half(whole), SILENCE]), (200, provider[1]("Here."))) as wire, at(wire, provider) as there:
         talk = await there.talk("cli:a")
         async for event in talk.send("Hi"):
             if isinstance(event, TextDelta):

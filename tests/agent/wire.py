@@ -136,3 +136,76 @@ def anthropic(*steps, thinking=None, calls=(), stop="end_turn"):
         event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": 9})
     )
     return [*events, event("message_stop")]
+
+
+def responses(*steps, thinking=None, calls=()):
+    """Stream an answer as the Responses API does, with encrypted reasoning where there is a thought."""
+    events, output, number = [], [], 0
+
+    def event(kind, **data):
+        nonlocal number
+        number += 1
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, 'sequence_number': number, **data})}\n\n"
+
+    def whole(status, **more):
+        return {
+            "id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "gpt-5-test", "output": output,
+            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None,
+            "instructions": None, "metadata": {}, "temperature": 1.0, "top_p": 1.0, "usage": None, **more,
+        }  # fmt: skip
+
+    def item(begun, done, *between):
+        index = len(output)
+        made = [event("response.output_item.added", output_index=index, item=begun)]
+        made += [
+            step if not isinstance(step, tuple) else event(step[0], output_index=index, **step[1]) for step in between
+        ]
+        output.append(done)
+        return [*made, event("response.output_item.done", output_index=index, item=done)]
+
+    events.append(event("response.created", response=whole("in_progress")))
+    if thinking:
+        begun = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": None}
+        part = {"type": "summary_text", "text": thinking}
+        at = {"item_id": "rs_1", "summary_index": 0}
+        events += item(
+            begun, {**begun, "summary": [part], "encrypted_content": "ZW5jcnlwdGVk"},
+            ("response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}}),
+            ("response.reasoning_summary_text.delta", {**at, "delta": thinking}),
+            ("response.reasoning_summary_text.done", {**at, "text": thinking}),
+            ("response.reasoning_summary_part.done", {**at, "part": part}),
+        )  # fmt: skip
+    if steps:
+        begun = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+        text = "".join(step for step in steps if isinstance(step, str))
+        part = {"type": "output_text", "text": text, "annotations": []}
+        at = {"item_id": "msg_1", "content_index": 0}
+        deltas = [
+            ("response.output_text.delta", {**at, "delta": step, "logprobs": []}) if isinstance(step, str) else step
+            for step in steps
+        ]
+        events += item(
+            begun, {**begun, "status": "completed", "content": [part]},
+            ("response.content_part.added", {**at, "part": {**part, "text": ""}}), *deltas,
+            ("response.output_text.done", {**at, "text": text, "logprobs": []}),
+            ("response.content_part.done", {**at, "part": part}),
+        )  # fmt: skip
+    for id, name, arguments in calls:
+        call = {
+            "id": f"fc_{id}",
+            "type": "function_call",
+            "call_id": id,
+            "name": name,
+            "arguments": arguments,
+            "status": "completed",
+        }
+        events += item(
+            {**call, "arguments": "", "status": "in_progress"}, call,
+            ("response.function_call_arguments.delta", {"item_id": f"fc_{id}", "delta": arguments}),
+            ("response.function_call_arguments.done", {"item_id": f"fc_{id}", "name": name, "arguments": arguments}),
+        )  # fmt: skip
+    usage = {
+        "input_tokens": 11, "output_tokens": 7, "total_tokens": 18, "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }  # fmt: skip
+    return [*events, event("response.completed", response=whole("completed", usage=usage))]

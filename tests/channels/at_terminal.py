@@ -31,8 +31,8 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
         self.status = None
-        self._pid, self._fd = pty.fork()
-        if self._pid == 0:
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execve(sys.executable, [sys.executable, "-m", "recollect", *words], env)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -47,8 +47,8 @@ class Terminal:
     def __exit__(self, *_):
         if self.status is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+                os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
         os.close(self._fd)
 
     def press(self, *keys):
@@ -102,5 +102,5 @@ class Terminal:
         until = time.monotonic() + seconds
         while self._read(0.1) and time.monotonic() < until:
             pass
-        self.status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.status

@@ -92,3 +92,24 @@ def test_without_colours_there_is_no_escape_sequence():
     for event in events(""):
         screen.event(event)
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_sub_agent_is_shown_below_its_tool_while_it_works():
+    from recollect.agent.events import Delegated
+
+    console = Console(file=io.StringIO(), width=80)
+    screen = Screen(console)
+    screen.event(ToolStarted(call_id="c", tool="ask_finder", arguments={"task": "x"}))
+    screen.event(Delegated(agent="finder", session="s", line="looks \x1b[2J around"))
+
+    def below():
+        with console.capture() as captured:
+            console.print(screen._below())
+        return captured.get()
+
+    assert "finder: looks" in below()
+    assert "\x1b[2J" not in below()
+    screen.event(Delegated(agent="finder", session="s", tool="look", line="looks"))
+    assert "finder: runs look" in below()
+    screen.event(Delegated(agent="finder", session="s", ended=True))
+    assert "finder:" not in below()

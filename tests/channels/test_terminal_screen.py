@@ -377,7 +377,9 @@ class TestTwoWindows:
 
     def test_the_second_is_told_and_watches(self, at, other, store):
         with at("--session") as terminal:
-            terminal.wait("from elsewhere", PROMPT)
+            terminal.wait("from elsewhere", "A program (process", "a: attach")
+            terminal.say("a")
+            terminal.wait("Attached.", PROMPT)
             terminal.say("say mine")
             terminal.wait("Another window is in the middle of a turn", "w: watch")
             terminal.say("w")
@@ -391,7 +393,9 @@ class TestTwoWindows:
 
     def test_or_forks(self, at, other, store):
         with at("--session") as terminal:
-            terminal.wait(PROMPT)
+            terminal.wait("a: attach")
+            terminal.say("a")
+            terminal.wait("Attached.", PROMPT)
             terminal.say("say mine")
             terminal.wait("w: watch")
             terminal.say("f")
@@ -400,7 +404,9 @@ class TestTwoWindows:
 
     def test_or_takes_over(self, at, other, store):
         with at("--session") as terminal:
-            terminal.wait(PROMPT)
+            terminal.wait("a: attach")
+            terminal.say("a")
+            terminal.wait("Attached.", PROMPT)
             terminal.say("say mine")
             terminal.wait("w: watch")
             terminal.say("t")

@@ -134,3 +134,19 @@ def test_the_written_file_is_true_when_its_comments_are_taken_away(call, tmp_pat
     path.chmod(0o600)
     _, settings = shown(call, RECOLLECT_CONFIG=str(path), RECOLLECT_DB="")
     assert {name for name, item in settings.items() if item["source"] == "file"} == set(SETTINGS) - {"db.url"}
+
+
+def test_mcp_servers_are_shown_without_their_secrets(call, file):
+    path = file(
+        '[mcp.files]\ncommand = ["serve", "--token", "s3cret", "--api-key=s3cret", "--read-only"]\nenv = { KEY = "s3cret" }\n'
+        '[mcp.docs]\nurl = "https://ann:s3cret@docs.example/mcp"\nheaders = { Auth = "s3cret" }\nenabled = false\n'
+    )
+    _, settings = shown(call)
+    hidden = "********"
+    told = f"serve --token {hidden} --api-key={hidden} --read-only KEY={hidden}"
+    assert settings["mcp.files"] == {
+        "name": "mcp.files", "value": told, "source": "file", "place": path, "line": 1, "variable": None,
+    }  # fmt: skip
+    assert settings["mcp.docs"]["value"] == f"https://ann:{hidden}@docs.example/mcp Auth={hidden} (not enabled)"
+    assert settings["mcp.docs"]["line"] == 4
+    assert "s3cret" not in call("config").stdout

@@ -16,6 +16,7 @@ from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
+from recollect.testing.presence import TestPresence
 from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
 from recollect.testing.search import (
     TestSearch,
@@ -53,6 +54,7 @@ __all__ = [
     "TestLists",
     "TestMaintenance",
     "TestOwners",
+    "TestPresence",
     "TestPruneSessions",
     "TestRead",
     "TestRewind",
@@ -85,7 +87,7 @@ __all__ = [
 
 
 @pytest.fixture
-def place(connect, postgres):
-    with Place(lambda owner: connect(postgres, owner)) as place:
+def place(connect, postgres, databases):
+    with databases.pools.kept(), Place(lambda owner: connect(postgres, owner)) as place:
         yield place
         place.verify()

@@ -11,6 +11,7 @@ from recollect.testing.index import TestSearchChanges, TestSearchIndex, TestSear
 from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
+from recollect.testing.presence import TestPresence
 from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
 from recollect.testing.search import (
     TestSearch,
@@ -48,6 +49,7 @@ __all__ = [
     "TestLists",
     "TestMaintenance",
     "TestOwners",
+    "TestPresence",
     "TestPruneSessions",
     "TestRead",
     "TestRewind",

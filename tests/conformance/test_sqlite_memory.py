@@ -13,6 +13,7 @@ from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
 from recollect.testing.messages import TestAppend, TestDelete, TestRead
 from recollect.testing.place import Place
+from recollect.testing.presence import TestPresence
 from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
 from recollect.testing.search import (
     TestSearch,
@@ -43,6 +44,7 @@ __all__ = [
     "TestHistory",
     "TestLists",
     "TestMaintenance",
+    "TestPresence",
     "TestPruneSessions",
     "TestRead",
     "TestRewind",

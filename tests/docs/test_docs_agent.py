@@ -45,6 +45,14 @@ def test_the_arguments_of_an_agent():
     assert [a.name for a in given if a.name not in names(made.text)] == []
 
 
+def test_the_arguments_of_configured():
+    made = next(found for found in sections(PAGE) if found.title.startswith("configured("))
+    given = list(inspect.signature(agent.configured).parameters.values())
+    written = ", ".join(str(a.replace(annotation=inspect.Parameter.empty)).replace("'", '"') for a in given)
+    assert made.title.replace(" *,", "") == f"configured({written})"
+    assert [a.name for a in given if a.name not in names(made.text)] == []
+
+
 def test_every_public_name_is_mentioned():
     assert [name for name in agent.__all__ if name not in names(read(PAGE)) and f"# {name}" not in read(PAGE)] == []
 

@@ -21,6 +21,11 @@ def test_the_examples_of_a_page_run_in_order_as_one_program(page, tmp_path, monk
     assert capsys.readouterr().out
 
 
+def test_the_examples_of_places_run():
+    page = "docs/places.md"
+    assert sum(run(page, block, {"__name__": "example"}) for block in blocks(page)) == read(page).count(ARROW) == 5
+
+
 def test_the_first_example_of_the_readme_stands_on_its_first_screen_and_is_short():
     first = blocks("README.md")[0]
     assert first.line < 20

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -52,6 +53,26 @@ def group(path: str, tasks: str, first: str) -> None:
     async def main() -> None:
         async with recollect.open_async(path) as store:
             await asyncio.gather(*(one(store, f"cli:{task}") for task in range(int(tasks))))
+
+    asyncio.run(main())
+
+
+def numbered(path: str, tasks: str, seed: str) -> None:
+    """Save whole turns from many tasks, each going on where its session stands, until killed."""
+
+    async def one(store, name: str) -> None:
+        talk = await store.session(name)
+        first = talk.message_count // 2
+        for number in range(first, 1_000_000):
+            answer = {"role": "assistant", "content": f"answer {number}"}
+            await talk.save_turn(str(number), answer)
+            ack(f"{name} {number}")
+
+    async def main() -> None:
+        async with recollect.open_async(path) as store:
+            names = [f"cli:{task}" for task in range(int(tasks))]
+            random.Random(int(seed)).shuffle(names)
+            await asyncio.gather(*(one(store, name) for name in names))
 
     asyncio.run(main())
 

@@ -8,13 +8,15 @@ import socket
 import threading
 
 COMMIT = b"commit\0"
+_LOST = b"SFATAL\0VFATAL\0C08P01\0Mserver conn crashed?\0\0"
 
 
 class LoopbackProxy:
     """Passes bytes on between clients and a server on loopback.
 
     `trap` says what happens at the next COMMIT that a client sends: "before" (it never arrives), "after" (it arrives, its
-    answer does not) or "late" (the client is cut off, and it arrives when `release` is called).
+    answer does not), "told" (the same, and the client gets the error of a pooler that has lost its server) or "late" (the
+    client is cut off, and it arrives when `release` is called). While `shut`, who connects is cut off at once.
     """
 
     def __init__(self, port: int) -> None:
@@ -22,6 +24,7 @@ class LoopbackProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.trap: str | None = None
+        self.shut = False
         self.sprung = threading.Event()
         self._held: list[tuple[socket.socket, bytes]] = []
         self._open: list[socket.socket] = []
@@ -32,6 +35,9 @@ class LoopbackProxy:
         while not self._closed:
             try:
                 client, _ = self._listener.accept()
+                if self.shut:
+                    client.close()
+                    continue
                 server = socket.create_connection(self._target)
             except OSError:
                 continue
@@ -55,11 +61,16 @@ class LoopbackProxy:
         if how == "late":
             self._held.append((server, data))
             client.close()
-        elif how == "after":
+        elif how in ("after", "told"):
             server.sendall(data)
             answered = b""
             while b"COMMIT" not in answered:  # the server says so when it is on disk
                 answered += server.recv(65536)
+            if how == "told":
+                client.sendall(_message(b"E", _LOST) + _message(b"Z", b"I"))
+                self.sprung.set()
+                while client.recv(65536):  # it hangs up when it has read this
+                    pass
             self._end(client, server)
         else:
             self._end(client, server)
@@ -92,3 +103,8 @@ class LoopbackProxy:
         self._closed = True
         self._listener.close()
         self.cut()
+
+
+def _message(kind: bytes, content: bytes) -> bytes:
+    """Make a message as the server sends it."""
+    return kind + (len(content) + 4).to_bytes(4, "big") + content

@@ -45,7 +45,7 @@ class TestLostConnections:
     """Connections that end in the middle of something."""
 
     @pytest.mark.parametrize("owner", ["", "ann"])
-    @pytest.mark.parametrize("how", ["before", "after", "late"])
+    @pytest.mark.parametrize("how", ["before", "after", "told", "late"])
     def test_a_commit_that_is_cut_writes_once(self, postgres, proxy, how, owner):
         with recollect.open(through(postgres, proxy.port), owner=owner) as store:
             session = store.session("a")
@@ -98,7 +98,7 @@ class TestLostConnections:
                 for session in sessions:
                     assert [message.text for message in await session.messages()] == ["first", "second"]
 
-        for how in ("before", "after"):
+        for how in ("before", "after", "told"):
             asyncio.run(story(how))
 
     def test_cut_again_and_again(self, postgres, proxy):
@@ -132,7 +132,8 @@ class TestLostConnections:
                 proxy.cut()
                 assert len(session.messages()) == 1
 
-    def test_a_server_that_is_killed_and_started_again(self, server):
+    @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.long)])
+    def test_a_server_that_is_killed_and_started_again(self, server, kills):
         """Nothing acknowledged is lost or doubled, and writers go on by themselves."""
         with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
             admin.execute("CREATE DATABASE talks")
@@ -141,14 +142,14 @@ class TestLostConnections:
 
         async def write(store, name):
             session = await store.session(name)
-            for number in range(60):
+            for number in range(30 * kills):
                 await session.append(said(str(number)))
                 acknowledged[name] = number + 1
 
         async def story():
             async with recollect.open_async(url) as store:
                 tasks = [asyncio.create_task(write(store, f"s{number}")) for number in range(8)]
-                for _ in range(2):
+                for _ in range(kills):
                     await asyncio.sleep(0.25)
                     await asyncio.get_running_loop().run_in_executor(None, server.kill)
                     await asyncio.get_running_loop().run_in_executor(None, server.start)
@@ -158,7 +159,8 @@ class TestLostConnections:
         with recollect.open(url) as store:
             for name, count in acknowledged.items():
                 assert [message.text for message in store.session(name).messages()] == [str(n) for n in range(count)]
-                assert count == 60
+                assert count == 30 * kills
+        print(f"{kills} kills of the server: {sum(acknowledged.values())} messages acknowledged, none lost or twice")
 
     def test_a_server_that_stays_away(self, server):
         with psycopg.connect(server.url("postgres"), autocommit=True) as admin:

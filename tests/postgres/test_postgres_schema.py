@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import psycopg
 import pytest
 
@@ -148,3 +150,15 @@ def test_hot_queries_use_their_index(postgres, databases, database):
             assert "Seq Scan" not in plan, (name, plan)
             if name in SORTED:
                 assert "Sort" not in plan, (name, plan)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_no_two_queries_have_one_name(engine):
+    folder = pathlib.Path(sql.__file__).parent / engine / "queries"
+    names = [
+        line.removeprefix("-- name:").strip()
+        for file in folder.glob("*.sql")
+        for line in file.read_text().splitlines()
+        if line.startswith("-- name:")
+    ]
+    assert sorted(names) == sorted(set(names))

@@ -102,7 +102,7 @@ def test_what_is_typed_without_end_is_no_error(postgres):
 
 def test_a_long_text_is_cut_and_no_error(postgres):
     """A tsvector has room for a megabyte: 80,000 different words do not fit."""
-    with recollect.open(postgres) as store:
+    with recollect.open(postgres, timeout=600) as store:  # each of its words is looked for when it is erased
         text = " ".join(f"word{n:06}" for n in range(80_000))
         said(store, "begin " + text + " end")
         said(store, "begin", id="b")

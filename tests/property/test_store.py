@@ -127,7 +127,12 @@ class Run:
 
     def goes_on(self):
         """Whether it takes another step: it is open, or was interrupted and no other turn began since."""
+        if self.status == "interrupted" and any(run.follows(self) for run in self.talk.runs):
+            return False
         return self.status in ("open", "interrupted") and self.branch.open in (None, self)
+
+    def follows(self, other):
+        return self.branch is other.branch and self.position > other.position
 
 
 class Talk:

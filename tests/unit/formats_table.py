@@ -266,4 +266,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    print(tables())  # noqa: T201
+    print(tables())

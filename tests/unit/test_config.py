@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 
@@ -349,3 +350,40 @@ def test_no_text_takes_long_or_breaks_the_readers(text):
     for read in (duration, size):
         with contextlib.suppress(ValueError):
             assert read(text) >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("mcp = 1", 1, "mcp is a table"),
+        ("[mcp]\nx = 1", 2, "mcp.x is a table"),
+        ("[mcp.x]\n", 1, "needs a command or a url"),
+        ('[mcp.x]\ncommand = ["a"]\nurl = "http://b"', 1, "one of them only"),
+        ('[mcp.x]\ncommand = "a b"', 2, "a list of texts"),
+        ("[mcp.x]\ncommand = []", 2, "a list of texts"),
+        ('[mcp.x]\nurl = "ftp://b"', 2, "http:// or https://"),
+        ('[mcp.x]\ncommand = ["a"]\nenv = { A = 1 }', 3, "a table of texts"),
+        ('[mcp.x]\ncommand = ["a"]\nheaders = { A = "b" }', 3, "goes with a url"),
+        ('[mcp.x]\nurl = "http://b"\nenv = { A = "b" }', 3, "goes with a command"),
+        ('[mcp.x]\ncommand = ["a"]\ntimeout = 0', 3, "a number of seconds"),
+        ('[mcp.x]\ncommand = ["a"]\nenabled = "yes"', 3, "true or false"),
+        ('[mcp.x]\ncommand = ["a"]\nargs = ["b"]', 3, "there is no setting mcp.x.args"),
+        ('[mcp."a b"]\ncommand = ["a"]', 1, "can not be the name of a server"),
+    ],
+)
+def test_a_server_that_is_written_wrongly_is_named_with_its_line(tmp_path, monkeypatch, text, line, told):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    monkeypatch.setenv("RECOLLECT_CONFIG", str(path))
+    with pytest.raises(InvalidConfig, match=re.escape(told)) as caught:
+        load()
+    assert caught.value.line == line
+
+
+def test_servers_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "config.toml"
+    path.write_text('[mcp.x]\ncommand = ["a", "b"]\nenv = { A = "1" }\ntimeout = 2.5\n[mcp.y]\nurl = "http://c"\n')
+    monkeypatch.setenv("RECOLLECT_CONFIG", str(path))
+    one, other = load().servers
+    assert (one.name, one.command, one.env, one.timeout, one.enabled) == ("x", ("a", "b"), {"A": "1"}, 2.5, True)
+    assert (other.url, other.command) == ("http://c", ())

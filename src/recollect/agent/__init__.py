@@ -2,6 +2,7 @@
 
     models.py      which model a name means; provider.py: those of Pydantic AI; demo.py: the built-in one
     agent.py       Agent: a model, its tools and instructions, over a store
+    configuration.py  the agent that the configuration describes
     conversation.py  one talk in one session: ask, stream, stop
     recorder.py    what is written while it happens, and held while the store fails
     commands.py    the slash commands that every surface shares
@@ -12,8 +13,10 @@ Nothing here knows a terminal, a page or a bot, and only provider.py and pydanti
 from __future__ import annotations
 
 from recollect.agent.agent import Agent
+from recollect.agent.configuration import configured
 from recollect.agent.conversation import Answer, Conversation
 from recollect.agent.events import (
+    Delegated,
     Event,
     Notice,
     ReasoningDelta,
@@ -26,12 +29,15 @@ from recollect.agent.events import (
     TurnStarted,
 )
 from recollect.agent.models import Model
+from recollect.config.servers import McpServer
 
 __all__ = [
     "Agent",
     "Answer",
     "Conversation",
+    "Delegated",
     "Event",
+    "McpServer",
     "Model",
     "Notice",
     "ReasoningDelta",
@@ -42,4 +48,5 @@ __all__ = [
     "ToolStarted",
     "TurnEnded",
     "TurnStarted",
+    "configured",
 ]

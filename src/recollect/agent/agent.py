@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from recollect.agent import models, recall, tools
 from recollect.agent.conversation import Answer, Conversation
-from recollect.agent.events import Event
+from recollect.agent.events import Event, Notice
+from recollect.config.servers import McpServer
 from recollect.errors import InvalidValue
 from recollect.model.message import Draft, Message
 from recollect.store_async import AsyncSession, AsyncStore, open_async
@@ -45,6 +46,7 @@ class Agent:
         instructions: Instructions | None = None,
         tools: Sequence[tools.Tool] = (),
         toolsets: Sequence[Any] = (),
+        mcp: Sequence[McpServer] = (),
         delegates: Sequence[Agent] = (),
         base_url: str | None = None,
         api_key: str | None = None,
@@ -62,6 +64,8 @@ class Agent:
         self.keep_instructions = keep_instructions
         self.title, self.summary, self.count_tokens = title, summary, count_tokens
         self.tools, self.toolsets, self.delegates = list(tools), list(toolsets), list(delegates)
+        self.mcp = list(mcp)
+        self._servers: Any = None
         self._model = model
         self._options: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "window": window}
         self._models: dict[str, models.Model] = {}
@@ -85,7 +89,7 @@ class Agent:
             return meant
         key = meant if isinstance(meant, str) else str(id(meant))
         if key not in self._models:
-            self._models[key] = models.make(meant, **self._options)
+            self._models[key] = models.make(meant, **self._options_for(meant))
         return self._models[key]
 
     @property
@@ -98,6 +102,31 @@ class Agent:
         if name == models.DEMO or name in self._models or not isinstance(self._model, str):
             return self.model(name if isinstance(self._model, str) or name in self._models else None).window
         return self._options["window"] or models.WINDOW
+
+    def _options_for(self, meant: Any) -> dict[str, Any]:
+        """Give what the agent was told about its model; a key and an address are no business of another provider."""
+        own = self._model
+        if meant is own or models.provider(own) in (None, models.provider(meant)):
+            return self._options
+        return {"window": self._options["window"]}
+
+    async def given_tools(self, tell: Callable[[Event], None]) -> list[Any]:
+        """Give the toolsets for a model of a provider: the caller's, and those of the MCP servers that run.
+
+        They are started with the first answer. One that can not be is told by a Notice, once.
+        """
+        if not self.mcp:
+            return self.toolsets
+        if self._servers is None:
+            try:
+                from recollect.agent.mcp import Servers  # noqa: PLC0415  an extra, and a second
+            except ImportError as error:
+                self.mcp = []
+                text = f"MCP servers need the extra mcp: pip install 'recollect[mcp]' (missing: {error.name})."
+                tell(Notice(text=text, level="warning"))
+                return self.toolsets
+            self._servers = Servers(self.mcp)
+        return [*self.toolsets, *await self._servers.toolsets(tell)]
 
     def instructions(self) -> str:
         """Build the system prompt, anew each time."""
@@ -162,6 +191,9 @@ class Agent:
             await talk.close()
         for helper in self.delegates:
             await helper.close()
+        if self._servers is not None:
+            await self._servers.close()
+            self._servers = None
         for model in self._models.values():
             await model.close()
         self._models.clear()

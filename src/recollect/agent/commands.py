@@ -84,7 +84,7 @@ def _moved(work: Callable[[Conversation, str], Awaitable[str]]) -> Callable[[Con
 
 
 async def _resume(talk: Conversation, name: str) -> Outcome:
-    if not name:
+    if not name and not talk.stays:
         return Outcome(action="pick")
     return Outcome(text=await on_session.resume(talk, name), action="moved")
 

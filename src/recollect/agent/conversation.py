@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from recollect import formats
 from recollect.agent import recorder, titles, tools
+from recollect.agent.attendance import Attendance
 from recollect.agent.events import (
     Event,
     Notice,
@@ -29,13 +30,16 @@ from recollect.agent.events import (
     TurnEnded,
     TurnStarted,
 )
-from recollect.agent.models import Model
+from recollect.agent.following import Following
+from recollect.agent.models import DEMO, Model
 from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
 from recollect.context.drafts import question
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
+from recollect.model import keys
 from recollect.model.message import Draft
 from recollect.model.part import TextPart
+from recollect.model.presence import Presence
 from recollect.model.tokens import estimate
 from recollect.model.turn import EndStatus
 from recollect.store_async.session import AsyncSession
@@ -66,6 +70,13 @@ class Conversation:
         self.agent = agent
         self.session = session
         self.model = model
+        self.attendance = Attendance()
+        self.stays = False
+        """Whether the talk keeps its session, as a place has one: what begins anew begins in it."""
+        self.within: str | None = None
+        """The session that searches are limited to; None searches everything."""
+        self.presents: Callable[[Draft], Draft] | None = None
+        """How a message is put to the model: who said it, and what the model can read of its files."""
         self._recorder = Recorder(self._emit)
         self._queue: asyncio.Queue[Event | None] | None = None
         self._notices: list[Event] = []
@@ -105,17 +116,21 @@ class Conversation:
         taken, self._notices = self._notices, []
         return taken
 
-    async def send(self, said: Any, *, wait: float = 0.0, take_over: bool = False) -> AsyncGenerator[Event, None]:
+    async def send(
+        self, said: Any, *, wait: float = 0.0, take_over: bool = False, key: str | None = None
+    ) -> AsyncGenerator[Event, None]:
         """Say something, and give what happens as it happens. The last event is TurnEnded.
 
         A session takes one turn at a time: `wait` says for how many seconds to wait for another, here or in another
-        process, before SessionBusy; `take_over` ends the other one.
+        process, before SessionBusy; `take_over` ends the other one. What was said under the same `key` before is
+        AlreadySaid, and not answered again.
         """
         async with self._alone(wait):
+            await self.attendance.check(take_over=take_over)
             queue = self._queue = asyncio.Queue[Event | None]()
             for event in self.notices():
                 queue.put_nowait(event)
-            run = self._run = asyncio.create_task(self._turn(question(said), wait, take_over))
+            run = self._run = asyncio.create_task(self._turn(question(said), wait, take_over, key))
             run.add_done_callback(lambda _: queue.put_nowait(None))
             try:
                 while (event := await queue.get()) is not None:
@@ -148,12 +163,20 @@ class Conversation:
         finally:
             lock.release()
 
-    async def ask(self, said: Any, *, wait: float = 0.0, take_over: bool = False) -> Answer:
-        """Say something and give the whole answer. A model that fails is a ModelError."""
+    async def ask(
+        self, said: Any, *, wait: float = 0.0, take_over: bool = False, tell: Callable[[Event], None] | None = None
+    ) -> Answer:
+        """Say something and give the whole answer. A model that fails is a ModelError.
+
+        `tell` is called with each event as it happens.
+        """
         ended: TurnEnded | None = None
-        async for event in self.send(said, wait=wait, take_over=take_over):
-            if isinstance(event, TurnEnded):
-                ended = event
+        async with contextlib.aclosing(self.send(said, wait=wait, take_over=take_over)) as events:
+            async for event in events:
+                if tell is not None:
+                    tell(event)
+                if isinstance(event, TurnEnded):
+                    ended = event
         assert ended is not None
         if ended.status == "failed":
             raise ModelError(ended.error, model=self.model.name, reason=ended.error)
@@ -164,13 +187,13 @@ class Conversation:
         """End the answer that is in progress; what came is kept. Say whether there was one."""
         return self._run is not None and not self._closing and not self._run.done() and self._run.cancel()
 
-    async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool) -> None:
+    async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool, key: str | None) -> None:
         """Run one turn: store the question, ask, store what comes, end."""
         self._taken, self._closing = None, False
         started = time.monotonic()
         recording = Recording(self._recorder, self.session, self._lost)
         said = [self._counted(draft) for draft in said]
-        await recording.open(said, wait=wait, take_over=take_over)
+        await recording.open(said, wait=wait, take_over=take_over, key=key)
         self._memory += said
         self._emit(TurnStarted(session=self.session.id, turn=recording.id))
         progress = Progress(recording)
@@ -206,8 +229,15 @@ class Conversation:
     async def _answer(self, progress: Progress) -> None:
         instructions = self.agent.instructions()
         spoken = await self._spoken(self.budget - estimate([TextPart(text=instructions)]))
-        known = [*tools.built_in(self.session.store, self.session.id), *self.agent.tools, *self._delegate_tools()]
-        events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=self.agent.toolsets)
+        if self.presents is not None:
+            spoken = [self.presents(draft) for draft in spoken]
+        known = [
+            *tools.built_in(self.session.store, self.session.id, self.within),
+            *self.agent.tools,
+            *self._delegate_tools(),
+        ]
+        given = [] if self.model.name == DEMO else await self.agent.given_tools(self._emit)
+        events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=given)
         async with contextlib.aclosing(events):
             while (event := await self._next(events, progress)) is not None:
                 match event:
@@ -341,8 +371,13 @@ class Conversation:
 
         helper = agent or Delegate(self.model, store=self.session.store, name=name)
         helper.adopt(self.session.store)
-        talk = await helper.talk(f"{self.session.id}:delegate:{name}", title=f"{name}: {titles.shortened(task)}")
-        return await talk.ask(task, wait=self.agent.timeout)
+        place = keys.key(keys.Delegate(self.session.id, name))
+        talk = await helper.talk(place, title=f"{name}: {titles.shortened(task)}")
+        following = Following(name, talk.session.id, self._emit)
+        try:
+            return await talk.ask(task, wait=self.agent.timeout, tell=following.tell)
+        finally:
+            following.end()
 
     def _delegate_tools(self) -> list[tools.Tool]:
         return [self._delegate_tool(agent) for agent in self.agent.delegates]
@@ -355,9 +390,17 @@ class Conversation:
         ask.__doc__ = f"Give a task to the sub-agent {agent.name!r} and get its answer."
         return ask
 
+    async def arrive(self, surface: str, *, take_over: bool = False) -> list[Presence]:
+        """Take a place in the session, so that others are told, and give who else is there.
+
+        It is kept until the talk is closed or moves. `take_over` sends the others away and ends what they have begun.
+        """
+        return await self.attendance.begin(self.session, surface, take_over=take_over)
+
     async def move(self, session: AsyncSession) -> None:
         """Go on in another session: what waits for this one is written first."""
         await self._recorder.drain()
+        await self.attendance.move(session)
         self.session, self._memory, self._loaded = session, [], False
         await session.store.set_last_session(session.id)
 
@@ -365,6 +408,7 @@ class Conversation:
         """End what runs and write what waits; say whether everything is stored."""
         if self._run is not None:
             await self._ended(self._run)
+        await self.attendance.end()
         if self._beside:
             await asyncio.wait(self._beside, timeout=2.0)
             for task in self._beside:

@@ -78,10 +78,14 @@ _STORY = (
 )
 
 
+_SPEAKER = re.compile(r"\A\[[^\[\]\n]{1,64}\] ")
+"""Who said it, as it stands before a message where several people talk."""
+
+
 def reply(spoken: Spoken, tools: Sequence[str]) -> Reply:
     """Answer what was said last."""
     place = max((index for index, message in enumerate(spoken) if message.role == "user"), default=-1)
-    text = said(spoken[place]).strip() if place >= 0 else ""
+    text = _SPEAKER.sub("", said(spoken[place]).strip()) if place >= 0 else ""
     before = [message for message in spoken[:place] if not (message.metadata or {}).get("recalled")]
     for pattern, answer in _PHRASES:
         match = pattern.search(text)

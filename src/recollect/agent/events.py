@@ -69,6 +69,16 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished", gc=Fal
     message: Draft
 
 
+class Delegated(Event, frozen=True, kw_only=True, tag="delegated", gc=False):
+    """How far a sub-agent is: the session it talks in, the tool it runs, the last line it said; `ended` at the end."""
+
+    agent: str
+    session: str
+    tool: str | None = None
+    line: str = ""
+    ended: bool = False
+
+
 class Notice(Event, frozen=True, kw_only=True, tag="notice", gc=False):
     """Something that the person should know and that is no part of the answer."""
 

@@ -51,6 +51,11 @@ class Model(Protocol):
         ...
 
 
+def provider(model: Any) -> str | None:
+    """Name the provider of a model: empty for a name without one, None for the demo and for an object."""
+    return None if not isinstance(model, str) or model in ("", DEMO) else model.rpartition(":")[0]
+
+
 def make(
     model: Any = DEMO, *, base_url: str | None = None, api_key: str | None = None, window: int | None = None
 ) -> Model:

@@ -14,7 +14,14 @@ os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # it would be printed into 
 
 from pydantic_ai import Agent as Runner
 from pydantic_ai.direct import model_request
-from pydantic_ai.exceptions import AgentRunError, ModelHTTPError, ModelRetry, ToolFailed, UserError
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ModelHTTPError,
+    ModelRetry,
+    ToolFailed,
+    UnexpectedModelBehavior,
+    UserError,
+)
 from pydantic_ai.messages import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
@@ -80,6 +87,7 @@ class ProviderModel:
                                 if (delta := _delta(event)) is not None:
                                     yield delta
                     elif Runner.is_call_tools_node(node):
+                        _check_complete(node.model_response)
                         yield Responded(message=pydantic_messages.read_response(node.model_response))
                         started: dict[str, float] = {}
                         async with node.stream(run.ctx) as steps:
@@ -115,6 +123,12 @@ class ProviderModel:
 
     def _failed(self, error: Exception) -> ModelError:
         return ModelError(model=self.name, reason=_reason(error))
+
+
+def _check_complete(response: Any) -> None:
+    """Refuse an answer whose stream broke off without a word: Anthropic always says why it stopped."""
+    if response.provider_name == "anthropic" and response.finish_reason is None:
+        raise UnexpectedModelBehavior("the connection ended in the middle of the answer")
 
 
 def _careful(tool: Tool) -> Tool:
@@ -217,6 +231,9 @@ def _at(name: str, base_url: str, api_key: str | None) -> LibraryModel:
         return infer_model(
             name, lambda _: _provider("anthropic", base_url=base_url, api_key=api_key or _key("ANTHROPIC"))
         )
+    if provider == "ollama":
+        key = api_key or os.environ.get("OLLAMA_API_KEY") or "not-needed"
+        return infer_model(name, lambda _: _provider("ollama", base_url=base_url, api_key=key))
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel  # noqa: PLC0415  one provider of many
     from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415
 

@@ -116,10 +116,10 @@ class Recorder:
                 self._failing = False
                 self._tell(Notice(text=f"The store is back: {self._held} messages that were held are stored now."))
 
-    async def tried(self, job: Job) -> None:
+    async def tried(self, job: Job, longer: float = 0.0) -> None:
         """Wait until a write was made or refused, for as long as a person would; raise a conflict."""
         try:
-            await asyncio.wait_for(job.tried.wait(), PATIENCE)
+            await asyncio.wait_for(job.tried.wait(), PATIENCE + longer)
         except TimeoutError:
             return
         if job.error is not None:
@@ -178,15 +178,15 @@ class Recording:
         """The id of the message that opened the turn, once it is stored."""
         return None if self._turn is None else self._turn.id
 
-    async def open(self, said: Sequence[Draft], *, wait: float, take_over: bool) -> None:
+    async def open(self, said: Sequence[Draft], *, wait: float, take_over: bool, key: str | None = None) -> None:
         """Store the question. Where the store fails it is held, and the talk goes on; a conflict is raised."""
 
         async def write() -> None:
-            self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over)
+            self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over, key=key)
 
         job = self._recorder.put(Job(write, said))
         try:
-            await self._recorder.tried(job)
+            await self._recorder.tried(job, wait)  # another turn is waited for: it is no failing store
         except asyncio.CancelledError:
             await self._recorder.withdraw(job)
             raise

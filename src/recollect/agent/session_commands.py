@@ -14,6 +14,7 @@ from recollect.model.message import Message
 from recollect.model.value import iso
 
 _SHOWN = 10
+_LISTED = 50
 _LONGEST = 2_000
 _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
 _FORMATS = ("md", "json", "jsonl", "html")
@@ -39,8 +40,13 @@ def _named(session: Any) -> str:
 
 
 async def new(talk: Conversation, title: str) -> str:
-    """Begin a new conversation."""
+    """Begin a new conversation; where the talk keeps its session, in it."""
     old = talk.session
+    if talk.stays:
+        told = await clear(talk, "")
+        if title:
+            await talk.session.update(title=title)
+        return told
     fields = {"title": title} if title else {}
     await talk.move(await old.store.create_session(model=talk.model.name, **fields))
     return f"A new conversation begins. The old one: `/resume {old.id}`" if await _kept(old) else "A new conversation."
@@ -66,11 +72,58 @@ async def clear(talk: Conversation, _: str) -> str:
         return "There is nothing to clear: nothing was said yet."
     if session.channel is None:
         return await new(talk, "")
-    past = await session.fork(title=session.title or f"{session.id} until {iso(session.active_at)[:16]}")
+    past = await _set_aside(session)
     await session.rewind(0)
     await session.update(title=None)
     await talk.move(session)
     return f"`{session.id}` starts afresh. What was said before is kept: `/resume {past.id}`"
+
+
+_LEFT = "left"
+"""In the metadata of a session that was set aside: the session it was part of, and its last message there."""
+
+
+async def _set_aside(session: Any) -> Any:
+    """Keep what was said so far as a session of its own."""
+    last = await session.messages(1)
+    left = {"session": session.id, "message": last[0].id if last else None, "messages": session.message_count}
+    return await session.fork(
+        title=session.title or f"{session.id} until {iso(session.active_at)[:16]}",
+        metadata={**(session.metadata or {}), _LEFT: left},
+    )
+
+
+async def _earlier(session: Any) -> list[Any]:
+    """List what was set aside in a session, the newest first."""
+    found = await session.store.list_sessions(_LISTED, parent=session.id)
+    return [past for past in found if (past.metadata or {}).get(_LEFT, {}).get("session") == session.id]
+
+
+async def _bring_back(talk: Conversation, name: str) -> str:
+    """Go on with what was said earlier in a session that the talk keeps; what is there now is set aside."""
+    session = await talk.session.refresh()
+    past = await _earlier(session)
+    if not name:
+        rows = [f"- `/resume {other.id}` {other.title} ({iso(other.active_at)[:10]})" for other in past]
+        return "\n".join(["Earlier conversations here:", *rows]) if rows else "There is no earlier conversation here."
+    fitting = [other for other in past if name in (other.id, other.title)] or [
+        other for other in past if other.id.startswith(name)
+    ]
+    if len(fitting) != 1:
+        raise InvalidValue(f"{len(fitting)} earlier conversations here fit {name!r}; `/resume` lists them.")
+    chosen = fitting[0]
+    left = chosen.metadata[_LEFT]
+    now = await _set_aside(session) if session.message_count else None
+    await session.rewind(left["message"])
+    await session.update(title=chosen.title)
+    await talk.move(session)
+    if chosen.message_count == left["messages"]:
+        await session.store.erase_session(chosen.id)  # it has nothing that is not here again
+        more = ""
+    else:
+        more = f" What was said there since is in `{chosen.id}`."
+    kept = "" if now is None else f" What was said last is kept: `/resume {now.id}`"
+    return f"Back in {_named(session)}, with {session.message_count} messages.{more}{kept}"
 
 
 async def history(talk: Conversation, count: str) -> str:
@@ -83,7 +136,9 @@ async def history(talk: Conversation, count: str) -> str:
 def shown(message: Message) -> str:
     """Write a message as Markdown for a person."""
     mark = "" if message.state == "completed" else f" _({message.state})_"
-    head = f"**{_SPEAKERS[message.role]}** `{message.id}`{mark}"
+    author = (message.metadata or {}).get("author")
+    speaker = str(author["name"]) if isinstance(author, dict) and author.get("name") else _SPEAKERS[message.role]
+    head = f"**{speaker}** `{message.id}`{mark}"
     text = said(message)
     lines = [text if len(text) <= _LONGEST else text[:_LONGEST] + "\u2026"] if text else []
     lines += [f"`{call.tool}` is called" for call in message.tool_calls]
@@ -100,6 +155,8 @@ def _number(text: str) -> int:
 async def resume(talk: Conversation, name: str) -> str:
     """Go on with another conversation."""
     store, old = talk.session.store, talk.session
+    if talk.stays:
+        return await _bring_back(talk, name)
     session = await store.session((await store.find_session(name)).id, create=False)
     if session.id != old.id:
         await talk.move(session)
@@ -118,6 +175,13 @@ async def rename(talk: Conversation, title: str) -> str:
 async def fork(talk: Conversation, at: str) -> str:
     """Go on in a copy."""
     old = talk.session
+    if talk.stays:
+        await old.refresh()
+        past = await _set_aside(old)
+        if at:
+            await old.rewind(at)
+            await talk.move(old)
+        return f"You go on in a fork from here. What was said is kept as it is: `/resume {past.id}`"
     copy = await old.fork(at=at or None, title=f"{old.title} (fork)" if old.title else None)
     await talk.move(copy)
     return f"You are in a fork of {_named(old)} now. The original: `/resume {old.id}`"
@@ -153,7 +217,7 @@ async def search(talk: Conversation, words: str) -> str:
     if not words:
         raise InvalidValue("Words to search for are missing.")
     try:
-        return await found(talk.session.store, words, limit=20)
+        return await found(talk.session.store, words, limit=20, within=talk.within)
     except ValueError as error:
         return str(error)
 
@@ -239,7 +303,7 @@ async def status(talk: Conversation, _: str) -> str:
         ("tokens", f"{session.token_count:,} of {talk.budget:,} that are sent at most ({used} %)"),
         ("spent", f"{session.input_tokens:,} tokens in, {session.output_tokens:,} out"),
         ("branch", str(session.branch)),
-        ("store", f"`{session.store.path}`"),
+        *([] if talk.stays else [("store", f"`{session.store.path}`")]),  # no business of people in a chat
         ("resume", f"`{resume_hint(session)}`"),
     ]
     if talk.held:

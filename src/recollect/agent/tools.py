@@ -32,22 +32,27 @@ def calculate(expression: str) -> str:
     return arithmetic.calculate(expression)
 
 
-def built_in(store: AsyncStore, session: str) -> list[Tool]:
-    """Give the tools of a talk in a session of this store; what is said there, the model knows without a search."""
+def built_in(store: AsyncStore, session: str, within: str | None = None) -> list[Tool]:
+    """Give the tools of a talk in a session of this store; what is said there, the model knows without a search.
+
+    `within` limits the search to one session, for a talk whose people must not read what others said.
+    """
 
     async def search_conversations(query: str) -> str:
         """Search everything that was said in earlier conversations, and give the places that fit best."""
-        return await found(store, query, besides=session)
+        return await found(store, query, besides=None if within else session, within=within)
 
     return [current_time, calculate, search_conversations]
 
 
-async def found(store: AsyncStore, query: str, limit: int = _FOUND, *, besides: str | None = None) -> str:
+async def found(
+    store: AsyncStore, query: str, limit: int = _FOUND, *, besides: str | None = None, within: str | None = None
+) -> str:
     """Search the store and write what was found, one place on each line."""
     search = getattr(store, "search", None)
     if search is None:
         raise ValueError("This version of the store can not be searched.")
-    hits = [hit for hit in await search(query, limit=limit * 4) if hit.session != besides][:limit]
+    hits = [hit for hit in await search(query, limit=limit * 4, session=within) if hit.session != besides][:limit]
     lines = [f"- {hit.title or hit.session} ({_place(hit)}): {_line(hit.text)}" for hit in hits]
     return "\n".join(lines) or f"Nothing was found for {query!r}."
 

@@ -22,6 +22,8 @@ __all__ = ["main", "recollect"]
     lazy={
         "chat": ("recollect.cli.chat:chat", "Talk to an agent. Everything that is said is kept."),
         "serve": ("recollect.cli.serve:serve", "Serve the web app and the HTTP API."),
+        "discord": ("recollect.cli.discord:discord", "Talk to people on Discord, as a bot."),
+        "telegram": ("recollect.cli.telegram:telegram", "Talk to people on Telegram, as a bot."),
         "sessions": ("recollect.cli.sessions:sessions", "Find, read, change, keep and let go of conversations."),
         "db": ("recollect.cli.db:db", "Look after the database itself."),
         "config": ("recollect.cli.settings:config", "Show the settings, and where each comes from."),

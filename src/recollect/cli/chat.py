@@ -13,7 +13,6 @@ from recollect.errors import InvalidValue, SessionNotFound
 
 if TYPE_CHECKING:
     from recollect.agent import Agent, Conversation
-    from recollect.config.effective import Config
     from recollect.store_async import AsyncSession, AsyncStore
 
 _PICK = "\0pick"
@@ -31,20 +30,6 @@ class Choice(NamedTuple):
     model: str | None
     context: str | None
     as_json: bool
-
-
-class ModelSettings(NamedTuple):
-    """The model that is configured, where none is named on the command line."""
-
-    name: str | None = None
-    base_url: str | None = None
-    api_key: str | None = None
-    window: int | None = None
-
-
-def _configured(config: Config) -> ModelSettings:
-    """Read the model from the configuration."""
-    return ModelSettings(*(config[f"model.{name}"] for name in ("name", "base_url", "api_key", "context_window")))
 
 
 @click.command(cls=Command)
@@ -74,19 +59,17 @@ def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) ->
     _check(choice, ephemeral=ephemeral)
     import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
 
-    from recollect.agent import Agent  # noqa: PLC0415
+    from recollect.agent import configured  # noqa: PLC0415
 
     config = place.settings()
     if not ephemeral and place.retention(config):
         with place.writing():  # lets go of what the configuration says is to go
             pass
-    settings = _configured(config)
-    agent = Agent(
-        choice.model or settings.name or "demo",
-        store=":memory:" if ephemeral else place.named(),
-        base_url=base_url or settings.base_url,
-        api_key=settings.api_key,
-        window=settings.window,
+    agent = configured(
+        ":memory:" if ephemeral else place.named(),
+        model=choice.model,
+        base_url=base_url,
+        config=config,
         compact=compact,
         name="chat",
     )
@@ -200,10 +183,14 @@ async def _kept(talk: Conversation) -> bool:
 
 
 async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> int:
+    from recollect.agent import Notice  # noqa: PLC0415
+    from recollect.channels.terminal.busy import since  # noqa: PLC0415
     from recollect.channels.terminal.plain import JsonScreen, PlainScreen  # noqa: PLC0415
     from recollect.channels.terminal.talk import once, rescued  # noqa: PLC0415
 
     shows = JsonScreen() if choice.as_json else PlainScreen()
+    for other in await talk.session.present():
+        shows.event(Notice(text=since(other), level="warning"))
     status = 0
     for said in _inputs():
         status = await once(talk, said, shows)

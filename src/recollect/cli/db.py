@@ -143,6 +143,49 @@ def restore(file: str, dry_run: bool, yes: bool, as_json: bool) -> None:
 
 
 @db.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--owner", "owners", multiple=True, metavar="OWNER", help="Only what this owner has; may be repeated.")
+@options.as_json
+@click.pass_context
+def copy(context: click.Context, source: str, target: str, owners: tuple[str, ...], as_json: bool) -> None:
+    """Copy a whole store to another place, and compare the two.
+
+    FROM and TO are paths or URLs. TO is empty, or holds a part of the same copy, which then goes on. FROM is only read.
+    Exit status 5 where something is not the same in both.
+    """
+    import recollect  # noqa: PLC0415
+
+    library: Any = recollect
+    with Progress("Copying") as progress:
+        found = library.copy(source, target, owners=owners or None, progress=progress)
+    if as_json:
+        print_json({"whole": found.whole, **plain(found)})
+    else:
+        _tell_copied(found)
+    if not found.whole:
+        context.exit(PROBLEMS)
+
+
+def _tell_copied(found: Any) -> None:
+    for each in found.differences:
+        whose = f" of {each.owner}" if each.owner else ""
+        told = "is missing in" if each.missing else "is not the same in"
+        click.echo(safe(f"{each.kind} {each.name}{whose} {told} {found.target}"))
+    counts = found.counts
+    figures = f"{many(counts['sessions'], 'session')}, {many(counts['messages'], 'message')}"
+    if found.whole:
+        remark(f"{found.target} has everything that {found.source} has: {figures}. Counts and hashes agree.")
+    else:
+        remark(
+            f"{many(len(found.differences), 'difference')} between {found.source} and {found.target}. If someone wrote "
+            "to one of them meanwhile, copy into an empty place while nobody does."
+        )
+    if not found.everyone:
+        remark("This role sees one owner at a time, and only what has no owner was copied. Name others with --owner.")
+
+
+@db.command()
 @options.as_json
 def stats(as_json: bool) -> None:
     """Show where the bytes are.

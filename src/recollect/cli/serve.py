@@ -45,12 +45,9 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
             pass
 
     def agent(store: AsyncStore) -> Agent:
-        from recollect.agent import Agent  # noqa: PLC0415
+        from recollect.agent.configuration import configured  # noqa: PLC0415
 
-        names = ("base_url", "api_key")
-        given = {name: config[f"model.{name}"] for name in names}
-        window = config["model.context_window"]
-        return Agent(model or config["model.name"] or "demo", store=store, name="web", window=window, **given)
+        return configured(store, model=model, config=config, name="web")
 
     try:
         server.run(listener, place.named(), agent, tokens, hosts=(address, *config["server.hosts"]))

@@ -39,6 +39,7 @@ def config(context: click.Context, as_json: bool) -> None:
     found = place.settings()
     lines = found.lines() if found.exists else {}
     rows = [_row(item, lines.get(name)) for name, item in found.found.items()]
+    rows += [_server_row(server, found.file, lines.get(f"mcp.{server.name}")) for server in found.servers]
     if as_json:
         print_json({"file": found.file, "exists": found.exists, "settings": rows})
         return
@@ -60,6 +61,13 @@ def _row(item: Any, line: int | None) -> dict[str, Any]:
     }
 
 
+def _server_row(server: Any, file: str, line: int | None) -> dict[str, Any]:
+    return {
+        "name": f"mcp.{server.name}", "value": server.shown, "source": "file", "place": file, "line": line,
+        "variable": None,
+    }  # fmt: skip
+
+
 def _cells(row: dict[str, Any]) -> list[Cell]:
     value = row["value"]
     written = ", ".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
@@ -71,13 +79,13 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
         Cell(row["name"]),
         Cell(text or glyph("line"), text, {"dim": True} if plain else {}),
         Cell(shown, come, {"dim": True} if plain else None),
-        Cell(row["variable"]),
+        Cell(row["variable"] or ""),
     ]
 
 
 def _warn(file: str, rows: list[dict[str, Any]]) -> None:
     """Say that others can read the secrets in the file."""
-    secret = any(row["source"] == "file" and row["value"] == "********" for row in rows)
+    secret = any(row["source"] == "file" and "********" in str(row["value"]) for row in rows)
     if secret and sys.platform != "win32" and os.stat(file).st_mode & (stat.S_IRGRP | stat.S_IROTH):
         remark(f"Others can read the secrets in {file}: chmod 600 is better.")
 
@@ -117,4 +125,5 @@ def template() -> str:
             lines += [f"[{above}]"] if not table else ["", f"[{above}]"]
             table = above
         lines += [f"# {setting.help} Variable: {setting.variable}", f"# {key} = {setting.example}"]
+    lines += ["", "# MCP servers, with tools for the model, have a table each: [mcp.NAME], with a command or a url."]
     return "\n".join(lines) + "\n"

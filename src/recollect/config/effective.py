@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from recollect.config import DATABASE, default_database, file, there
 from recollect.config.settings import SETTINGS, Setting
 from recollect.config.values import is_url, masked, spoken, told
 from recollect.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from recollect.config.servers import McpServer
 
 Source = Literal["default", "file", "environment", "option"]
 
@@ -49,6 +52,15 @@ class Config:
     def database(self) -> str:
         """Where the store is, as recollect.open() takes it."""
         return self["db.url"] or self["db.path"]
+
+    @property
+    def servers(self) -> list[McpServer]:
+        """The MCP servers of the file, those that are not enabled included."""
+        if self._text is None:
+            return []
+        from recollect.config import toml  # noqa: PLC0415
+
+        return toml.servers(self._text)
 
     def lines(self) -> dict[str, int]:
         """Say on which line of the file each setting is."""

@@ -64,10 +64,60 @@ SETTINGS: dict[str, Setting] = {
             "channels.discord.allow", "texts", "RECOLLECT_DISCORD_ALLOW", "The ids of the users who may talk to it.",
             '["1234"]', (),
         ),
+        Setting(
+            "channels.discord.guilds", "texts", "RECOLLECT_DISCORD_GUILDS",
+            "The ids of the servers in which everybody may talk to it.", '["1234"]', (),
+        ),
+        Setting(
+            "channels.discord.roles", "texts", "RECOLLECT_DISCORD_ROLES",
+            "The ids of the roles that may talk to it, in the servers that they belong to.", '["1234"]', (),
+        ),
+        Setting(
+            "channels.discord.base_url", "address", "RECOLLECT_DISCORD_BASE_URL",
+            "The API, where it is not Discord's own: a proxy that is in front of it.", '"http://localhost:3000/api/v10"',
+        ),
+        Setting(
+            "channels.discord.max_file_size", "number", "RECOLLECT_DISCORD_MAX_FILE_SIZE",
+            "The most bytes that a file may have which somebody sends.", "5_000_000", 20_000_000,
+        ),
+        Setting(
+            "channels.discord.search_everything", "flag", "RECOLLECT_DISCORD_SEARCH_EVERYTHING",
+            "Whether searches find what was said elsewhere, or only what was said in the same place.", "true",
+            default=False,
+        ),
+        Setting(
+            "channels.discord.inherit", "flag", "RECOLLECT_DISCORD_INHERIT",
+            "Whether a new thread begins with the history of its channel.", "true", default=False,
+        ),
+        Setting(
+            "channels.discord.catch_up", "duration", "RECOLLECT_DISCORD_CATCH_UP",
+            "How old a message may be that came while the bot was away, to be answered still. Not set: a day.", '"7d"',
+        ),
         Setting("channels.telegram.token", "secret", "RECOLLECT_TELEGRAM_TOKEN", "The token of the bot.", '"..."'),
         Setting(
             "channels.telegram.allow", "texts", "RECOLLECT_TELEGRAM_ALLOW", "The ids of the users who may talk to it.",
             '["1234"]', (),
+        ),
+        Setting(
+            "channels.telegram.chats", "texts", "RECOLLECT_TELEGRAM_CHATS",
+            "The ids of the groups in which everybody may talk to it.", '["-100123"]', (),
+        ),
+        Setting(
+            "channels.telegram.base_url", "address", "RECOLLECT_TELEGRAM_BASE_URL",
+            "The Bot API server, where it is not Telegram's own.", '"http://localhost:8081"', "https://api.telegram.org",
+        ),
+        Setting(
+            "channels.telegram.max_file_size", "number", "RECOLLECT_TELEGRAM_MAX_FILE_SIZE",
+            "The most bytes that a file may have which somebody sends.", "5_000_000", 20_000_000,
+        ),
+        Setting(
+            "channels.telegram.search_everything", "flag", "RECOLLECT_TELEGRAM_SEARCH_EVERYTHING",
+            "Whether searches find what was said elsewhere, or only what was said in the same chat.", "true",
+            default=False,
+        ),
+        Setting(
+            "channels.telegram.inherit", "flag", "RECOLLECT_TELEGRAM_INHERIT",
+            "Whether a new topic begins with the history of its group.", "true", default=False,
         ),
     )
 }  # fmt: skip

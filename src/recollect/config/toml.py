@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect.config.settings import SETTINGS, Setting
 from recollect.config.values import told, typed
 from recollect.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from recollect.config.servers import McpServer
+
+_SERVERS = "mcp"
 
 
 def read(path: str) -> str:
@@ -26,12 +31,28 @@ def read(path: str) -> str:
 def settings(path: str, text: str) -> list[tuple[Setting, Any, Any]]:
     """Give each setting that is in the file, with its value and what was written."""
     try:
-        known = list(_known(_parsed(text)))
+        data = _parsed(text)
+        known = list(_known({key: raw for key, raw in data.items() if key != _SERVERS}))
+        _servers(data)
         _check_one_place(known)
     except _Wrong as wrong:
         line = wrong.line or lines(text).get(wrong.name) or 1
         raise InvalidConfig(f"{path}, line {line}: {wrong}", path=path, line=line) from wrong.__cause__
     return [(setting, typed(setting, raw, os.path.dirname(path)), raw) for setting, raw in known]
+
+
+def servers(text: str) -> list[McpServer]:
+    """Give the MCP servers of a file that settings() has read."""
+    return _servers(_parsed(text))
+
+
+def _servers(data: dict[str, Any]) -> list[McpServer]:
+    from recollect.config import servers as tables  # noqa: PLC0415  most files name none
+
+    try:
+        return tables.read(data[_SERVERS]) if _SERVERS in data else []
+    except tables.Wrong as error:
+        raise _Wrong(str(error), error.name) from error
 
 
 def _check_one_place(known: list[tuple[Setting, Any]]) -> None:
@@ -82,7 +103,7 @@ def _unknown(name: str, *, is_table: bool) -> str:
     import difflib  # noqa: PLC0415  only who made a mistake pays for it
 
     tables = {known.rpartition(".")[0] for known in SETTINGS} | {known.partition(".")[0] for known in SETTINGS}
-    known = sorted(tables) if is_table else list(SETTINGS)
+    known = sorted(tables | {_SERVERS}) if is_table else list(SETTINGS)
     same = [] if is_table else [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
     near = same or difflib.get_close_matches(name, known, 1, 0.6)
     what = f"there is no table [{name}]" if is_table else f"there is no setting {name}"

@@ -150,10 +150,11 @@ def masked(setting: Setting, written: Any) -> Any:
         return list(written) if isinstance(written, tuple) else written
     if setting.kind == "secret":
         return "********"
-    return _without_password(written) if is_url(written) else written
+    return without_password(written) if is_url(written) else written
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """Hide the password in a URL, and keys in its query."""
     import re  # noqa: PLC0415
 
     scheme, mark, rest = url.partition("://")

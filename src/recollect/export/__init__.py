@@ -7,6 +7,7 @@ what is in the files. This room stands on the operations and a store, never on S
     records.py     the records of JSON and JSON lines     lines.py                 written
     transcript.py  a session as it reads                  markdown.py, page.py, prose.py, attachment.py
     source.py, spool.py, group.py, placement.py, intake.py, chats.py, report.py    read
+    copying.py     a whole store into another one, row by row, with no file between
     flow.py        operations and output in one stream, for either store
 """
 

@@ -9,7 +9,6 @@ any other word is not found.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import Any, NamedTuple
 
@@ -189,7 +188,7 @@ class Redactor:
         """Mask the secrets in an attachment, if it is a text; another file is left as it is."""
         try:
             words = base64.b64decode(text, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not base64, or no text
             return text if _BASE64.fullmatch(text) else self.text(text)
         if "\0" in words:
             return text

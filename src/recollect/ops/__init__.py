@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         messages,
         paths,
         pins,
+        presence,
         pruning,
         record,
         results,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "arrivals", "bodies", "branches", "changes", "check", "compactions", "leases", "lists", "messages", "paths",
-    "pins", "pruning", "record", "results", "retention", "search", "sessions", "settings", "snapshots", "statistics",
-    "streams", "thinning", "tools", "transfer", "turns", "views",
+    "pins", "presence", "pruning", "record", "results", "retention", "search", "sessions", "settings", "snapshots",
+    "statistics", "streams", "thinning", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from recollect.errors import SessionBusy
+from recollect.model import json
 from recollect.model.value import iso
 from recollect.op import Scope, Steps, do, one, rows
+
+TAKEN = "TakenOver"
+"""The name of the error that a turn has which was taken over."""
+
+
+class Holder(NamedTuple):
+    """Who holds an open turn."""
+
+    name: str
+    since: int
+    until: int
 
 
 def recover(scope: Scope, session: int) -> Steps[bool]:
@@ -14,7 +28,7 @@ def recover(scope: Scope, session: int) -> Steps[bool]:
     """
     found = False
     for branch, _, position in (yield from rows("branches_open", session=session)):
-        if (yield from _holder(scope, branch, position)) is None:
+        if (yield from holder(scope, branch, position)) is None:
             yield from interrupt(scope, session, branch, position)
             found = True
     if found:
@@ -25,7 +39,7 @@ def recover(scope: Scope, session: int) -> Steps[bool]:
 def busy(scope: Scope, session: int) -> Steps[bool]:
     """Say whether a session has an open turn whose holder is alive."""
     for branch, _, position in (yield from rows("branches_open", session=session)):
-        if (yield from _holder(scope, branch, position)) is not None:
+        if (yield from holder(scope, branch, position)) is not None:
             return True
     return False
 
@@ -43,19 +57,27 @@ def clear(scope: Scope, session: str, key: int, branch: int, *, take_over: bool)
     if row is None:
         return
     position = row[0]
-    live = yield from _holder(scope, branch, position)
+    live = yield from holder(scope, branch, position)
     if live is not None and not take_over:
-        holder, until = live
-        raise SessionBusy(session=session, holder=holder, until=iso(until))
-    yield from interrupt(scope, key, branch, position)
+        raise SessionBusy(session=session, holder=live.name, until=iso(live.until))
+    if live is None:
+        yield from interrupt(scope, key, branch, position)
+    else:
+        yield from seize(scope, key, branch, position)
 
 
-def interrupt(scope: Scope, session: int, branch: int, position: int) -> Steps[None]:
+def seize(scope: Scope, session: int, branch: int, position: int) -> Steps[None]:
+    """End a turn that another one holds, for good: the mark says that it was not merely found asleep."""
+    told = {"name": TAKEN, "message": f"Another process took the session over ({scope.holder})."}
+    yield from interrupt(scope, session, branch, position, error=json.encode(told))
+
+
+def interrupt(scope: Scope, session: int, branch: int, position: int, *, error: str | None = None) -> Steps[None]:
     """End a turn that will not go on. What it stored stays; a message in the middle of streaming is marked."""
     yield from do("messages_interrupt", branch=branch, position=position, now=scope.now)
     yield from do(
         "turn_end", branch=branch, position=position, status="interrupted", now=scope.now, latency_ms=None,
-        input_tokens=None, output_tokens=None, model=None, error=None,
+        input_tokens=None, output_tokens=None, model=None, error=error,
     )  # fmt: skip
     yield from release(session, branch, position)
 
@@ -72,10 +94,10 @@ def release(session: int, branch: int, position: int) -> Steps[None]:
         yield from do("session_opens_turn", session=session, change=-1)
 
 
-def _holder(scope: Scope, branch: int, position: int) -> Steps[tuple[str, int] | None]:
-    """Say who holds an open turn, and until when; None where its lease has run out or its process is gone."""
+def holder(scope: Scope, branch: int, position: int) -> Steps[Holder | None]:
+    """Say who holds an open turn, since and until when; None where its lease has run out or its process is gone."""
     row = yield from one("turn_get", branch=branch, position=position)
     if row is None or row[1] != "open":
         return None
-    holder, until = row[9], row[10]
-    return None if until <= scope.now or scope.gone(holder) else (holder, until)
+    name, until = row[9], row[10]
+    return None if until <= scope.now or scope.gone(name) else Holder(name, row[2], until)

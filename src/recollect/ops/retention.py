@@ -7,7 +7,7 @@ from typing import NamedTuple
 from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
 from recollect.model import json
 from recollect.op import Op, Row, Scope, Steps, do, each, rows
-from recollect.ops import search, sessions
+from recollect.ops import presence, search, sessions
 
 FORKS = ("refuse", "keep", "erase")
 
@@ -50,7 +50,9 @@ def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
         yield from search.untitle(key)
         yield from do("session_delete", session=key)
     yield from _sweep(scope, here.tree, branches, gone)
-    return Erased([names[key] for key in sorted(gone)])
+    erased = [names[key] for key in sorted(gone)]
+    yield from presence.forget(scope, erased)
+    return Erased(erased)
 
 
 def remove(scope: Scope, here: sessions.Here) -> Steps[None]:

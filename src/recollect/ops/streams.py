@@ -8,7 +8,7 @@ import msgspec
 
 from recollect.errors import MessageNotFound
 from recollect.model.message import Draft, Message
-from recollect.op import Op, Row, Scope, Steps, do, one
+from recollect.op import Op, Row, Scope, Steps, do, each, one
 from recollect.ops import messages, record, tools, turns
 
 
@@ -44,8 +44,9 @@ def write(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 
 def _write(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
     yield from turns.renew(scope, session, flow.held, lease, turns.Usage())
-    yield from _reopened(scope, flow, (yield from _stored(scope, session, flow)))
-    yield from _update(flow, item, None)
+    before = yield from _stored(scope, session, flow)
+    yield from _reopened(scope, flow, before)
+    yield from _update(flow, _pinned(scope, item, before), None)
     return (yield from turns.stir(scope, session, flow.held))[3:]
 
 
@@ -64,6 +65,14 @@ def _reopened(scope: Scope, flow: Flow, before: Message) -> Steps[None]:
         yield from search.changes(scope, flow.held.branch, flow.position)
 
 
+def _pinned(scope: Scope, item: record.Record, before: Message) -> record.Record:
+    """Keep the mark of a message that was pinned while it streams; who writes it does not know."""
+    if not before.pinned or (item.draft.metadata or {}).get("pinned") is True:
+        return item
+    marked = {**(item.draft.metadata or {}), "pinned": True}
+    return record.record(msgspec.structs.replace(item.draft, metadata=marked), scope.now)
+
+
 def _update(flow: Flow, item: record.Record, completed_at: int | None) -> Steps[None]:
     columns = dict(zip(record.COLUMNS, item.columns, strict=True))
     columns["completed_at"] = completed_at
@@ -80,11 +89,14 @@ def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: i
     before = yield from _stored(scope, session, flow)
     yield from turns.renew(scope, session, held, lease, usage)
     yield from _reopened(scope, flow, before)
+    item = _pinned(scope, item, before)
     yield from _update(flow, item, scope.now)
     for name, payload in item.payloads.items():
         yield from messages.keep_blob(scope, name, payload)
     if item.calls or item.results:
         yield from tools.track(held.branch, flow.position, [item])
+    if (item.draft.metadata or {}).get("pinned") is True:  # the role of a stream is the assistant's
+        yield from each("pin_insert", [(held.branch, flow.position)])
     if before.deleted_at is None:
         change = messages.Change(0, item.tokens - before.tokens, usage.input_tokens or 0, usage.output_tokens or 0)
         tree = yield from one("session_by_key", session=held.session)

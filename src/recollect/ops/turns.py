@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from recollect.errors import InvalidValue, MessageNotFound, TurnClosed, TurnNotFound
+from recollect.errors import AlreadySaid, InvalidValue, MessageNotFound, TurnClosed, TurnNotFound
 from recollect.model import json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
@@ -51,15 +51,15 @@ def begin(
     *,
     lease: int,
     take_over: bool,
-    key: str | None = None,
     expected: int | None = None,
+    key: str | None = None,
 ) -> Op[Step]:
-    """Open a turn with the person's message. A branch takes one turn at a time."""
+    """Open a turn with the person's message. A branch takes one turn at a time; a key opens one turn only."""
     if not drafts:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
     messages.check_key(key)
     records = [record.record(draft, scope.now) for draft in drafts]
-    return Op(_begin, scope, session, records, lease, take_over, key, expected)
+    return Op(_begin, scope, session, records, lease, take_over, expected, key)
 
 
 def _begin(
@@ -68,11 +68,13 @@ def _begin(
     records: list[record.Record],
     lease: int,
     take_over: bool,
-    key: str | None,
     expected: int | None,
+    key: str | None,
 ) -> Steps[Step]:
-    if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
-        return before
+    if key is not None:
+        before = yield from messages.appended_before(scope, session, key, records)
+        if before is not None:
+            raise AlreadySaid(session=session, key=key, turn=before[0].ids[0])
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=take_over)
@@ -169,7 +171,8 @@ def used(records: Sequence[record.Record]) -> Usage:
 def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> Steps[None]:
     """Hold on to a turn for another lease.
 
-    A turn that was marked interrupted while its holder slept goes on, unless another has been opened since.
+    A turn that was marked interrupted while its holder slept goes on, unless it was taken over, or another has been
+    opened since: then it stays ended, also when the other one is over.
     """
     standing = yield from _standing(session, held)
     if standing is None:
@@ -190,9 +193,18 @@ def _standing(session: str, held: Held) -> Steps[Literal["held", "released"] | N
     if row is None or branch is None:
         return None
     status, open_turn = row[1], branch[6]
-    if status not in ("open", "interrupted") or open_turn not in (None, held.position):
+    closed = status not in ("open", "interrupted") or open_turn not in (None, held.position)
+    if status == "interrupted" and not closed:
+        followed = yield from one("turn_after", branch=held.branch, position=held.position)
+        closed = followed is not None or _was_taken(row[8])
+    if closed:
         raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=status)
     return "released" if open_turn is None else "held"
+
+
+def _was_taken(error: str | None) -> bool:
+    told = None if error is None else json.decode(error)
+    return isinstance(told, dict) and told.get("name") == leases.TAKEN
 
 
 def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008

@@ -86,7 +86,7 @@ class Access:
         port: int,
         public: bool = False,
     ) -> None:
-        self._app = app
+        self.inner = app
         self._accounts = accounts
         self._tokens = dict(tokens)
         self._hosts = {_bare(host) for host in ("localhost", "127.0.0.1", "[::1]", *hosts)}
@@ -96,7 +96,7 @@ class Access:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Let a request in, or answer it here."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.inner(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": f"{scope['type']}.close", "code": 1008})
@@ -123,7 +123,7 @@ class Access:
         except Refusal as refusal:
             await _answer(refusal.problem, scope, headers, guarded)
             return
-        await self._app(scope, _impatient(receive), guarded)
+        await self.inner(scope, _impatient(receive), guarded)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")

@@ -16,6 +16,7 @@ from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.fields import SessionFields
 from recollect.model.message import Message
 from recollect.model.part import ResultStatus
+from recollect.model.presence import Arrived, Presence
 from recollect.model.session import Session as Info
 from recollect.model.snapshot import Snapshot, SnapshotKind
 from recollect.model.tool_call import ToolCall
@@ -62,6 +63,27 @@ class Session(SessionFields):
         appended, counts = self._run(op)
         self.saw(counts)
         return appended
+
+    def arrive(self, surface: str, *, id: str | None = None, take_over: bool = False) -> Arrived:
+        """Say that someone talks here from now on, in a terminal or elsewhere; give one's own place and who else does.
+
+        `take_over` sends the others away, and ends what they have begun. With the `id` of a place it is taken again.
+        """
+        scope = self.store.scope()
+        place = keys.new_id(scope.now) if id is None else id
+        return self._run(ops.presence.arrive(scope, self.id, place, surface, take_over=take_over))
+
+    def stay(self, id: str) -> bool:
+        """Say that one is still at one's place; False where someone has taken the session over."""
+        return self._run(ops.presence.stay(self.store.scope(), id))
+
+    def leave(self, id: str) -> None:
+        """Say that one has left one's place."""
+        self._run(ops.presence.leave(self.store.scope(), id))
+
+    def present(self) -> list[Presence]:
+        """Give who talks here now, whoever came first before the others. A process that died is not there."""
+        return self._run(ops.presence.present(self.store.scope(), self.id))
 
     def messages(
         self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False, active: bool = False
@@ -210,21 +232,26 @@ class Session(SessionFields):
         lease: float = LEASE,
         wait: float = 0.0,
         take_over: bool = False,
-        key: str | None = None,
         expected: int | None = None,
+        key: str | None = None,
     ) -> Turn:
         """Open a turn with what the person said, which is on disk when this returns.
 
         A branch takes one turn at a time: `wait` says for how many seconds to wait for another, `take_over` ends it.
-        The turn is held for `lease` seconds after each of its writes. With a `key` the same turn is opened once.
+        The turn is held for `lease` seconds after each of its writes. A `key` opens one turn: a second is AlreadySaid.
         """
         given = question(said, format)
         until = time.monotonic() + wait
         while True:
             op = ops.turns.begin(
-                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, key=key,
+                self.store.scope(),
+                self.id,
+                given,
+                lease=int(lease * 1000),
+                take_over=take_over,
                 expected=expected,
-            )  # fmt: skip
+                key=key,
+            )
             try:
                 step = self._run(op)
             except SessionBusy:

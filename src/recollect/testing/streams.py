@@ -10,6 +10,7 @@ import pytest
 
 from recollect import formats
 from recollect.errors import InvalidValue, RecollectError, TurnClosed
+from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart
 from recollect.store import Store, Stream
 from recollect.testing.place import Place
@@ -231,3 +232,26 @@ class TestStreams:
         assert session.history("anthropic") == [user("q")]
         assert session.history("openai") == [user("q")]
         counted(session)
+
+    def test_one_that_ends_as_pinned_is_found_in_a_long_past(self, store: Store):
+        answer = begun(store)
+        answer.close(Draft(role="assistant", parts=(TextPart(text="for ever"),), metadata={"pinned": True}))
+        session = store.session("a")
+        session.append([user(f"u{n} " + "x" * 400) for n in range(60)])
+        told = [str(message) for message in session.history("recollect", budget=1_000)]
+        assert len(told) < 20
+        assert "for ever" in told[0]
+
+    def test_one_that_is_pinned_while_it_streams_stays_pinned(self, store: Store):
+        answer = begun(store)
+        answer.write("half")
+        answer.flush()
+        session = store.session("a")
+        session.pin_message(answer.id)
+        answer.write(" and whole")
+        answer.flush()
+        assert session.message(answer.id).pinned
+        answer.close()
+        assert (session.message(answer.id).pinned, session.message(answer.id).text) == (True, "half and whole")
+        session.unpin_message(answer.id)
+        assert not session.message(answer.id).pinned

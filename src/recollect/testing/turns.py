@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import (
+    AlreadySaid,
     InvalidValue,
     KeyReused,
     SessionBusy,
@@ -66,21 +67,20 @@ class TestTurnsTakenUp:
         with pytest.raises(TurnNotFound):
             session.resume_turn(name)
 
-    def test_the_same_key_opens_and_adds_once(self, store: Store):
+    def test_the_same_key_adds_once(self, store: Store):
         session = store.session("a")
         first = session.turn("Begin", key="k1")
-        again = session.turn("Begin", key="k1")
+        with pytest.raises(AlreadySaid) as caught:
+            session.turn("Begin", key="k1")
+        again = session.resume_turn(caught.value.fields["turn"])
         assert first.id == again.id
         made = first.add(assistant("one"), key="k2")
         repeated = again.add(assistant("one"), key="k2")
         assert (made.ids, made.repeated, repeated.ids, repeated.repeated) == (["1.2"], False, ["1.2"], True)
         assert texts(session) == ["Begin", "one"]
         with pytest.raises(KeyReused):
-            session.turn("Other", key="k1")
-        with pytest.raises(KeyReused):
             first.add(assistant("two"), key="k2")
         again.complete()
-        assert session.turn("Begin", key="k1").id == first.id
         assert statuses(session) == ["completed"]
 
 
@@ -99,6 +99,37 @@ class TestTurns:
         assert info.lease_until_at > info.started_at
         assert (info.ended_at, info.latency_ms) == (None, None)
         assert turn.id == info.id == "1.1"
+
+    def test_a_key_opens_one_turn_whatever_came_of_it(self, store: Store, place: Place):
+        session = store.session("a")
+        with session.turn("one", key="k1") as turn:
+            turn.add(assistant("first"))
+        again = place.open().session("a")
+        for _ in range(2):
+            with pytest.raises(AlreadySaid) as caught:
+                again.turn("one", key="k1")
+            assert caught.value.fields["turn"] == turn.id
+        with pytest.raises(KeyReused):
+            again.turn("other", key="k1")
+        with pytest.raises(InvalidValue):
+            again.turn("one", key="")
+        assert texts(again) == ["one", "first"]
+        assert statuses(again) == ["completed"]
+        session.rewind(0)
+        with pytest.raises(AlreadySaid):
+            session.turn("one", key="k1")
+        fork = session.fork(id="b")
+        fork.turn("one", key="k1").complete()  # a key is a session's own
+        session.turn("two", key="k2").cancel()
+        with pytest.raises(AlreadySaid):
+            session.turn("two", key="k2")
+
+    def test_a_key_whose_turn_was_refused_is_free(self, store: Store):
+        session = store.session("a")
+        with session.turn("one"), pytest.raises(SessionBusy):
+            session.turn("two", key="k")
+        session.turn("two", key="k").complete()
+        assert texts(session) == ["one", "two"]
 
     def test_steps_are_there_as_they_happen(self, store: Store, place: Place):
         session = store.session("a")
@@ -400,6 +431,10 @@ class TestHolding:
             with pytest.raises(TurnClosed, match="interrupted"):
                 act()
         second.complete()
+        for act in (lambda: first.add(assistant("late")), first.stream, first.complete, first.cancel):
+            with pytest.raises(TurnClosed, match="interrupted"):
+                act()
+        assert session.turns()[0].error["name"] == "TakenOver"
         assert texts(session) == ["first", "so far", "second"]
         assert statuses(session) == ["interrupted", "completed"]
         assert session.turns()[0].holder is None
@@ -533,11 +568,24 @@ class TestHolding:
         with pytest.raises(TurnClosed):
             turn.add(assistant("too late"))
         other.complete()
-        turn.add(assistant("free again"))
-        turn.complete()
-        assert texts(session) == ["first", "awake", "second", "free again"]
-        assert statuses(session) == ["completed", "completed"]
+        for act in (lambda: turn.add(assistant("too late")), turn.stream, turn.complete, turn.fail):
+            with pytest.raises(TurnClosed):
+                act()
+        assert texts(session) == ["first", "awake", "second"]
+        assert statuses(session) == ["interrupted", "completed"]
         counted(session.refresh())
+
+    def test_a_whole_turn_that_was_saved_since_ends_it_too(self, store: Store):
+        turn = store.session("a").turn("first", lease=SHORT)
+        after_the_lease()
+        session = store.session("a")
+        session.append(user("no turn"))
+        turn.add(assistant("awake"))
+        after_the_lease()
+        session.save_turn("second", assistant("r"))
+        with pytest.raises(TurnClosed):
+            turn.add(assistant("too late"))
+        assert statuses(session) == ["interrupted", "completed"]
 
     def test_an_interrupted_turn_can_still_be_ended_by_its_holder(self, store: Store):
         session = store.session("a")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -51,6 +52,7 @@ class Entry:
     def __init__(self, toolbar: str) -> None:
         self.names = Names()
         self.toolbar = toolbar
+        self._status = ""
         self._session: PromptSession[str] = PromptSession(
             history=InMemoryHistory(),
             completer=self.names,
@@ -64,12 +66,26 @@ class Entry:
         )
 
     def _bar(self) -> StyleAndTextTuples:
-        return [("class:bottom-toolbar", f" {self.toolbar}")]
+        told = f" {self._status} \u00b7" if self._status else ""
+        return [("class:bottom-toolbar", f"{told} {self.toolbar}")]
 
     def remember(self, said: Sequence[str]) -> None:
         """Have what was said before at hand with the arrow keys."""
         for text in said:
             self._session.history.append_string(text)
+
+    def status(self, text: str) -> None:
+        """Show something for a while before the keys."""
+        if text != self._status:
+            self._status = text
+            self._session.app.invalidate()
+
+    async def above(self, draw: Callable[[], None]) -> None:
+        """Draw something above the input, which stays as it is."""
+        if self._session.app.is_running:
+            await run_in_terminal(draw)
+        else:
+            draw()
 
     async def read(self, begin: str = "") -> str:
         """Read one input. Ctrl-D on an empty line is an EOFError, Ctrl-C a KeyboardInterrupt."""

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from recollect.agent.commands import Outcome
-from recollect.agent.events import Event, Notice, Responded, TextDelta, ToolFinished, ToolStarted, TurnEnded
+from recollect.agent.events import Delegated, Event, Notice, Responded, TextDelta, ToolFinished, ToolStarted, TurnEnded
 from recollect.channels.terminal.safe import clean, cut
 
 _WIDTH = 200
@@ -30,6 +30,8 @@ class PlainScreen:
                 _aside(f"> {event.tool} {json.dumps(event.arguments, ensure_ascii=False, default=str)}")
             case ToolFinished():
                 _aside(f"< {event.output}")
+            case Delegated() if event.tool:
+                _aside(f"  {event.agent}: {event.tool}")
             case Notice():
                 _aside(event.text)
             case TurnEnded():

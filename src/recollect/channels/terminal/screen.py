@@ -22,6 +22,7 @@ from rich.text import Text
 
 from recollect.agent.commands import Outcome
 from recollect.agent.events import (
+    Delegated,
     Event,
     Notice,
     ReasoningDelta,
@@ -94,6 +95,7 @@ class Screen:
         self._blocks = Blocks()
         self._thought = ""
         self._tools: dict[str, tuple[str, float]] = {}
+        self._helpers: dict[str, Delegated] = {}
         self._spoke = False
 
     @property
@@ -131,6 +133,10 @@ class Screen:
                 self._tools[event.call_id] = (_call(event), time.monotonic())
             case ToolFinished():
                 self._tool(event)
+            case Delegated():
+                self._helpers[event.session] = event
+                if event.ended:
+                    del self._helpers[event.session]
             case _:
                 pass
 
@@ -201,6 +207,8 @@ class Screen:
         now = time.monotonic()
         for called, since in self._tools.values():
             shown.append(_turning(f"{cut(called, self._width - 14)}  {now - since:.0f} s", "cyan"))
+        for helper in self._helpers.values():
+            shown.append(Text(f"  {cut(_progress(helper), self._width - 4)}", style="dim"))
         if not shown:
             shown.append(_turning("Ctrl-C stops the answer", "dim"))
         return Padding(Group(*shown), (0, max(self.console.width - self._width, 0), 0, 0))
@@ -213,6 +221,7 @@ class Screen:
         if self._ticking is not None:
             self._ticking.cancel()
         self._tools.clear()
+        self._helpers.clear()
         if event.error:
             self.notice(event.error, warning=True)
         elif event.status == "cancelled":
@@ -277,6 +286,11 @@ def _call(event: ToolStarted) -> str:
     else:
         told = str(arguments or "")
     return f"{event.tool}({told})"
+
+
+def _progress(helper: Delegated) -> str:
+    told = f"runs {helper.tool}" if helper.tool else helper.line or "begins"
+    return f"{helper.agent}: {told}"
 
 
 def _took(event: ToolFinished) -> str:

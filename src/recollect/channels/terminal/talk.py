@@ -18,8 +18,10 @@ from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnEnded
 from recollect.agent.session_commands import resume_hint
 from recollect.channels.terminal.busy import Busy
+from recollect.channels.terminal.follower import Follower
 from recollect.channels.terminal.safe import line
-from recollect.errors import SessionBusy
+from recollect.errors import RecollectError, SessionBusy, StoreError
+from recollect.model.presence import Presence
 
 if TYPE_CHECKING:
     from recollect.channels.terminal.entry import Entry
@@ -90,20 +92,31 @@ class TerminalTalk:
         self._screen = screen
         self._entry = entry
         self._begin = ""
+        self._busy = Busy(talk, screen, entry, self)
+        self._follower = Follower(talk, screen, entry)
+        self._met = ""
 
     async def run(self) -> None:
         """Talk until the person leaves."""
-        await self._arrive()
-        while True:
+        with contextlib.suppress(StoreError):  # a talk goes on without a place, and without a store
+            await self.talk.arrive("terminal")
+        goes_on = await self._arrive()
+        while goes_on:
+            await self._follower.look()
             for event in self.talk.notices():
                 self._screen.event(event)
             said = await self._read()
             if said is None:
                 return
-            if not commands.is_command(said):
-                await self._say(said)
-            elif not await self._command(said):
-                return
+            with self._follower.quiet():
+                goes_on = await self._done(said)
+
+    async def _done(self, said: str) -> bool:
+        """Do what was said; say whether the talk goes on."""
+        if commands.is_command(said):
+            return await self._command(said)
+        await self._say(said)
+        return True
 
     async def _read(self) -> str | None:
         """Read an input; None where the person leaves."""
@@ -122,9 +135,24 @@ class TerminalTalk:
 
     async def _say(self, said: str) -> None:
         try:
-            await say(self.talk, said, self._screen)
+            await say(self.talk, said, self)
         except SessionBusy as error:
-            self._begin = await Busy(self.talk, self._screen, self._entry).choose(said, error)
+            before = self.talk.session.id
+            self._begin = await self._busy.choose(said, error)
+            if self.talk.session.id != before:
+                await self._follower.begin()
+        except RecollectError as error:
+            self._begin = said
+            self._screen.notice(str(error), warning=True)
+
+    def event(self, event: Event) -> None:
+        """Show what happens in a turn of one's own."""
+        self._follower.note(event)
+        self._screen.event(event)
+
+    def outcome(self, outcome: commands.Outcome) -> None:
+        """Show what a command did."""
+        self._screen.outcome(outcome)
 
     async def _command(self, written: str) -> bool:
         """Run a command; say whether the talk goes on."""
@@ -137,14 +165,31 @@ class TerminalTalk:
                 return True
             outcome = await commands.run(self.talk, f"/resume {chosen}")
         self._screen.outcome(outcome)
-        if outcome.action in ("moved", "edit") and not outcome.failed:
-            await self._arrive()
+        if outcome.action in ("moved", "edit") and not outcome.failed and not await self._arrive():
+            return False
+        await self._follower.settle()
         if outcome.action == "edit":
             self._begin = str(outcome.data)
         return outcome.action != "quit"
 
-    async def _arrive(self) -> None:
-        """Show where one is, and the end of what was said before."""
+    async def _arrive(self) -> bool:
+        """Show where one is, the end of what was said before, and who else is there; say whether the talk goes on."""
+        await self._shown()
+        await self._follower.begin()
+        if self._met == self.talk.session.id:
+            return True
+        others: list[Presence] = []
+        with contextlib.suppress(StoreError):
+            others = await self.talk.attendance.others()
+        before = self._met = self.talk.session.id
+        if others and not await self._busy.meet(others):
+            return False
+        if self.talk.session.id != before:
+            self._met = self.talk.session.id
+            await self._follower.begin()
+        return True
+
+    async def _shown(self) -> None:
         session = self.talk.session
         title = session.title or ("New conversation" if not session.message_count else session.id)
         self._screen.welcome(title, f"{self.talk.model.name} \u00b7 {session.id} \u00b7 /help lists the commands")
@@ -158,6 +203,7 @@ class TerminalTalk:
 
     async def leave(self) -> None:
         """Close the talk; what could not be stored is put into a file."""
+        await self._follower.end()
         if not await self.talk.close():
             self._screen.notice(rescued(self.talk), warning=True)
 

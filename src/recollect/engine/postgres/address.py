@@ -50,11 +50,12 @@ class Address:
         self.shown = self._shown()
 
     def _elsewhere(self, place: str | None) -> str:
-        """Give the way to the server for one who listens: past a pooler, where `listen` names the server behind it."""
+        """Give the way to the server for one who listens: past a pooler, where `listen` names the servers behind it."""
         if not place:
             return self.conninfo
-        host, _, port = place.rpartition(":") if ":" in place else (place, "", "5432")
-        return make_conninfo(self.conninfo, host=host, port=port)
+        named = [each.rpartition(":") if ":" in each else (each, "", "5432") for each in place.split(",")]
+        hosts, _, ports = zip(*named, strict=True)
+        return make_conninfo(self.conninfo, host=",".join(hosts), port=",".join(ports))
 
     def _shown(self) -> str:
         known = self._known

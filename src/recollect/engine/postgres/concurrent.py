@@ -8,13 +8,13 @@ again without it, and it alone. An operation that looks at more than its session
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from recollect.engine.bell import Bell
+from recollect.engine.job import Job, tell
 from recollect.engine.postgres.server import Server
 from recollect.engine.postgres.watch import ServerBell
 from recollect.errors import RecollectError, StoreClosed, StoreUnavailable
@@ -28,29 +28,6 @@ _TOGETHER = frozenset({"session_advance", "turn_get"})
 """An operation that begins with one of these keeps to its own session, and its second argument is that session."""
 
 
-class _Job:
-    """An operation that waits for its turn, and whom to tell."""
-
-    __slots__ = ("claim", "error", "future", "loop", "op", "result", "session")
-
-    def __init__(self, op: Op[Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.op = op
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.session: str | None = None
-        # Taking the only item is atomic: either a writer begins the job or its caller withdraws it.
-        self.claim = [True]
-
-    def take(self) -> bool:
-        """Claim the job; False where the other side was first."""
-        try:
-            return self.claim.pop()
-        except IndexError:
-            return False
-
-
 class AsyncPostgresEngine:
     """Runs an operation in a transaction that it may share with others that wait at the same time."""
 
@@ -61,7 +38,7 @@ class AsyncPostgresEngine:
         self._start()
 
     def _start(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         size = self._server.address.pool_size
         self._others = ThreadPoolExecutor(size, thread_name_prefix="recollect-postgres")
         self._writers = [
@@ -88,7 +65,7 @@ class AsyncPostgresEngine:
         loop = asyncio.get_running_loop()
         if not op.writes:
             return await loop.run_in_executor(self._others, self._server.read, op)
-        job = _Job(op, loop)
+        job = Job(op, loop)
         with self._gate:
             if self._closed:
                 raise StoreClosed
@@ -109,12 +86,12 @@ class AsyncPostgresEngine:
                 self._jobs.put(None)  # the others are to end as well
                 return
 
-    def _take(self) -> tuple[list[_Job], bool]:
+    def _take(self) -> tuple[list[Job], bool]:
         """Take what waits and can run side by side, half of it where there is much; hand on what can not."""
-        jobs, batch = self._jobs, dict[str, _Job]()
+        jobs, batch = self._jobs, dict[str, Job]()
         job = jobs.get()
         most = max(min(jobs.qsize() // 2, _BATCH), 1)
-        behind: list[_Job] = []
+        behind: list[Job] = []
         try:
             while job is not None:
                 self._sort(job, batch, behind)
@@ -132,7 +109,7 @@ class AsyncPostgresEngine:
         # In one order everywhere, so that two transactions never wait for each other crosswise.
         return [batch[name] for name in sorted(batch)], open_
 
-    def _sort(self, job: _Job, batch: dict[str, _Job], behind: list[_Job]) -> None:
+    def _sort(self, job: Job, batch: dict[str, Job], behind: list[Job]) -> None:
         """Put a job where it belongs: with the others, on its own, or back in the queue behind one on its session."""
         session = _own_session(job.op)
         if session in batch:
@@ -143,14 +120,14 @@ class AsyncPostgresEngine:
             else:
                 batch[session] = job
 
-    def _alone(self, job: _Job) -> None:
+    def _alone(self, job: Job) -> None:
         try:
             job.result, job.error = self._server.write(job.op), None
         except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
             job.error = error
-        _tell([job])
+        tell([job])
 
-    def _commit(self, batch: list[_Job]) -> None:
+    def _commit(self, batch: list[Job]) -> None:
         """Commit jobs together and tell them. Those that refuse are run alone; so are all where that fails."""
         refused: list[int] = []
         try:
@@ -158,12 +135,12 @@ class AsyncPostgresEngine:
         except StoreUnavailable as error:  # each has waited as long as it wanted to: together, not one after another
             for job in batch:
                 job.error = error
-            _tell(batch)
+            tell(batch)
             return
         except Exception:  # noqa: BLE001  each finds out alone what is wrong with it
             done = False
         if done:
-            _tell(batch)
+            tell(batch)
             return
         chosen = set(refused) or set(range(len(batch)))
         rest = [job for number, job in enumerate(batch) if number not in chosen]
@@ -172,7 +149,7 @@ class AsyncPostgresEngine:
         if rest:
             self._commit(rest)
 
-    def _together(self, batch: list[_Job], refused: list[int]) -> bool:
+    def _together(self, batch: list[Job], refused: list[int]) -> bool:
         results = self._server.write_together([job.op for job in batch], refused.append)
         for job, result in zip(batch, results or (), strict=False):
             job.result = result
@@ -210,23 +187,3 @@ def _own_session(op: Op[Any]) -> str | None:
     finally:
         steps.close()
     return op.args[1] if first in _TOGETHER else None
-
-
-def _tell(batch: list[_Job]) -> None:
-    """Hand the results to the loops that wait for them, one call for each loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-    for job in batch:
-        loops.setdefault(job.loop, []).append(job)
-    for loop, jobs in loops.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(_resolve, jobs)
-
-
-def _resolve(jobs: list[_Job]) -> None:
-    for job in jobs:
-        if job.future.done():
-            continue
-        if job.error is not None:
-            job.future.set_exception(job.error)
-        else:
-            job.future.set_result(job.result)

@@ -27,8 +27,8 @@ AGAIN = frozenset({
 FRESH = frozenset({"26000", "42P05", "0A000"})
 """Of those, what needs another connection."""
 
-GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006", "08001", "08004"})
-"""The server ends the connection, or does not take one at the moment."""
+GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006", "08001", "08004", "08007", "08P01"})
+"""The server, or a pooler before it, ends the connection or does not take one at the moment."""
 
 _LIMITS = {
     "trees_most": ("The number of sessions in a store", 4_398_046_511_103),

@@ -53,6 +53,8 @@ class Link:
         self._timeout = timeout
         self._prepared: set[bytes] = set()
         self._sent: list[tuple[Statement, bool]] = []  # and whether it was only prepared
+        self._unconfirmed = False
+        connection.add_notice_handler(self._noticed)
         self._pgconn.enter_pipeline_mode()
 
     def send(self, statement: Statement, values: list[Value]) -> None:
@@ -80,11 +82,19 @@ class Link:
                 self._pgconn.send_flush_request()
             until = time.monotonic() + self._timeout
             self._push(until)
-            return self._results(until, end=end)
+            found = self._results(until, end=end)
         except psycopg.OperationalError as error:
             if self._pgconn.status == pq.ConnStatus.OK and error.sqlstate is not None:
                 raise
             raise Lost(str(error)) from error
+        if self._unconfirmed:
+            raise Lost("no replica has confirmed the change")
+        return found
+
+    def _noticed(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Notice that a commit stopped waiting for the replicas; the server calls it done, and warns."""
+        # By the function, since the sentence is in the server's language and its code is that of any warning.
+        self._unconfirmed = self._unconfirmed or notice.source_function == "SyncRepWaitForLSN"
 
     def _results(self, until: float, *, end: bool) -> list[list[Row]]:
         found: list[list[Row]] = []

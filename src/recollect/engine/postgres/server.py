@@ -32,7 +32,7 @@ from recollect.engine.postgres.failure import (
 from recollect.engine.postgres.link import BEGIN, COMMIT, Connection, Link, Lost
 from recollect.engine.postgres.migration import ready
 from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled
-from recollect.errors import Corrupted, RecollectError, StoreClosed
+from recollect.errors import Corrupted, RecollectError, StoreClosed, StoreUnavailable
 from recollect.op import Op
 
 T = TypeVar("T")
@@ -41,27 +41,31 @@ _chance = random.SystemRandom()  # a program may have seeded the other
 _TRIES = 12
 _STEP = 0.005
 _LONGEST_STEP = 1.0
+_DOUBT = "the last change may have been stored or not"
 _KEPT = 3_600_000  # milliseconds that a commit is remembered, far longer than anyone tries again
 _SWEEP = 2_000
+_SWEPT = 60_000  # milliseconds between two sweeps of a process: each reads all that is kept
+_RECONNECT = 1.0  # seconds; left to itself, the pool waits twice as long each time, and a failover takes twice as long
 _FENCE = Statement(
     "commit_fence",
-    "INSERT INTO recollect.commits (token, at, fence) VALUES (:token, :at, true) ON CONFLICT (token) DO NOTHING",
+    "INSERT INTO recollect.commits AS there (token, at, fence) VALUES (:token, :at, true) "
+    "ON CONFLICT (token) DO UPDATE SET fence = there.fence RETURNING fence",
 )
-_FENCED = Statement("commit_fenced", "SELECT fence FROM recollect.commits WHERE token = :token")
 _FORGET = Statement("commits_forget", "DELETE FROM recollect.commits WHERE at < :before")
 
 
 class Server:
     """Runs operations, each in a transaction on a connection of the pool. After fork() each process has its own."""
 
-    def __init__(self, url: str, owner: str, timeout: float) -> None:
+    def __init__(self, url: str, owner: str, timeout: float, *, trusted: bool = False) -> None:
         self.address = Address(url)
         self.owner = owner
         self.timeout = timeout
         self._book = Book()
-        self._closed = self._forked = False
+        self._closed = self._forked = self._away = False
+        self._swept = 0
         self._commits = random.randrange(_SWEEP)  # noqa: S311  processes that start together do not sweep together
-        ready(self.address, owner, timeout)
+        ready(self.address, "" if trusted else owner, timeout)  # what is said of an owner here is about its role
         self._pool = self._make_pool()
         _servers.add(self)
 
@@ -79,7 +83,7 @@ class Server:
             min_size=1,
             max_size=self.address.pool_size,
             timeout=self.timeout,
-            reconnect_timeout=self.timeout,
+            reconnect_timeout=_RECONNECT,
             open=False,
         )
         pool.open()
@@ -105,8 +109,8 @@ class Server:
     ) -> Any:
         results = transaction.write(link, self._book, ops, self.owner, mark, ahead, spare=spare)
         self._commits += 1
-        if self._commits >= _SWEEP:
-            self._commits = 0
+        if self._commits >= _SWEEP and mark.at - self._swept >= _SWEPT:
+            self._commits, self._swept = 0, mark.at
             self._sweep(link, mark)
         return results
 
@@ -155,18 +159,22 @@ class Server:
         """Find out what became of a commit: True where it happened. If not, see to it that it never will.
 
         The mark of the commit is written here as a fence, unless it is there. A commit that is still under way is
-        waited for by that; one that the server has not read yet will be refused.
+        waited for by that; one that the server has not read yet will be refused. A mark that is there is written
+        again: only a transaction that writes waits for the replicas, and a server that was restarted shows commits
+        that no replica has.
         """
         tries = 0
         while True:
             try:
                 with self._connection(until) as link:
-                    for statement in (BEGIN, _FENCE, _FENCED, COMMIT):
+                    for statement in (BEGIN, _FENCE, COMMIT):
                         link.send(statement, statement.values({"token": mark.token, "at": mark.at}))
-                    return not link.receive(end=True)[2][0][0]
+                    return not link.receive(end=True)[1][0][0]
+            except StoreUnavailable as error:
+                raise unavailable(self.path, f"it was not there again in time; {_DOUBT}") from error
             except (Lost, psycopg.OperationalError) as error:
                 if time.monotonic() > until:
-                    raise unavailable(self.path, f"{error}; the last change may have been stored or not") from error
+                    raise unavailable(self.path, f"{error}; {_DOUBT}") from error
                 tries += 1
                 _pause(tries)
 
@@ -177,10 +185,12 @@ class Server:
         link = connection.link
         try:
             yield link
+            self._away = False
         except (psycopg.Error, Lost, Unsettled) as error:
             if isinstance(error, psycopg.Error) and error.sqlstate not in FRESH | GONE:
                 link.rollback()
             else:
+                self._away = True
                 link.abandon()
             raise
         except Exception:
@@ -196,12 +206,15 @@ class Server:
         if self._closed:
             raise StoreClosed
         self.after_fork()
-        try:
-            return self._pool.getconn(timeout=max(until - time.monotonic(), _STEP))
-        except psycopg_pool.PoolTimeout as error:
-            raise self._why_not() from error
-        except psycopg_pool.PoolClosed as error:
-            raise StoreClosed from error
+        while True:
+            left = max(until - time.monotonic(), _STEP)
+            try:
+                return self._pool.getconn(timeout=min(left, _RECONNECT) if self._away else left)
+            except psycopg_pool.PoolTimeout as error:
+                if time.monotonic() >= until:
+                    raise self._why_not() from error
+            except psycopg_pool.PoolClosed as error:
+                raise StoreClosed from error
 
     def _why_not(self) -> RecollectError:
         """Say why the pool had no connection: the server is not there, or all are in use."""

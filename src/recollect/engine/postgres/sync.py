@@ -16,8 +16,8 @@ T = TypeVar("T")
 class PostgresEngine:
     """Runs an operation in one transaction, on a connection of the pool."""
 
-    def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0) -> None:
-        self._server = Server(url, owner, timeout)
+    def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0, trusted: bool = False) -> None:
+        self._server = Server(url, owner, timeout, trusted=trusted)
         self._closed = False
 
     @property

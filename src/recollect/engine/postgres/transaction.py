@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import psycopg
 
 from recollect.engine.postgres.book import Book, Statement
+from recollect.engine.postgres.failure import GONE
 from recollect.engine.postgres.link import BEGIN, BEGIN_READ, COMMIT, Link, Lost
 from recollect.engine.postgres.text import Value, written
 from recollect.errors import RecollectError
@@ -156,6 +157,10 @@ def write(
         link.receive(end=True)
     except Lost as lost:
         raise Unsettled(results) from lost
+    except psycopg.Error as error:
+        if error.sqlstate in GONE:  # a pooler may say so after the server has committed
+            raise Unsettled(results) from error
+        raise
     return results
 
 

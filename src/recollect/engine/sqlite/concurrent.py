@@ -8,18 +8,18 @@ savepoints included; then each operation is run again alone, from a fresh genera
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
 from recollect.engine.bell import Bell
+from recollect.engine.job import Job, tell
 from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT
 from recollect.engine.sqlite.file import File, undo
 from recollect.errors import RecollectError, StoreClosed
@@ -33,29 +33,6 @@ _PATIENCE = 0.005
 _READERS = 4
 
 
-class _Job:
-    """An operation that waits for its turn, and whom to tell."""
-
-    __slots__ = ("claim", "error", "future", "loop", "op", "result")
-
-    def __init__(self, op: Op[Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.op = op
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.claim = [
-            True
-        ]  # taking the only item is atomic: either the writer begins the job or its caller withdraws it
-
-    def take(self) -> bool:
-        """Claim the job; False where the other side was first."""
-        try:
-            return self.claim.pop()
-        except IndexError:
-            return False
-
-
 class AsyncSqliteEngine:
     """Runs an operation in a transaction that it may share with others that wait at the same time."""
 
@@ -64,7 +41,7 @@ class AsyncSqliteEngine:
         self._start()
 
     def _start(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="recollect-read")
         self._closed = False
         self._gate = threading.Lock()
@@ -89,7 +66,7 @@ class AsyncSqliteEngine:
         loop = asyncio.get_running_loop()
         if not op.writes and not self._file.memory:
             return await loop.run_in_executor(self._readers, self._file.read, op)
-        job = _Job(op, loop)
+        job = Job(op, loop)
         with self._gate:
             if self._closed:
                 raise StoreClosed
@@ -102,26 +79,26 @@ class AsyncSqliteEngine:
 
     def _work(self) -> None:
         """Take what waits, commit it together, tell everyone; until the store closes."""
-        told: list[_Job] = []
+        told: list[Job] = []
         while True:
             batch, open_ = self._take(wait=not told)
             if batch:
                 with self._writing:
-                    _commit(self._file, batch, functools.partial(_tell, told))
+                    _commit(self._file, batch, functools.partial(tell, told))
             else:
-                _tell(told)
+                tell(told)
             told = batch
             if not open_:
-                _tell(told)
+                tell(told)
                 return
 
-    def _take(self, *, wait: bool) -> tuple[list[_Job], bool]:
+    def _take(self, *, wait: bool) -> tuple[list[Job], bool]:
         """Take what waits, or half of it where much does and nothing is under way; say if the store is still open.
 
         Half, so that there are two groups: the results of one are handed out while the other is synced to disk, and
         its callers prepare their next operations meanwhile, instead of everyone waiting for the disk at once.
         """
-        jobs, batch = self._jobs, list[_Job]()
+        jobs, batch = self._jobs, list[Job]()
         try:
             job = jobs.get(block=wait)
             most = jobs.qsize() // 2 if wait and jobs.qsize() >= _MANY else _BATCH
@@ -172,7 +149,7 @@ class AsyncSqliteEngine:
         self._file.close()
 
 
-def _commit(file: File, batch: list[_Job], tell: Callable[[], None]) -> None:
+def _commit(file: File, batch: list[Job], tell: Callable[[], None]) -> None:
     """Run the jobs of a batch in one transaction; with savepoints where one of them fails, alone where that fails.
 
     `tell` hands out the results of the batch before; it is called when the disk is about to be waited for.
@@ -189,7 +166,7 @@ def _commit(file: File, batch: list[_Job], tell: Callable[[], None]) -> None:
 
 
 def _together(
-    file: File, batch: list[_Job], run: Callable[[File, apsw.Connection, _Job], bool], tell: Callable[[], None]
+    file: File, batch: list[Job], run: Callable[[File, apsw.Connection, Job], bool], tell: Callable[[], None]
 ) -> bool:
     """Try a batch in one transaction. False: nothing of it was written."""
     file.enter()
@@ -200,7 +177,7 @@ def _together(
 
 
 def _tried(
-    file: File, batch: list[_Job], run: Callable[[File, apsw.Connection, _Job], bool], tell: Callable[[], None]
+    file: File, batch: list[Job], run: Callable[[File, apsw.Connection, Job], bool], tell: Callable[[], None]
 ) -> bool:
     connection = file.writer
     if connection is None:
@@ -234,7 +211,7 @@ def _tried(
     return True
 
 
-def _bare(file: File, connection: apsw.Connection, job: _Job) -> bool:
+def _bare(file: File, connection: apsw.Connection, job: Job) -> bool:
     """Run a job as if it could not fail: nearly none does, and a savepoint for each costs a tenth of the work."""
     try:
         job.result = file.drive(connection, job.op)
@@ -243,7 +220,7 @@ def _bare(file: File, connection: apsw.Connection, job: _Job) -> bool:
     return True
 
 
-def _in_savepoint(file: File, connection: apsw.Connection, job: _Job) -> bool:
+def _in_savepoint(file: File, connection: apsw.Connection, job: Job) -> bool:
     """Run a job so that its failure undoes only itself. False: the whole transaction is gone."""
     connection.execute("SAVEPOINT op")
     try:
@@ -257,24 +234,3 @@ def _in_savepoint(file: File, connection: apsw.Connection, job: _Job) -> bool:
             job.error.__cause__ = error
     connection.execute("RELEASE op")
     return True
-
-
-def _tell(batch: list[_Job]) -> None:
-    """Hand the results to the loops that wait for them, one call for each loop; each job is told once."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-    for job in batch:
-        loops.setdefault(job.loop, []).append(job)
-    batch.clear()
-    for loop, jobs in loops.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(_resolve, jobs)
-
-
-def _resolve(jobs: list[_Job]) -> None:
-    for job in jobs:
-        if job.future.done():
-            continue
-        if job.error is not None:
-            job.future.set_exception(job.error)
-        else:
-            job.future.set_result(job.result)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from litestar import Request, Response
 from litestar.exceptions import ClientException
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, PathParameter, QueryParameter
 
 from recollect.errors import InvalidValue, StaleRevision
 from recollect.model import json
@@ -21,25 +21,26 @@ T = TypeVar("T")
 
 SessionPath = Annotated[
     str,
-    Parameter(description="The session's id, percent-encoded whole, slashes too.", min_length=1),
+    PathParameter(description="The session's id, percent-encoded whole, slashes too.", min_length=1),
 ]
-MessagePath = Annotated[str, Parameter(description="The message's id, `branch.position`.")]
+MessagePath = Annotated[str, PathParameter(description="The message's id, `branch.position`.")]
 Key = Annotated[
     str | None,
-    Parameter(
-        header="Idempotency-Key",
+    HeaderParameter(
+        name="Idempotency-Key",
         description="The same request with the same key is carried out once. Other content under it is `key-reused`.",
     ),
 ]
 IfMatch = Annotated[
     str | None,
-    Parameter(header="If-Match", description="The revision (ETag) that the session must have, else 412."),
+    HeaderParameter(name="If-Match", description="The revision (ETag) that the session must have, else 412."),
 ]
 IfNoneMatch = Annotated[
-    str | None, Parameter(header="If-None-Match", description="The ETag that the client has: 304 if nothing changed.")
+    str | None,
+    HeaderParameter(name="If-None-Match", description="The ETag that the client has; 304 if it still holds."),
 ]
-Limit = Annotated[int, Parameter(ge=1, le=1000, description="How many to give at most.")]
-After = Annotated[str | None, Parameter(description="Where to go on: the `next` of the page before.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="How many to give at most.")]
+After = Annotated[str | None, QueryParameter(description="Where to go on: the `next` of the page before.")]
 
 _MESSAGE = re.compile(r"[0-9]{1,10}\.[0-9]{1,10}", re.ASCII)
 _TAG = re.compile(r'(?:W/)?"?([0-9]{1,18})"?', re.ASCII)

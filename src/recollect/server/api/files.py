@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from litestar import Response, get
-from litestar.params import Parameter
+from litestar.params import PathParameter
 
 from recollect.server import files
 from recollect.server.account import Account
@@ -22,7 +22,7 @@ async def get_file(
     account: Account,
     session: SessionPath,
     message: MessagePath,
-    number: Annotated[int, Parameter(ge=0, le=10_000, description="Which file of the message, from 0.")],
+    number: Annotated[int, PathParameter(ge=0, le=10_000, description="Which file of the message, from 0.")],
 ) -> Response[bytes]:
     """Give a file of a message. Raster images and plain text come as such, everything else to be saved."""
     given = files.file(await (await found(account, session)).message(message_id(message)), number)

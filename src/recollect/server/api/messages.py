@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, post, put
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from recollect import ops
 from recollect.model.message import Message
@@ -59,10 +59,10 @@ async def list_messages(
     account: Account,
     session: SessionPath,
     limit: Limit = 50,
-    before: Annotated[str | None, Parameter(description="The messages before this one.")] = None,
-    after: Annotated[str | None, Parameter(description="The messages after this one; `0` begins at the first.")] = None,
-    branch: Annotated[int | None, Parameter(ge=1, le=2**31, description="Another branch than the active one.")] = None,
-    deleted: Annotated[bool, Parameter(description="With those that were deleted.")] = False,
+    before: Annotated[str | None, QueryParameter(description="Those before this one.")] = None,
+    after: Annotated[str | None, QueryParameter(description="Those after this one; `0`: from the first.")] = None,
+    branch: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Not the active branch.")] = None,
+    deleted: Annotated[bool, QueryParameter(description="With those that were deleted.")] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response[shapes.Messages]:
     """Read a page of messages, the oldest first: the last ones, or those before or after a message."""
@@ -111,11 +111,11 @@ def appended(made: ops.messages.Appended) -> Response[Any]:
 async def get_history(
     account: Account,
     session: SessionPath,
-    format: Annotated[Format, Parameter(description="The form that the provider takes.")] = "recollect",
-    budget: Annotated[int | None, Parameter(ge=1, le=2**53, description="Tokens that it may have.")] = None,
-    limit: Annotated[int | None, Parameter(ge=1, le=2**31, description="Messages that it may have.")] = None,
-    counter: Annotated[Literal["o200k", "cl100k"] | None, Parameter(description="Who counts the tokens.")] = None,
-    repair: Annotated[bool, Parameter(description="Whether what a provider would refuse is mended.")] = True,
+    format: Annotated[Format, QueryParameter(description="The form that the provider takes.")] = "recollect",
+    budget: Annotated[int | None, QueryParameter(ge=1, le=2**53, description="Tokens that it may have.")] = None,
+    limit: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Messages that it may have.")] = None,
+    counter: Annotated[Literal["o200k", "cl100k"] | None, QueryParameter(description="Who counts the tokens.")] = None,
+    repair: Annotated[bool, QueryParameter(description="Whether what a provider would refuse is mended.")] = True,
     if_none_match: IfNoneMatch = None,
 ) -> Response[shapes.History]:
     """Give what a provider accepts next: the active path within a budget, and what was mended in it."""

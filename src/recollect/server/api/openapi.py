@@ -38,7 +38,7 @@ _PROBLEM_SCHEMA: dict[str, Any] = {
 _STREAMS = ("follow_session", "follow_changes")
 _BYTES = ("export_sessions", "export_session", "get_file")
 _RUNS = ("say", "edit_message", "regenerate", "retry", "carry_on")
-_OTHER = {"create_session": "200", "append_messages": "200", "save_turn": "200", "add_to_turn": "200"}
+_OTHER = dict.fromkeys(("create_session", "begin_turn", "append_messages", "save_turn", "add_to_turn"), "200")
 """What answers with another status where the same was done before, under the same key."""
 
 _NOT_MODIFIED = ("get_session", "list_messages", "get_history")
@@ -85,6 +85,7 @@ def finished(document: dict[str, Any]) -> dict[str, Any]:
 
 def _finish(method: dict[str, Any]) -> None:
     name: str = method["operationId"]
+    method["summary"] = method["description"].partition(". ")[0].partition("\n")[0].rstrip(".")
     answers: dict[str, Any] = {status: answer for status, answer in method["responses"].items() if status != "400"}
     first = next(iter(answers.values()))
     if name in _STREAMS:

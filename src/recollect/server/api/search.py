@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from litestar import Response, get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from recollect.server.account import Account
 from recollect.server.api import shapes
@@ -13,27 +13,27 @@ from recollect.server.api.answer import After, told
 from recollect.server.api.sessions import Either
 
 _EITHER: dict[str, bool | None] = {"true": True, "false": False, "any": None}
-Names = Annotated[list[str] | None, Parameter(description="One of these; may be given more than once.")]
+Names = Annotated[list[str] | None, QueryParameter(description="One of these; may be given more than once.")]
 
 
 @get("/search", tags=["search"], operation_id="search")
 async def search(
     account: Account,
-    q: Annotated[str, Parameter(description='Words, "phrases", prefix*, -without, and filters such as role:user.')],
-    limit: Annotated[int, Parameter(ge=1, le=200)] = 20,
+    q: Annotated[str, QueryParameter(description='Words, "phrases", prefix*, -without, filters such as role:user.')],
+    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
     after: After = None,
-    session: Annotated[str | None, Parameter(description="Only in this session.")] = None,
+    session: Annotated[str | None, QueryParameter(description="Only in this session.")] = None,
     role: Names = None,
     tool: Names = None,
     channel: Names = None,
     model: Names = None,
     status: Names = None,
-    since: Annotated[str | None, Parameter(description="ISO 8601.")] = None,
-    until: Annotated[str | None, Parameter(description="ISO 8601.")] = None,
+    since: Annotated[str | None, QueryParameter(description="ISO 8601.")] = None,
+    until: Annotated[str | None, QueryParameter(description="ISO 8601.")] = None,
     archived: Either = "any",
     pinned: Either = "any",
-    deleted: Annotated[bool, Parameter(description="Search the trash.")] = False,
-    delegates: Annotated[bool, Parameter(description="Search sub-agents' sessions too.")] = False,
+    deleted: Annotated[bool, QueryParameter(description="Search the trash.")] = False,
+    delegates: Annotated[bool, QueryParameter(description="Search sub-agents' sessions too.")] = False,
 ) -> Response[shapes.Hits]:
     """Search titles and messages, the best hits first. It sees everything that was stored before."""
     hits = await account.store.search(

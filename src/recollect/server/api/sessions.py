@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, patch, post, put
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from msgspec import UNSET, UnsetType
 
 from recollect.errors import SessionExists
@@ -110,11 +110,11 @@ async def list_sessions(
     channel: str | None = None,
     model: str | None = None,
     status: Status | None = None,
-    role: Annotated[Role | None, Parameter(description="Those with a message of this role.")] = None,
-    tool: Annotated[str | None, Parameter(description="Those in which this tool was called.")] = None,
-    since: Annotated[str | None, Parameter(description="Active since: ISO 8601.")] = None,
-    until: Annotated[str | None, Parameter(description="Active before: ISO 8601.")] = None,
-    parent: Annotated[str | None, Parameter(description="The forks of a session, or its sub-agents.")] = None,
+    role: Annotated[Role | None, QueryParameter(description="Those with a message of this role.")] = None,
+    tool: Annotated[str | None, QueryParameter(description="Those in which this tool was called.")] = None,
+    since: Annotated[str | None, QueryParameter(description="Active since: ISO 8601.")] = None,
+    until: Annotated[str | None, QueryParameter(description="Active before: ISO 8601.")] = None,
+    parent: Annotated[str | None, QueryParameter(description="The forks of a session, or its sub-agents.")] = None,
 ) -> Response[shapes.Sessions]:
     """List sessions, the newest first. Sub-agents' sessions and archived ones are left out unless asked for."""
     listed = await account.store.list_sessions(
@@ -216,7 +216,7 @@ async def erase_session(
 @get("/resolve", tags=TAGS, operation_id="resolve_session")
 async def resolve_session(
     account: Account,
-    name: Annotated[str, Parameter(description="An id, a title, or the beginning of an id.")],
+    name: Annotated[str, QueryParameter(description="An id, a title, or the beginning of an id.")],
 ) -> Response[shapes.Session]:
     """Find one session by its id, its title or the beginning of its id."""
     return _answer(account, (await account.store.find_session(name)).info)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Response, get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from recollect.model.space import Space
 from recollect.model.statistics import Stats, ToolStats
@@ -14,8 +14,8 @@ from recollect.server.account import Account
 from recollect.server.api.answer import SessionPath, found, told
 
 TAGS = ["statistics"]
-Offset = Annotated[int, Parameter(ge=-1440, le=1440, description="Minutes east of UTC, for where a day begins.")]
-Time = Annotated[str | None, Parameter(description="ISO 8601.")]
+Offset = Annotated[int, QueryParameter(ge=-1440, le=1440, description="Minutes east of UTC, for where a day begins.")]
+Time = Annotated[str | None, QueryParameter(description="ISO 8601.")]
 
 
 class Tools(msgspec.Struct, frozen=True):

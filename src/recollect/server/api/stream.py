@@ -52,7 +52,7 @@ def event(name: str, data: Any, id: object | None = None) -> bytes:
 
 def respond(account: Account, pieces: AsyncGenerator[bytes]) -> Stream:
     """Answer with a stream. It ends when the server is about to stop, and says something now and then."""
-    return Stream(kept_alive(account, pieces), media_type=TYPE, headers=_HEADERS)
+    return Stream(kept_alive(account, pieces), media_type=TYPE, headers=_HEADERS, status_code=200)
 
 
 async def kept_alive(account: Account, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

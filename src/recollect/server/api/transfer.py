@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, get, post
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from recollect.export import Report
@@ -15,9 +15,10 @@ from recollect.server.api.answer import SessionPath, found, told
 
 TAGS = ["export"]
 Format = Literal["md", "json", "jsonl", "html"]
-Redact = Annotated[bool, Parameter(description="Mask keys, tokens and passwords.")]
+Redact = Annotated[bool, QueryParameter(description="Mask keys, tokens and passwords.")]
 Deleted = Annotated[
-    bool | None, Parameter(description="With deleted messages; if not said, yes for json and jsonl, no for the others.")
+    bool | None,
+    QueryParameter(description="With deleted messages; not said: for json and jsonl only."),
 ]
 
 
@@ -30,7 +31,7 @@ def _sent(download: transfer.Download) -> Stream:
 async def export_sessions(
     account: Account,
     format: Format = "jsonl",
-    session: Annotated[list[str] | None, Parameter(description="These sessions; without any, all.")] = None,
+    session: Annotated[list[str] | None, QueryParameter(description="These sessions; without any, all.")] = None,
     redact: Redact = False,
     deleted: Deleted = None,
 ) -> Stream:
@@ -53,10 +54,10 @@ async def import_sessions(
     account: Account,
     on_conflict: Annotated[
         Literal["skip", "new", "error"],
-        Parameter(description="For a session that contradicts the one here: leave it out, give it a new id, or stop."),
+        QueryParameter(description="For a session that contradicts the one here: leave out, give a new id, stop."),
     ] = "skip",
     format: Annotated[
-        str | None, Parameter(description="The format of the messages of a plain chat, where it is not clear.")
+        str | None, QueryParameter(description="The format of the messages of a plain chat, where it is not clear.")
     ] = None,
 ) -> Response[Report]:
     """Import a file, sent as the body: an export as JSON or JSON lines, or a plain chat. What is known stays."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Response, get, post
 
+from recollect.errors import AlreadySaid
 from recollect.model.turn import LEASE, EndStatus
 from recollect.server.account import Account
 from recollect.server.api import shapes
@@ -91,10 +92,13 @@ async def begin_turn(
 ) -> Response[Begun]:
     """Open a turn with what the person said, which is on disk when this answers. A session takes one at a time."""
     opened = await found(account, session)
-    turn = await opened.turn(
-        data.message, data.format, lease=data.lease, wait=data.wait, take_over=data.take_over, key=key,
-        expected=expected(if_match),
-    )  # fmt: skip
+    try:
+        turn = await opened.turn(
+            data.message, data.format, lease=data.lease, wait=data.wait, take_over=data.take_over, key=key,
+            expected=expected(if_match),
+        )  # fmt: skip
+    except AlreadySaid as before:
+        return told({"id": before.fields["turn"], "revision": opened.revision}, revision=opened.revision)
     return told({"id": turn.id, "revision": opened.revision}, 201, revision=opened.revision)
 
 

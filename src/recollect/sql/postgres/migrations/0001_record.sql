@@ -262,3 +262,154 @@ BEGIN
         );
     END LOOP;
 END $$;
+
+-- What follows is for people who ask in SQL: the same data under the names of rows and columns that a chat application's
+-- schema usually has, as in a file of SQLite. A message's id is tree.branch.position. A view is read with the rights of who
+-- made it, so each names the owner itself.
+
+-- JSON that PostgreSQL takes apart: NUL and halves of surrogate pairs, which its text can not have, are U+FFFD.
+CREATE FUNCTION recollect.readable(value text) RETURNS json LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN strpos(value, '\u') = 0 THEN value ELSE
+        regexp_replace(
+            regexp_replace(
+                regexp_replace(value, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g'),
+                '(?<!\\)((?:\\\\)*)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})', '\1\\ufffd', 'g'
+            ),
+            '(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?<!\\)((?:\\\\)*)\\u[dD][c-fC-F][0-9a-fA-F]{2}', '\1\\ufffd', 'g'
+        )
+    END::json
+$$;
+
+CREATE VIEW recollect.chat_sessions AS
+SELECT
+    s.id,
+    s.title,
+    s.created_at,
+    s.updated_at,
+    s.last_message_at,
+    s.provider_config AS provider_config_id,
+    s.model AS model_id,
+    s.data_schema_version,
+    s.message_count,
+    s.archived_at,
+    s.pinned_at,
+    c.summary,
+    c.created_at AS summary_updated_at,
+    s.color,
+    s.metadata,
+    s.deleted_at
+FROM recollect.sessions AS s
+LEFT JOIN LATERAL (
+    SELECT n.summary, n.created_at FROM recollect.compactions AS n
+    WHERE n.tree = s.tree AND n.branch = s.branch AND n.undone_at IS NULL ORDER BY n.number DESC LIMIT 1
+) AS c ON true
+WHERE s.owner = (SELECT recollect.owner());
+
+CREATE VIEW recollect.chat_messages AS
+SELECT
+    m.tree || '.' || m.branch || '.' || m.position AS id,
+    s.id AS session_id,
+    m.role,
+    coalesce(m.state, 'completed') AS state,
+    m.position AS sequence,
+    m.created_at,
+    coalesce(m.completed_at, CASE WHEN m.state IS NULL THEN m.created_at END) AS completed_at,
+    m.input_tokens,
+    m.output_tokens,
+    m.error,
+    m.metadata,
+    CASE
+        WHEN m.position > b.fork_at + 1 THEN m.tree || '.' || m.branch || '.' || (m.position - 1)
+        WHEN b.parent IS NOT NULL THEN m.tree || '.' || b.parent || '.' || b.fork_at
+    END AS parent_message_id,
+    m.deleted_at
+FROM recollect.messages AS m
+JOIN recollect.branches AS b ON b.tree = m.tree AND b.number = m.branch
+LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+WHERE m.owner = (SELECT recollect.owner());
+
+CREATE VIEW recollect.message_parts AS
+SELECT
+    m.tree || '.' || m.branch || '.' || m.position || '.' || (j.place - 1) AS id,
+    m.tree || '.' || m.branch || '.' || m.position AS message_id,
+    s.id AS session_id,
+    j.value ->> 'kind' AS kind,
+    j.place - 1 AS sequence,
+    coalesce(
+        j.value ->> 'text',
+        (SELECT string_agg(c.value ->> 'text', chr(10)) FROM json_array_elements(
+            CASE json_typeof(j.value -> 'content') WHEN 'array' THEN j.value -> 'content' END) AS c (value)
+            WHERE json_typeof(c.value) = 'object')
+    ) AS content_text,
+    coalesce(
+        (j.value -> 'arguments')::text, j.value ->> 'arguments_text', (j.value -> 'data')::text,
+        (j.value -> 'content')::text, (j.value -> 'native')::text
+    ) AS content_json,
+    j.value ->> 'mime_type' AS mime_type,
+    (j.value ->> 'size')::bigint AS size_bytes,
+    j.value ->> 'call_id' AS tool_call_id,
+    coalesce(j.value ->> 'tool', r.tool) AS tool_name,
+    coalesce(t.status, CASE WHEN j.value ->> 'kind' = 'tool_result'
+        THEN coalesce(j.value ->> 'status', 'success') END) AS status,
+    coalesce(j.value ->> 'error_code', t.error_code) AS error_code,
+    coalesce(j.value ->> 'error_message', t.error_message) AS error_message,
+    r.tree || '.' || r.message_branch || '.' || r.message_position || '.' || r.part AS related_part_id,
+    (j.value -> 'metadata')::text AS metadata,
+    m.created_at,
+    coalesce(m.completed_at, m.created_at) AS updated_at
+FROM recollect.messages AS m
+JOIN recollect.branches AS b ON b.tree = m.tree AND b.number = m.branch
+CROSS JOIN LATERAL json_array_elements(recollect.readable(m.parts)) WITH ORDINALITY AS j (value, place)
+LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+LEFT JOIN recollect.tool_calls AS t ON t.tree = m.tree AND t.message_branch = m.branch AND t.message_position = m.position
+    AND t.part = j.place - 1 AND t.branch = m.branch
+LEFT JOIN LATERAL (
+    SELECT c.tree, c.message_branch, c.message_position, c.part, c.tool FROM recollect.tool_calls AS c
+    WHERE j.value ->> 'kind' = 'tool_result' AND c.tree = m.tree
+        AND (c.message_branch = m.branch OR (c.message_branch = b.parent AND c.message_position <= b.fork_at))
+        AND c.branch = m.branch AND c.result = m.position AND c.result_part = j.place - 1
+    ORDER BY c.message_branch = m.branch DESC, c.message_position DESC LIMIT 1
+) AS r ON true
+WHERE m.owner = (SELECT recollect.owner());
+
+CREATE VIEW recollect.tool_invocations AS
+SELECT
+    t.tree || '.' || t.message_branch || '.' || t.message_position || '.' || t.part || '.' || t.branch AS id,
+    s.id AS session_id,
+    t.tree || '.' || t.message_branch || '.' || t.message_position AS message_id,
+    t.tree || '.' || t.message_branch || '.' || t.message_position || '.' || t.part AS invocation_part_id,
+    t.tree || '.' || t.branch || '.' || t.result || '.' || t.result_part AS result_part_id,
+    t.call_id AS tool_call_id,
+    t.tool AS tool_name,
+    coalesce(p.value ->> 'arguments_text', (p.value -> 'arguments')::text) AS input_json,
+    coalesce(q.value ->> 'text', (q.value -> 'data')::text, (q.value -> 'content')::text) AS output_json,
+    t.status,
+    t.error_code,
+    t.error_message,
+    t.latency_ms,
+    t.started_at,
+    t.completed_at,
+    t.created_at,
+    coalesce(t.completed_at, t.started_at, t.created_at) AS updated_at
+FROM recollect.tool_calls AS t
+JOIN recollect.branches AS a ON a.tree = t.tree AND a.number = t.branch
+JOIN recollect.messages AS m ON m.tree = t.tree AND m.branch = t.message_branch AND m.position = t.message_position
+LEFT JOIN recollect.messages AS o ON o.tree = t.tree AND o.branch = t.branch AND o.position = t.result
+LEFT JOIN recollect.sessions AS s ON s.tree = a.tree AND s.number = a.session
+CROSS JOIN LATERAL (SELECT recollect.readable(m.parts) -> t.part) AS p (value)
+CROSS JOIN LATERAL (SELECT recollect.readable(o.parts) -> t.result_part) AS q (value)
+WHERE t.owner = (SELECT recollect.owner());
+
+CREATE VIEW recollect.session_snapshots AS
+SELECT
+    n.tree || '.' || n.session || '.' || n.number AS id,
+    s.id AS session_id,
+    n.kind,
+    n.content AS content_json,
+    n.tree || '.' || n.branch || '.' || n.position AS message_cutoff_id,
+    n.tokens AS token_count,
+    n.created_at,
+    n.updated_at
+FROM recollect.snapshots AS n
+JOIN recollect.sessions AS s ON s.tree = n.tree AND s.number = n.session
+WHERE n.owner = (SELECT recollect.owner());

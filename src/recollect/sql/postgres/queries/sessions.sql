@@ -326,3 +326,10 @@ ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excl
 
 -- name: setting_delete
 DELETE FROM recollect.settings WHERE owner = :owner AND key = :key
+
+-- name: setting_touch
+UPDATE recollect.settings SET updated_at = :now WHERE owner = :owner AND key = :key
+RETURNING key
+
+-- name: settings_between
+SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key >= :low AND key < :high ORDER BY key

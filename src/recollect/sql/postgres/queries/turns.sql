@@ -28,6 +28,9 @@ SELECT {turn} FROM recollect.turns WHERE {branch} AND position = :position
 SELECT {turn} FROM recollect.turns WHERE {branch} AND position > :low::bigint AND position <= :high::bigint
 ORDER BY position
 
+-- name: turn_after
+SELECT 1 FROM recollect.turns WHERE {branch} AND position > :position LIMIT 1
+
 -- name: turn_renew
 UPDATE recollect.turns
 SET status = 'open', ended_at = NULL, latency_ms = NULL, holder = :holder, lease_until = :lease_until,

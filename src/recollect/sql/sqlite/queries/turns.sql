@@ -18,6 +18,9 @@ SELECT {turn}
 FROM turns WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high
 ORDER BY key
 
+-- name: turn_after
+SELECT 1 FROM turns WHERE key > (:branch << 32) | :position AND key <= (:branch << 32) | 4294967295 LIMIT 1
+
 -- name: turn_renew
 UPDATE turns
 SET status = 'open', ended_at = NULL, latency_ms = NULL, holder = :holder, lease_until = :lease_until,

@@ -1,0 +1,84 @@
+"""`recollect telegram`: a bot on Telegram whose talks are kept."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.cli import place
+from recollect.cli.group import Command
+from recollect.cli.screen import remark
+from recollect.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from recollect.agent import Agent
+    from recollect.config.effective import Config
+
+
+@click.command(cls=Command)
+@click.option("-m", "--model", help="The model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
+@click.option("--compact", is_flag=True, help="Sum up what is old for the model when its window is nearly full.")
+def telegram(model: str | None, compact: bool) -> None:
+    """Talk to people on Telegram, as a bot.
+
+    The token is the setting channels.telegram.token; who may talk to it is channels.telegram.allow (people) and
+    channels.telegram.chats (groups): nobody, unless they are named. Each chat and each topic is a conversation of its
+    own, telegram:CHAT or telegram:CHAT:TOPIC. Ctrl-C stops it.
+    """
+    config = place.settings()
+    if not config["channels.telegram.token"]:
+        raise InvalidValue(
+            "The bot has no token. Ask @BotFather on Telegram for one, and set RECOLLECT_TELEGRAM_TOKEN or "
+            "channels.telegram.token."
+        )
+    import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
+
+    from recollect.agent import Agent  # noqa: PLC0415
+    from recollect.channels.bot.presenting import instructions  # noqa: PLC0415
+
+    if place.retention(config):
+        with place.writing():  # lets go of what the configuration says is to go
+            pass
+    agent = Agent(
+        model or config["model.name"] or "demo",
+        store=place.named(),
+        instructions=instructions("Telegram"),
+        base_url=config["model.base_url"],
+        api_key=config["model.api_key"],
+        window=config["model.context_window"],
+        compact=compact,
+        name="telegram",
+    )
+    try:
+        asyncio.run(_run(agent, config))
+    except ImportError as error:
+        raise InvalidValue(
+            f"`recollect telegram` needs the telegram extra: pip install 'recollect[telegram]' (missing: {error.name})."
+        ) from error
+    remark("Stopped. Everything that was said is kept.")
+
+
+def _chosen(config: Config) -> dict[str, Any]:
+    names = {
+        "token": "token", "base_url": "base_url", "users": "allow", "chats": "chats", "most_bytes": "max_file_size",
+        "everything": "search_everything", "inherit": "inherit",
+    }  # fmt: skip
+    return {field: config[f"channels.telegram.{name}"] for field, name in names.items()}
+
+
+async def _run(agent: Agent, config: Config) -> None:
+    import asyncio  # noqa: PLC0415
+
+    from recollect.channels.telegram.bot import Settings, TelegramBot  # noqa: PLC0415
+
+    async with agent:
+        bot = TelegramBot(agent, Settings(**_chosen(config)), remark)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                loop.add_signal_handler(number, bot.stop)
+            except (NotImplementedError, RuntimeError, ValueError):
+                break  # not on this platform: Ctrl-C ends the program, and the next start says what was cut off
+        await bot.run()

@@ -1,0 +1,130 @@
+-- shared: branch
+tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
+
+-- shared: stretch
+position > :low::bigint AND position <= :high::bigint
+
+-- shared: session
+tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+
+-- name: owners_all
+SELECT owner FROM recollect.trees
+UNION SELECT owner FROM recollect.blobs
+UNION SELECT owner FROM recollect.settings
+ORDER BY 1
+
+-- name: owners_seen
+SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user
+
+-- name: copy_holds
+SELECT EXISTS (SELECT 1 FROM recollect.trees WHERE owner = :owner)
+    OR EXISTS (SELECT 1 FROM recollect.blobs WHERE owner = :owner)
+    OR EXISTS (SELECT 1 FROM recollect.settings WHERE owner = :owner AND key <> :key)
+
+-- lock: copy_journal
+SELECT key FROM recollect.settings WHERE owner = :owner AND key = :key FOR UPDATE
+
+-- name: copy_journal
+SELECT value FROM recollect.settings WHERE owner = :owner AND key = :key
+
+-- name: copy_size
+SELECT
+    coalesce((SELECT sum(CASE WHEN s.branch = b.number THEN s.last ELSE b.last END - b.fork_at)
+        FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+        WHERE b.owner = :owner), 0),
+    (SELECT count(*) FROM recollect.blobs WHERE owner = :owner)
+
+-- name: blobs_after
+SELECT hash, size, refs, created_at FROM recollect.blobs
+WHERE owner = :owner AND hash > :hash ORDER BY hash LIMIT :limit
+
+-- name: blob_bring
+INSERT INTO recollect.blobs (owner, hash, size, refs, data, created_at)
+VALUES (:owner, :hash, :size, :refs, :data, :created_at)
+ON CONFLICT (owner, hash) DO NOTHING
+
+-- name: tree_after
+SELECT tree, branches FROM recollect.trees WHERE owner = :owner AND tree > :tree ORDER BY tree LIMIT 1
+
+-- name: sessions_whole
+SELECT (c.tree << 20) | c.number, c.id, c.branch, c.last, c.open_turns, c.relation, c.revision, c.message_count,
+    c.token_count, c.input_tokens, c.output_tokens, c.created_at, c.updated_at, c.active_at, c.last_message_at,
+    c.pinned_at, c.archived_at, c.deleted_at, c.status, c.channel, c.channel_id, c.external_id, c.title, c.task,
+    c.provider, c.provider_config, c.model, c.working_dir, c.system_prompt, c.color, c.metadata, c.data_schema_version,
+    p.id, p.deleted_at
+FROM recollect.sessions AS c
+LEFT JOIN recollect.sessions AS p ON p.tree = c.parent >> 20 AND p.number = (c.parent & 1048575)::int
+WHERE c.tree = :tree ORDER BY c.number
+
+-- name: session_copy
+WITH place AS (
+    UPDATE recollect.trees SET sessions = sessions + 1 WHERE tree = :tree RETURNING tree, sessions
+)
+INSERT INTO recollect.sessions (
+    tree, number, owner, id, branch, last, open_turns, relation, revision, message_count, token_count, input_tokens,
+    output_tokens, created_at, updated_at, active_at, last_message_at, pinned_at, archived_at, deleted_at, status,
+    channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
+    metadata, data_schema_version
+)
+SELECT
+    place.tree, place.sessions, :owner::text, :id::text, :branch::int, :last::int, :open_turns::int, :relation::text,
+    :revision::bigint, :message_count::bigint, :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint,
+    :created_at::bigint, :updated_at::bigint, :active_at::bigint, :last_message_at::bigint, :pinned_at::bigint,
+    :archived_at::bigint, :deleted_at::bigint, :status::text, :channel::text, :channel_id::text, :external_id::text,
+    :title::text, :task::text, :provider::text, :provider_config::text, :model::text, :working_dir::text,
+    :system_prompt::text, :color::text, :metadata::text, :data_schema_version::int
+FROM place
+RETURNING (tree << 20) | number
+
+-- name: session_seat
+UPDATE recollect.sessions SET branch = (:head::bigint & 1048575)::int
+WHERE tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
+
+-- name: branches_whole
+SELECT number, (tree << 20) | session, (tree << 20) | parent, fork_at, last, open_turn, created_at, (tree << 20) | number
+FROM recollect.branches WHERE tree = :tree ORDER BY number
+
+-- name: branch_copy
+INSERT INTO recollect.branches (tree, number, session, parent, fork_at, last, open_turn, created_at)
+VALUES (:tree, :number, (:session::bigint & 1048575)::int, (:parent::bigint & 1048575)::int, :fork_at, :last,
+    :open_turn, :created_at)
+RETURNING (tree << 20) | number
+
+-- name: turns_whole
+SELECT position, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder, lease_until
+FROM recollect.turns WHERE {branch} AND {stretch}
+ORDER BY position
+
+-- name: pins_between
+SELECT position FROM recollect.pins WHERE {branch} AND {stretch} ORDER BY position
+
+-- name: compactions_whole
+SELECT from_position, to_position, round, tokens_before, tokens_after, summary, created_at, undone_at
+FROM recollect.compactions WHERE {branch} ORDER BY number
+
+-- name: snapshots_whole
+SELECT kind, content, (tree << 20) | branch, position, tokens, created_at, updated_at
+FROM recollect.snapshots WHERE {session} ORDER BY number
+
+-- name: appends_after
+SELECT key, digest, (tree << 20) | branch, position, count, created_at FROM recollect.appends
+WHERE {session} AND key > :key ORDER BY key LIMIT :limit
+
+-- name: links_after
+SELECT (c.tree << 20) | c.number, c.id, c.deleted_at, c.created_at, p.id, p.deleted_at
+FROM recollect.sessions AS c
+JOIN recollect.sessions AS p ON p.tree = c.parent >> 20 AND p.number = (c.parent & 1048575)::int
+WHERE c.owner = :owner AND c.parent IS NOT NULL
+    AND (c.tree, c.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
+ORDER BY c.tree, c.number LIMIT :limit
+
+-- name: session_adopt
+UPDATE recollect.sessions
+SET parent = (SELECT (p.tree << 20) | p.number FROM recollect.sessions AS p
+    WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NOT DISTINCT FROM :parent_deleted::bigint
+    ORDER BY p.tree, p.number LIMIT 1)
+WHERE owner = :owner AND id = :id AND deleted_at IS NOT DISTINCT FROM :deleted::bigint
+    AND created_at = :created_at AND parent IS NULL
+
+-- name: settings_after
+SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key > :key ORDER BY key LIMIT :limit
