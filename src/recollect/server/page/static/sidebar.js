@@ -261,12 +261,14 @@
     const all = [...list.querySelectorAll("section > ul > li.session")], at = all.indexOf(row);
     const next = (all[at + 1] || all[at - 1])?.dataset.id;
     if (row) { leave(row); row.remove(); tidy(); }
+    let fresh = null;  /* another one is opened first, so that nothing asks for what is gone */
+    if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
     try { await r.send("DELETE", path(id)); }
     catch (error) { touch(id); throw error; }
     r.toast(`Deleted “${short(title)}”`, { action: "Undo", run: async () => {
       try { await r.send("POST", path(id, "/restore")); await touch(id, true); } catch (error) { r.failed(error); }
     } });
-    if (id === r.current) { if (next) await show(next); else await r.begin(); }
+    if (fresh === id) await r.begin();  /* it was empty, and was given again */
   };
   r.forkSession = async (id) => { const { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); await show(session); };
   r.actions.restore = async (button) => {
@@ -428,7 +430,7 @@
   r.drawer = (open = !document.body.classList.contains("drawer")) => {
     if (open && !document.body.classList.contains("drawer")) from = document.activeElement;
     plainDrawer(open);
-    for (const id of ["conversation", "panel"]) document.getElementById(id).inert = open;
+    for (const behind of document.querySelectorAll("#conversation, #panel, .skip")) behind.inert = open;
     if (!open && from) { if (from.isConnected) from.focus({ preventScroll: true }); from = null; }
   };
   matchMedia("(max-width: 799px)").addEventListener("change", (event) => { if (!event.matches && document.body.classList.contains("drawer")) r.drawer(false); });
