@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from recollect.errors import AmbiguousName, InvalidValue, SessionExists, SessionInTrash, SessionNotFound, StaleRevision
+from recollect.errors import (
+    AmbiguousName,
+    InvalidValue,
+    SessionExists,
+    SessionInTrash,
+    SessionNotFound,
+    StaleRevision,
+)
 from recollect.model import json, keys
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
 from recollect.model.title import folded
@@ -48,6 +55,14 @@ def find(scope: Scope, session: str) -> Steps[Here]:
     if row is None:
         raise (yield from _missing(scope, session))
     return here(row)
+
+
+def counts(value: Session) -> Row:
+    """Give what a write gives about how a session stands after it."""
+    return (
+        value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
+        value.updated_at, value.active_at, value.last_message_at,
+    )  # fmt: skip
 
 
 def living(scope: Scope, session: str) -> Steps[Row | None]:

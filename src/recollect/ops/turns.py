@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from recollect.errors import InvalidValue, TurnClosed, TurnNotFound
+from recollect.errors import InvalidValue, MessageNotFound, TurnClosed, TurnNotFound
 from recollect.model import json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
@@ -45,24 +45,69 @@ class Usage(NamedTuple):
 
 
 def begin(
-    scope: Scope, session: str, drafts: Sequence[Draft], *, lease: int, take_over: bool, expected: int | None = None
+    scope: Scope,
+    session: str,
+    drafts: Sequence[Draft],
+    *,
+    lease: int,
+    take_over: bool,
+    key: str | None = None,
+    expected: int | None = None,
 ) -> Op[Step]:
     """Open a turn with the person's message. A branch takes one turn at a time."""
     if not drafts:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
+    messages.check_key(key)
     records = [record.record(draft, scope.now) for draft in drafts]
-    return Op(_begin, scope, session, records, lease, take_over, expected)
+    return Op(_begin, scope, session, records, lease, take_over, key, expected)
 
 
 def _begin(
-    scope: Scope, session: str, records: list[record.Record], lease: int, take_over: bool, expected: int | None
+    scope: Scope,
+    session: str,
+    records: list[record.Record],
+    lease: int,
+    take_over: bool,
+    key: str | None,
+    expected: int | None,
 ) -> Steps[Step]:
+    if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
+        return before
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=take_over)
     yield from _insert(scope, written, status="open", until=scope.now + lease, usage=Usage())
     yield from leases.claim(written.session, written.key, written.first)
+    if key is not None:
+        yield from messages.remember(scope, written, key, records)
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
+
+
+def _made_before(scope: Scope, session: str, key: str, records: list[record.Record]) -> Steps[Step | None]:
+    """Find what an earlier call with this key made."""
+    before = yield from messages.appended_before(scope, session, key, records)
+    if before is None:
+        return None
+    appended, counts, branch, owner = before
+    return Step(Held(owner, branch, appended.first, appended.branch), appended, counts)
+
+
+def resume(scope: Scope, session: str, turn: paths.MessageId) -> Op[Step]:
+    """Take up a turn that was opened before, here or by another process, by its id."""
+    return Op(_resume, scope, session, turn, writes=False)
+
+
+def _resume(scope: Scope, session: str, turn: paths.MessageId) -> Steps[Step]:
+    here = yield from sessions.find(scope, session)
+    try:
+        span = yield from paths.locate(session, here.head, here.session, turn)
+    except MessageNotFound as error:
+        raise TurnNotFound(session=session, turn=paths.shown(turn)) from error
+    if (yield from one("turn_get", branch=span.branch, position=span.high)) is None:
+        raise TurnNotFound(session=session, turn=paths.shown(turn))
+    held = Held(here.session, span.branch, span.high, span.number)
+    appended = messages.Appended(span.number, span.high, 0, here.value.revision, repeated=True)
+    return Step(held, appended, sessions.counts(here.value))
 
 
 def _insert(scope: Scope, written: messages.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
@@ -84,16 +129,25 @@ def _error(error: Any) -> str | None:
     return None if error is None else json.encode(json.exact(error))
 
 
-def add(scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, lease: int) -> Op[Step]:
+def add(
+    scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, lease: int, key: str | None = None
+) -> Op[Step]:
     """Add steps to an open turn: durable as they happen."""
     if not drafts:
         raise InvalidValue("There is no message to add. Give one message or a list of them.")
-    return Op(_add, scope, session, held, [record.record(draft, scope.now) for draft in drafts], lease)
+    messages.check_key(key)
+    return Op(_add, scope, session, held, [record.record(draft, scope.now) for draft in drafts], lease, key)
 
 
-def _add(scope: Scope, session: str, held: Held, records: list[record.Record], lease: int) -> Steps[Step]:
+def _add(
+    scope: Scope, session: str, held: Held, records: list[record.Record], lease: int, key: str | None
+) -> Steps[Step]:
+    if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
+        return before._replace(held=held)
     yield from renew(scope, session, held, lease, used(records))
     written = yield from messages.extend(scope, session, held.session, held.branch, held.position, records)
+    if key is not None:
+        yield from messages.remember(scope, written, key, records)
     return _step(held, written, len(records))
 
 
@@ -205,11 +259,8 @@ def _save(
     key: str | None,
     expected: int | None,
 ) -> Steps[Step]:
-    if key is not None:
-        before = yield from messages.appended_before(scope, session, key, records)
-        if before is not None:
-            appended, counts, branch, owner = before
-            return Step(Held(owner, branch, appended.first, appended.branch), appended, counts)
+    if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
+        return before
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=False)

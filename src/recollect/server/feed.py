@@ -7,23 +7,22 @@ it missed too much.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from collections import deque
 from typing import NamedTuple
 
-from recollect.errors import RecollectError
+from recollect.server.changes import Changes
 from recollect.server.talks import Talks
-from recollect.store_async import AsyncStore
 
 KEPT = 2_000
 """Changes that are remembered."""
 
-_PAUSE = 1.0
-
 
 class News(NamedTuple):
-    """A session that has changed: its revision (None where it was erased), and whether a turn runs in it here."""
+    """A session that has changed: its revision (None where it was erased), and whether a turn runs in it here.
+
+    Where the session is empty, some changes were missed: look at everything again.
+    """
 
     session: str
     revision: int | None
@@ -31,16 +30,16 @@ class News(NamedTuple):
 
 
 class Feed:
-    """The changes of one store since this server started, and those to come."""
+    """The changes of one store since this server started, with the turns that begin and end here."""
 
-    def __init__(self, store: AsyncStore, talks: Talks) -> None:
-        self._store = store
+    def __init__(self, changes: Changes, talks: Talks, closing: asyncio.Event) -> None:
+        self._changes = changes
         self._talks = talks
+        self._closing = closing
         self._name = secrets.token_hex(4)
         self._kept: deque[News] = deque(maxlen=KEPT)
         self._revisions: dict[str, int] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._ready = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
         self.count = 0
         self.ended = False
         self.watchers: set[asyncio.Event] = set()
@@ -48,21 +47,22 @@ class Feed:
 
     async def begin(self) -> None:
         """See to it that changes are watched for."""
-        if self._task is None or self._task.done():
-            self._ready.clear()
-            self._task = asyncio.create_task(self._watch())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), 5.0)
+        await self._changes.begin()
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._end())]
+            await asyncio.sleep(0)
 
     async def _watch(self) -> None:
-        while not self.ended:
-            try:
-                async with self._store.watch() as changes:
-                    self._ready.set()
-                    async for change in changes:
-                        self._add(change.session, change.revision)
-            except RecollectError:
-                await asyncio.sleep(_PAUSE)  # the store is away; what was missed is found by the next look
+        async for item in self._changes.follow():
+            if item is not None:
+                session, revision = ("", None) if item.change is None else item.change
+                self._add(session, revision)
+
+    async def _end(self) -> None:
+        """Let everyone go when the server is about to stop: it waits for its streams."""
+        await self._closing.wait()
+        self.ended = True
+        self._wake()
 
     def _moved(self, session: str) -> None:
         self._add(session, self._revisions.get(session, 0))
@@ -95,14 +95,11 @@ class Feed:
         missed = list(self._kept)[max(len(self._kept) - (self.count - place), 0) :]
         return list({news.session: news for news in missed}.values())
 
-    def let_go(self) -> None:
-        """End what follows."""
-        self.ended = True
-        self._wake()
-
     async def close(self) -> None:
         """Stop watching."""
-        self.let_go()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        self.ended = True
+        self._wake()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)

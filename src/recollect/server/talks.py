@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+import msgspec
+
 from recollect.agent import Agent, Conversation
 from recollect.agent.events import Event, Notice, ReasoningDelta, TextDelta, TurnEnded
 from recollect.errors import ModelError, RecollectError
@@ -62,6 +64,26 @@ class Run:
         """Give the events after the first so many, adjoining pieces of text put together."""
         return joined(self._events[after:])
 
+    def numbered(self, after: int = 0) -> list[tuple[int, Event]]:
+        """Give the events after the first so many, each with how many there are up to it; pieces put together."""
+        pieces: list[str] = []
+        found: list[tuple[int, Event]] = []
+        for number, event in enumerate(self._events[after:], after + 1):
+            if found and type(event) is type(found[-1][1]) and isinstance(event, TextDelta | ReasoningDelta):
+                pieces.append(event.text)
+                found[-1] = (number, event)
+                continue
+            _put_together(found, pieces)
+            found.append((number, event))
+            pieces = [event.text] if isinstance(event, TextDelta | ReasoningDelta) else []
+        _put_together(found, pieces)
+        return found
+
+    async def changed(self, after: int) -> None:
+        """Wait until there are more than so many events, or no more come."""
+        while len(self._events) <= after and not self.ended:
+            await self._pulse.wait()
+
     async def follow(self, after: int = 0, *, pace: float = PACE) -> AsyncGenerator[tuple[int, list[Event]]]:
         """Give what happened after the first so many events, then what happens: (how many there are, the new ones)."""
         while True:
@@ -74,6 +96,13 @@ class Run:
                 return
             else:
                 await pulse.wait()
+
+
+def _put_together(found: list[tuple[int, Event]], pieces: list[str]) -> None:
+    """Give the last event the text of all the pieces that it stands for."""
+    if len(pieces) > 1:
+        number, event = found[-1]
+        found[-1] = (number, msgspec.structs.replace(event, text="".join(pieces)))
 
 
 def joined(events: list[Event]) -> list[Event]:
@@ -98,6 +127,8 @@ class Talks:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
+        self.begun = asyncio.Event()
+        """Set, and replaced by another, when a turn begins."""
         self._runs: dict[str, Run] = {}
         self._talks: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,7 +166,8 @@ class Talks:
         except Exception as failed:  # noqa: BLE001  whatever a model's library raises, the server goes on
             error = ModelError(model=talk.model.name, reason=f"{type(failed).__name__}: {failed}")
         finally:
-            self._talks.pop(run.session, None)
+            if self._talks.get(run.session) is talk:  # not that of a turn beside which this one was refused
+                del self._talks[run.session]
             run.end(error)
             self._forget_later(run)
             self.moved(run.session)
@@ -145,6 +177,8 @@ class Talks:
         self._runs[run.session] = run
         self._talks[run.session] = talk
         run.stored.set()
+        begun, self.begun = self.begun, asyncio.Event()
+        begun.set()
         self.moved(run.session)
 
     def _forget_later(self, run: Run) -> None:
@@ -162,6 +196,10 @@ class Talks:
         """Whether a turn runs here in a session."""
         run = self._runs.get(session)
         return run is not None and not run.ended
+
+    def sessions(self) -> list[str]:
+        """Name the sessions in which a turn runs here."""
+        return [name for name, run in self._runs.items() if not run.ended]
 
     def current(self, session: str) -> Conversation | None:
         """Give the talk whose turn runs in a session."""

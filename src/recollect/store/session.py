@@ -210,19 +210,21 @@ class Session(SessionFields):
         lease: float = LEASE,
         wait: float = 0.0,
         take_over: bool = False,
+        key: str | None = None,
         expected: int | None = None,
     ) -> Turn:
         """Open a turn with what the person said, which is on disk when this returns.
 
         A branch takes one turn at a time: `wait` says for how many seconds to wait for another, `take_over` ends it.
-        The turn is held for `lease` seconds after each of its writes.
+        The turn is held for `lease` seconds after each of its writes. With a `key` the same turn is opened once.
         """
         given = question(said, format)
         until = time.monotonic() + wait
         while True:
             op = ops.turns.begin(
-                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, expected=expected
-            )
+                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, key=key,
+                expected=expected,
+            )  # fmt: skip
             try:
                 step = self._run(op)
             except SessionBusy:
@@ -232,6 +234,11 @@ class Session(SessionFields):
             else:
                 self.saw(step.counts)
                 return Turn(self, step.held, lease)
+
+    def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> Turn:
+        """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        step = self._run(ops.turns.resume(self.store.scope(), self.id, id))
+        return Turn(self, step.held, lease)
 
     def save_turn(
         self,

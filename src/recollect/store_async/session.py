@@ -222,21 +222,28 @@ class AsyncSession(SessionFields):
         lease: float = LEASE,
         wait: float = 0.0,
         take_over: bool = False,
+        key: str | None = None,
         expected: int | None = None,
     ) -> AsyncTurn:
         """Open a turn with what the person said: `async with session.turn(...) as turn`, or `await` it.
 
         The question is on disk when the block begins. A branch takes one turn at a time: `wait` says for how many
         seconds to wait for another, `take_over` ends it. The turn is held for `lease` seconds after each of its writes.
+        With a `key` the same turn is opened once.
         """
         given = question(said, format)
 
         def begin() -> Op[ops.turns.Step]:
             return ops.turns.begin(
-                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, expected=expected
-            )
+                self.store.scope(), self.id, given, lease=int(lease * 1000), take_over=take_over, key=key,
+                expected=expected,
+            )  # fmt: skip
 
         return AsyncTurn(self, begin, lease, wait)
+
+    def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> AsyncTurn:
+        """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        return AsyncTurn(self, lambda: ops.turns.resume(self.store.scope(), self.id, id), lease, 0.0)
 
     async def save_turn(
         self,

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import InvalidValue, SessionBusy, SessionInTrash, StaleRevision, TurnClosed, TurnNotFound
+from recollect.errors import (
+    InvalidValue,
+    KeyReused,
+    SessionBusy,
+    SessionInTrash,
+    StaleRevision,
+    TurnClosed,
+    TurnNotFound,
+)
 from recollect.store import Session, Store
 from recollect.testing.place import Place
 from recollect.testing.talk import (
@@ -36,6 +44,44 @@ def statuses(session: Session) -> list[str]:
 def after_the_lease() -> None:
     """Wait until a short lease has run out."""
     time.sleep(SHORT * 1.5)
+
+
+class TestTurnsTakenUp:
+    """A turn that is opened, added to and ended by several, each knowing no more than its id."""
+
+    def test_a_turn_is_taken_up_by_its_id(self, store: Store, place: Place):
+        first = store.session("a").turn("Begin")
+        other = place.open().session("a")
+        other.resume_turn(first.id).add(assistant("one"))
+        ended = other.resume_turn(first.id).complete(model="m")
+        assert (ended.id, ended.status, ended.model) == (first.id, "completed", "m")
+        assert texts(store.session("a")) == ["Begin", "one"]
+        with pytest.raises(TurnClosed):
+            other.resume_turn(first.id).add(assistant("late"))
+
+    @pytest.mark.parametrize("name", ["1.2", "9.9", "1.99"])
+    def test_what_is_no_turn_can_not_be_taken_up(self, store: Store, name: str):
+        session = store.session("a")
+        session.turn("Begin").add(assistant("one"))
+        with pytest.raises(TurnNotFound):
+            session.resume_turn(name)
+
+    def test_the_same_key_opens_and_adds_once(self, store: Store):
+        session = store.session("a")
+        first = session.turn("Begin", key="k1")
+        again = session.turn("Begin", key="k1")
+        assert first.id == again.id
+        made = first.add(assistant("one"), key="k2")
+        repeated = again.add(assistant("one"), key="k2")
+        assert (made.ids, made.repeated, repeated.ids, repeated.repeated) == (["1.2"], False, ["1.2"], True)
+        assert texts(session) == ["Begin", "one"]
+        with pytest.raises(KeyReused):
+            session.turn("Other", key="k1")
+        with pytest.raises(KeyReused):
+            first.add(assistant("two"), key="k2")
+        again.complete()
+        assert session.turn("Begin", key="k1").id == first.id
+        assert statuses(session) == ["completed"]
 
 
 class TestTurns:

@@ -87,7 +87,7 @@ async def _conversation(
 ) -> str:
     """Render a conversation with its end on the screen, or the message that is meant."""
     clock = clock_of(request.cookies)
-    view = None
+    revision, view = session.revision, None
     if target is not None:
         view, target = await _around(account, session, target, clock)
     view = view or await items.latest(account, session, clock)
@@ -98,9 +98,10 @@ async def _conversation(
         "conversation.html",
         **values,
         view=view,
+        revision=revision,
         safe=parts.safe,
         tags=msgspec.json.encode({item.key: item.tag for item in view.items}).decode(),
-        running=account.talks.running(session.id),
+        running=_turn(account, session.id) is not None,
         target=target,
         demo=values["model"] == DEMO,
         limits=LIMITS,
@@ -164,6 +165,7 @@ async def conversation_items(
     """Give what is new in what a page shows, or the page before or after it."""
     found = await opened(account, session_id(session))
     clock = clock_of(request.cookies)
+    revision = found.revision  # of before the messages are read: what changes meanwhile is asked for again
     if data.want == "older":
         view = await items.older(account, found, clock, before=data.first)
     elif data.want == "newer":
@@ -174,16 +176,22 @@ async def conversation_items(
         view = await items.between(account, found, clock, first=data.first, last=data.last)
     await found.refresh()
     return {
-        "revision": found.revision,
+        "revision": revision,
         "first": view.first,
         "last": view.last,
         "older": view.older,
         "newer": view.newer,
-        "running": account.talks.running(found.id),
+        "turn": _turn(account, found.id),
         "items": [[i.key, i.tag, None if data.have.get(i.key) == i.tag else i.html] for i in view.items],
         "header": render("header.html", **await header(account, found)) if data.want == "news" else None,
         "title": found.title or UNTITLED,
     }
+
+
+def _turn(account: Account, session: str) -> str | None:
+    """Name the turn that runs in a session here."""
+    run = account.talks.run(session)
+    return None if run is None or run.ended else run.turn
 
 
 @post("/page/new", include_in_schema=False, status_code=201)

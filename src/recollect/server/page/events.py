@@ -80,10 +80,11 @@ async def follow(account: Account, sessions: Sequence[str], after: str | None) -
             wake.clear()
             news, place = feed.since(place), feed.count
             for change in news:
-                yield _told("change", change._asdict(), feed.mark(place))
+                told = _told("change", change._asdict(), feed.mark(place))
+                yield told if change.session else _told("hello", {"missed": True}, feed.mark(place))
             for session in followed:
-                for told in session.news(account.talks.run(session.session)):
-                    yield told
+                for piece in session.news(account.talks.run(session.session)):
+                    yield piece
             try:
                 await asyncio.wait_for(wake.wait(), _HEARTBEAT)
             except TimeoutError:

@@ -224,13 +224,13 @@ class Drawing:
             if label != day:
                 made.append(self._day(first.created_at))
                 day = label
-            last = number == len(groups) - 1 and not busy
-            if isinstance(group, Message):
-                made.append(self._question(group))
-                if last or not isinstance(groups[min(number + 1, len(groups) - 1)], Answer):
-                    made += self._unanswered(group, last=last)
-            else:
-                made.append(self._answer(group, last=last))
+            last = number == len(groups) - 1
+            if isinstance(group, Answer):
+                made.append(self._answer(group, last=last and not busy))
+                continue
+            made.append(self._question(group))
+            if not last and not isinstance(groups[number + 1], Answer) or last and not busy:
+                made += self._unanswered(group, last=last)
         return made + [self._fold(fold) for fold in waiting]
 
     def _day(self, moment: int) -> Item:

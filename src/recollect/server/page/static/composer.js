@@ -133,7 +133,7 @@
     notice("");
     const talk = r.talk();
     talk.atEnd = true;
-    talk.running = true;
+    r.busy();
     r.refresh().then(() => act["to-end"]());
   }
   act.sample = (button) => { put(button.textContent); submit(); };

@@ -214,7 +214,7 @@
       if (node.classList.contains("live") && node.dataset.key.startsWith("live-") && !over.has(turn)) { $("bottom").before(node); continue; }
       node.remove();
     }
-    Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running: given.running });
+    Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running: !!given.turn && !talk.ended.has(given.turn) });
     if (given.last > before && !talk.atEnd) { talk.fresh = true; below("New messages"); }
     heading(given);
     enrich(fresh);
@@ -243,6 +243,7 @@
     if (!talk || session !== talk.session || talk.newer || talk.ended.has(turn)) return;
     let article = talk.list.querySelector(`:scope > .live[data-turn="${CSS.escape(turn)}"]`);
     if (!article) {
+      if (talk.list.querySelector(`:scope > .assistant[data-turn="${CSS.escape(turn)}"]`)) return;   /* it is stored already */
       article = r.parse('<article class="message assistant live" aria-label="Agent" aria-busy="true"><div class="blocks"></div><div class="ending open"><span class="dot running"></span></div></article>').firstElementChild;
       article.dataset.turn = turn;
       article.dataset.key = "live-" + turn;
@@ -260,9 +261,10 @@
       }
     }
     while (place.children.length > count) place.lastElementChild.remove();
-    if (!talk.running) { talk.running = true; shown(); }
+    r.busy();
     if (!talk.atEnd) { talk.fresh = true; below("New messages"); }
   };
+  r.busy = () => { if (!talk.running) { talk.running = true; shown(); } };
   r.ended = ({ session, turn }) => {
     if (!talk || session !== talk.session) return;
     talk.ended.add(turn);
