@@ -258,13 +258,13 @@ def test_a_swipe_has_the_actions_of_a_row(place, opened):
     place.session("a", "x", title="A")
     tab = opened("/c/a", width=390, height=800, has_touch=True, is_mobile=True)
     tab.locator("#conversation [data-do=drawer]").tap()
-    box = row(tab, "a").bounding_box()
-    swipe = """([x, y]) => {
-      const at = document.elementFromPoint(x, y);
-      const send = (kind, x) => at.dispatchEvent(new PointerEvent(kind, {bubbles: true, pointerType: "touch", clientX: x, clientY: y}));
-      send("pointerdown", x); send("pointermove", x - 20); send("pointermove", x - 60); send("pointerup", x - 60);
+    expect(row(tab, "a").locator("a")).to_be_visible()
+    swipe = """(row) => {
+      const link = row.querySelector("a");
+      const send = (kind, x) => link.dispatchEvent(new PointerEvent(kind, {bubbles: true, pointerType: "touch", clientX: x, clientY: 20}));
+      send("pointerdown", 150); send("pointermove", 130); send("pointermove", 90); send("pointerup", 90);
     }"""
-    tab.evaluate(swipe, [box["x"] + 150, box["y"] + 20])
+    row(tab, "a").evaluate(swipe)
     row(tab, "a").get_by_role("button", name="Pin", exact=True).tap()
     until(lambda: place.store.get_session("a").pinned_at is not None)
 

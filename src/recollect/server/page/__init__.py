@@ -21,9 +21,9 @@ from recollect.server.page import (
     sidebar,
     transfers,
 )
-from recollect.server.page.assets import static
+from recollect.server.page.assets import favicon, static
 
 ROUTES: list[Any] = [
-    static, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
+    static, favicon, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
     *sidebar.ROUTES, *marks.ROUTES, *searching.ROUTES, *figures.ROUTES, *transfers.ROUTES,
 ]  # fmt: skip

@@ -41,3 +41,9 @@ def static(name: str) -> Response[bytes]:
     if kind.startswith("text/"):
         kind += "; charset=utf-8"
     return Response(content, media_type=kind, headers={"cache-control": _KEEP})
+
+
+@get("/favicon.ico", include_in_schema=False, sync_to_thread=False)
+def favicon() -> Response[bytes]:
+    """Give the icon where a browser asks for it without having read a page."""
+    return static.fn("icon.svg")
