@@ -21,7 +21,7 @@ from recollect.server.page.rows import COLORS, Row, groups, row, wanting_words
 from recollect.server.page.template import render
 from recollect.store_async import AsyncStore
 
-PAGE = 60
+PAGE = 40
 """Sessions in one page of the list: more than fit on a screen."""
 
 WIDTH_COOKIE = "sidebar"

@@ -47,8 +47,10 @@
     }
   }
   function take(piece) {
+    const known = new Map();  /* one walk through the list, not one for each row */
+    for (const row of list.querySelectorAll("li.session")) known.set(row.dataset.id, row);
     for (const section of piece.querySelectorAll("section.session-group")) {
-      for (const row of section.querySelectorAll("li.session")) byId(row.dataset.id)?.remove();
+      for (const row of section.querySelectorAll("li.session")) known.get(row.dataset.id)?.remove();
       const there = list.querySelector(`section[data-group="${CSS.escape(section.dataset.group)}"]`);
       if (there) there.querySelector("ul").append(...section.querySelector("ul").children);
       else list.append(section);
