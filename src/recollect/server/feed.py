@@ -1,7 +1,7 @@
 """What changes in an owner's store, told to everyone who looks: one watch, however many browsers there are.
 
-Changes are counted, and the last ones kept, so that who comes back after a lost connection is told what it missed, or that
-it missed too much.
+Changes are counted, and the last ones kept, so that who comes back after a lost connection is told what it missed, or
+that it missed too much.
 """
 
 from __future__ import annotations

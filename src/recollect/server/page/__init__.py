@@ -2,7 +2,8 @@
 
 templates/ is Jinja2, with every value escaped. static/ has styles, scripts, and htmx as it was published, with its
 licence; assets.py gives each file a name that changes with its content. door.py is what a browser sees that may not
-come in.
+come in. Around the conversation: rows and sidebar (the list), marks (what is done to a row), searching, charts and
+figures, transfers (files out and in), keys (the help); clock and amount write times and numbers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,6 @@ from recollect.server.page import (
 from recollect.server.page.assets import favicon, static
 
 ROUTES: list[Any] = [
-    static, favicon, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
+    favicon, static, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
     *sidebar.ROUTES, *marks.ROUTES, *searching.ROUTES, *figures.ROUTES, *transfers.ROUTES,
 ]  # fmt: skip

@@ -145,7 +145,7 @@ async def undo_compaction(account: Account, session: str, data: dict[str, int]) 
 
 @post(f"{_AT}/pin-message", include_in_schema=False, status_code=200)
 async def pin_message(account: Account, session: str, data: Pin) -> dict[str, bool]:
-    """Always send a message to the model, or no longer."""
+    """Keep a message in all that is sent to the model, or no longer."""
     found = await opened(account, session_id(session))
     await (found.pin_message if data.pinned else found.unpin_message)(data.message)
     return {"pinned": data.pinned}

@@ -17,7 +17,7 @@ class Step(NamedTuple):
     """A place where there are several ways on: which of how many this is, and the branches before and after it."""
 
     number: int
-    count: int
+    ways: int
     before: int | None
     after: int | None
     under_answer: bool
@@ -28,7 +28,7 @@ class Twig(NamedTuple):
 
     branch: Branch
     words: str
-    count: int
+    messages: int
     on_path: bool
     twigs: list[Twig]
 
@@ -47,7 +47,7 @@ def path(branches: Sequence[Branch]) -> dict[int, tuple[int, int]]:
 
 
 def forks(branches: Sequence[Branch]) -> dict[int, list[int]]:
-    """Give the places of the active path that have several ways on: by position, the branches that have a message there."""
+    """Give the positions of the active path that have several ways on, and the branches that have a message there."""
     spans = path(branches)
     by_number = {branch.id: branch for branch in branches}
     places: dict[tuple[int | None, int], list[int]] = {}
@@ -88,7 +88,7 @@ async def steps(session: AsyncSession, messages: Sequence[Message], branches: Se
         reach = [tip(branches, way, message.position) for way in here]
         found[message.id] = Step(
             number=at + 1,
-            count=len(here),
+            ways=len(here),
             before=reach[at - 1] if at else None,
             after=reach[at + 1] if at + 1 < len(here) else None,
             under_answer=message.role == "user" and await _same(session, message, here),

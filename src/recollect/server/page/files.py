@@ -48,10 +48,11 @@ def _part(message: Message, place: str) -> AttachmentPart | None:
     if len(numbers) > 2 or not all(n.isascii() and n.isdecimal() and len(n) < 6 for n in numbers):  # noqa: PLR2004
         return None
     pieces: Any = message.parts
+    part: Any = None
     for number in map(int, numbers):
         if number >= len(pieces):
             return None
-        part: Any = pieces[number]
+        part = pieces[number]
         pieces = part.content or () if isinstance(part, ToolResultPart) else ()
     return part if isinstance(part, AttachmentPart) else None
 

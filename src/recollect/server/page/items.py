@@ -229,7 +229,7 @@ class Drawing:
                 made.append(self._answer(group, last=last and not busy))
                 continue
             made.append(self._question(group))
-            if not last and not isinstance(groups[number + 1], Answer) or last and not busy:
+            if (not last and not isinstance(groups[number + 1], Answer)) or (last and not busy):
                 made += self._unanswered(group, last=last)
         return made + [self._fold(fold) for fold in waiting]
 

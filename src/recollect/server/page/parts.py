@@ -64,7 +64,7 @@ class Card(NamedTuple):
 
 def text(said: str) -> str:
     """Draw what an agent said."""
-    return f'<div class="prose" dir="auto">{markdown.render(said)}</div>'
+    return f'<div class="prose">{markdown.render(said)}</div>'
 
 
 def reasoning(thought: str, *, thinking: bool = False, milliseconds: int | None = None) -> str:

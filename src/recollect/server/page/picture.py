@@ -1,7 +1,7 @@
 """An answer while it comes, drawn as it grows: blocks that only change where something happened.
 
-Each run has one picture, whoever looks at it. A viewer is given the changes since it last looked: whole blocks, or for a
-text the elements after those that stay.
+Each run has one picture, whoever looks at it. A viewer is given the changes since it last looked: whole blocks, or for
+a text the elements after those that stay.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Block:
         """Give the block as it looks now."""
         if self.stream is None:
             return self.html
-        return f'<div class="prose" dir="auto">{"".join(self.stream.blocks)}</div>'
+        return f'<div class="prose">{"".join(self.stream.blocks)}</div>'
 
 
 class Picture:

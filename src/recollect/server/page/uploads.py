@@ -23,7 +23,7 @@ _IMAGES = {
 class Limits(NamedTuple):
     """How many files a message may have, and how many bytes each."""
 
-    count: int
+    files: int
     size: int
 
 
@@ -32,8 +32,8 @@ LIMITS = Limits(10, 20 * 1024 * 1024)
 
 async def attached(files: Sequence[UploadFile]) -> list[AttachmentPart]:
     """Read the files that came with a message."""
-    if len(files) > LIMITS.count:
-        raise InvalidValue(f"A message takes at most {LIMITS.count} files. Send the others with the next one.")
+    if len(files) > LIMITS.files:
+        raise InvalidValue(f"A message takes at most {LIMITS.files} files. Send the others with the next one.")
     return [_part(await file.read(LIMITS.size + 1), file.filename, file.content_type) for file in files]
 
 

@@ -11,6 +11,7 @@
     set(session, text) { try { if (text) localStorage.setItem(this.key(session), text); else localStorage.removeItem(this.key(session)); } catch { /* a full or forbidden store */ } },
   };
   let state = null;   /* session, files, editing, sending */
+  const pictures = new WeakMap();   /* the address of a picture that was chosen */
   const held = new Map();   /* files that were chosen and not sent, by session */
 
   document.addEventListener("recollect:mounted", ({ detail }) => {
@@ -57,13 +58,13 @@
   }
   function preview() {
     const place = $("files");
-    for (const image of place.querySelectorAll("img")) URL.revokeObjectURL(image.src);
     place.replaceChildren(...state.files.map((file, index) => {
       const chip = document.createElement("div");
       chip.className = "file-chip";
       if (/^image\/(png|jpeg|gif|webp|avif)$/.test(file.type)) {
         const image = document.createElement("img");
-        image.src = URL.createObjectURL(file);
+        if (!pictures.has(file)) pictures.set(file, URL.createObjectURL(file));
+        image.src = pictures.get(file);
         image.alt = "";
         chip.append(image);
       }

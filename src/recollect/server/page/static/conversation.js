@@ -133,7 +133,6 @@
         mine.last = Math.max(given.last, mine.last); mine.newer = given.newer;
         mine.list.querySelector("#bottom").before(...nodes);
       }
-      enrich(nodes);
       trim(want === "older");
       settle(); hold();
     } catch (error) { if (!error.offline) r.failed(error); }
@@ -188,36 +187,38 @@
     hold();
     const known = new Map([...list.children].filter((node) => node.dataset.key).map((node) => [node.dataset.key, node]));
     const live = new Map([...list.querySelectorAll(":scope > .live")].map((node) => [node.dataset.turn, node]));
-    talk.tags = new Map();
-    let at = $("top").nextElementSibling;
-    const fresh = [];
-    for (const [key, tag, html] of given.items) {
-      talk.tags.set(key, tag);
-      let node = known.get(key);
-      if (html !== null && !(node && key.startsWith("live-"))) {
-        const made = r.parse(html).firstElementChild;
-        if (!node && made.dataset.turn && live.has(made.dataset.turn) && !key.startsWith("live-")) {
-          node = live.get(made.dataset.turn);
-          live.delete(made.dataset.turn);
-          node.dataset.key = key;
-        }
-        if (node) { if (at === node) at = node.nextElementSibling; const now = r.morphOne(node, made); if (now !== node) fresh.push(now); node = now; }
-        else { node = made; fresh.push(node); }
+    /* An answer that has just been stored takes the place of what was shown of it while it came. */
+    const items = given.items.map(([key, tag, html]) => {
+      const made = html === null ? null : r.parse(html).firstElementChild;
+      const turn = made?.dataset.turn;
+      if (turn && !known.has(key) && live.has(turn) && !key.startsWith("live-")) {
+        const node = live.get(turn);
+        live.delete(turn);
+        known.delete("live-" + turn);
+        node.dataset.key = key;
+        known.set(key, node);
       }
-      known.delete(key);
-      if (!node) { talk.tags.delete(key); continue; }
-      if (node === at) at = at.nextElementSibling;
-      else if (node.nextElementSibling !== at || node.parentElement !== list) list.insertBefore(node, at);
-    }
-    for (const node of known.values()) {
-      const turn = node.dataset.turn;
-      if (node.classList.contains("live") && node.dataset.key.startsWith("live-") && !over.has(turn)) { $("bottom").before(node); continue; }
+      return { key, tag, made };
+    });
+    /* What is gone is removed first: what stays need not be moved then, and keeps its selection. */
+    const keys = new Set(items.map((item) => item.key));
+    for (const [key, node] of known) {
+      if (keys.has(key) || (key.startsWith("live-") && !over.has(node.dataset.turn))) continue;
       node.remove();
+    }
+    talk.tags = new Map();
+    let last = $("top");
+    for (const { key, tag, made } of items) {
+      let node = known.get(key);
+      if (made && !(node && key.startsWith("live-"))) node = node ? r.morphOne(node, made) : made;
+      if (!node) { wanted = true; continue; }
+      talk.tags.set(key, tag);
+      if (last.nextElementSibling !== node) last.after(node);
+      last = node;
     }
     Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running: !!given.turn && !talk.ended.has(given.turn) });
     if (given.last > before && !talk.atEnd) { talk.fresh = true; below("New messages"); }
     heading(given);
-    enrich(fresh);
     if (!talk.newer) trim(false);
     settle();
     shown();
@@ -236,8 +237,6 @@
     $("stop").hidden = !talk.running;
     if (talk.atEnd) talk.fresh = false;
   }
-  function enrich() { /* Nothing is added to what the server drew. */ }
-
   /* An answer as it comes: blocks by their place; of a text, the elements after those that stay. */
   r.progress = ({ session, turn, count, blocks }) => {
     if (!talk || session !== talk.session || talk.newer || talk.ended.has(turn)) return;
@@ -427,8 +426,8 @@
     };
     field.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
-      if (event.key === "Enter") { event.preventDefault(); end(true).then(() => $("composer-text")?.focus()); }
-      else if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); end(false).then(() => button.focus()); }
+      if (event.key === "Enter") { event.preventDefault(); end(true); $("composer-text")?.focus(); }
+      else if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); end(false); button.focus(); }
     });
     field.addEventListener("blur", () => end(true));
   };

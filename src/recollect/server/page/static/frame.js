@@ -160,6 +160,7 @@ window.recollect = (() => {
     /* Leave the first so many elements alone, and make what follows them like the given ones. */
     const kept = element.children[count - 1] || null;
     let at = kept ? kept.nextSibling : element.firstChild;
+    if (kept && at?.nodeType === 3 && nodes[0]?.nodeType !== 3) at = at.nextSibling;   /* the line break that ends what stays */
     for (const node of nodes) {
       if (at && alike(at, node)) { const next = at.nextSibling; same(at, node); at = next; }
       else element.insertBefore(node, at);
