@@ -175,6 +175,23 @@ def test_the_list_keeps_in_step_with_another_process(place, opened):
     until(lambda: shown(tab) == [session.id for session in place.store.list_sessions()])
 
 
+def test_a_dot_breathes_while_another_process_runs_a_turn(place, opened):
+    place.session("a", "said", title="A")
+    tab = opened("/c/a")
+    program = (
+        "import recollect, sys\n"
+        "with recollect.open(sys.argv[1]) as store:\n"
+        "    with store.session('bot', title='Bot').turn('a question') as turn:\n"
+        "        sys.stdin.readline()\n"
+        "        turn.add({'role': 'assistant', 'content': 'an answer'})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, place.path], stdin=subprocess.PIPE, text=True) as process:
+        expect(row(tab, "bot").locator(".dot.running")).to_have_count(1, timeout=30_000)
+        process.communicate("go\n", timeout=60)
+    expect(row(tab, "bot").locator(".dot.running")).to_have_count(0)
+    expect(row(tab, "bot").locator(".session-note")).to_contain_text("2 messages")
+
+
 def test_nothing_moves_under_the_pointer(place, opened):
     for name in ("a", "b", "c"):
         place.session(name, "said", title=f"Title {name}")
