@@ -77,7 +77,7 @@ def test_a_conversation_is_saved_as_a_file(place, opened):
 def test_everything_goes_out_and_comes_in_again(place, opened, tmp_path):
     talk(place, "one", 1)
     place.session("two", f"the key is {SECRET}", title="Two")
-    tab = opened("/c/one")
+    tab = opened("/c/one", expected=("404",))
     tab.get_by_role("button", name="Export conversations").click()
     form = tab.locator("#export")
     form.get_by_label("All conversations").check()

@@ -48,7 +48,9 @@ def test_arrows_choose_and_the_pages_go_on(place, opened):
     second = tab.locator('.hit[aria-selected="true"]').get_attribute("id")
     assert first != second
     assert tab.locator("#search-field").get_attribute("aria-activedescendant") == second
-    until(lambda: tab.evaluate("document.querySelector('#search-hits').scrollTo(0, 1e9)") or hits(tab).count() == 70)
+    until(
+        lambda: tab.evaluate("void document.querySelector('#search-hits').scrollTo(0, 1e9)") or hits(tab).count() == 70
+    )
     assert len(set(tab.eval_on_selector_all(".hit", "all => all.map((one) => one.dataset.session)"))) == 70
     expect(tab.locator("#search-count")).to_have_text("70 hits")
 

@@ -1,6 +1,8 @@
 """What fills the sidebar and the page of figures, without a server."""
 
+import asyncio
 import datetime
+import os
 import re
 import xml.etree.ElementTree as ET
 
@@ -12,10 +14,13 @@ pytest.importorskip("litestar")
 
 import itertools
 
+from recollect.errors import NotSupported
+from recollect.export.report import Refused, Report
+from recollect.model.hit import Hit
 from recollect.model.session import Session
 from recollect.model.space import Space
 from recollect.model.statistics import Stats, Tally, ToolStats
-from recollect.server.page import amount, charts, figures
+from recollect.server.page import amount, charts, figures, keys, searching, transfers
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.rows import Row, groups, row, wanting_words
 
@@ -227,3 +232,59 @@ def test_bytes_are_in_pieces():
     made = figures.figures(Stats(), [], space, Clock("UTC", NOON), "30").bytes
     assert [(piece.name, piece.value) for piece in made.pieces][:2] == [("Text", "40 B"), ("Tool output", "20 B")]
     assert made.log == "7 B"
+
+
+def test_every_key_of_the_help_is_in_the_docs():
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "web.md"), encoding="utf-8") as file:
+        page = file.read()
+    for _, rows in keys.HELP:
+        for pressed, does in rows:
+            assert f"| {' '.join(pressed)} | {does} |" in page
+
+
+def test_a_store_that_can_not_measure_its_bytes_leaves_them_out():
+    class Remote:
+        async def stats(self, **asked):
+            return Stats()
+
+        async def tool_stats(self, **asked):
+            return []
+
+        async def space(self):
+            raise NotSupported(what="A measurement of the file")
+
+    assert asyncio.run(figures.read(Remote(), Clock("UTC", NOON), "30")).bytes is None
+
+
+def test_an_import_is_told_in_words():
+    assert transfers.told(Report()) == ["There is no conversation in this file."]
+    full = Report(
+        created=["a"],
+        updated=["b", "c"],
+        unchanged=["d"],
+        conflicts=[Refused("e", "x"), Refused("f", "x", "g")],
+        messages=1,
+        bad_count=2,
+        redacted=True,
+    )
+    assert transfers.told(full) == [
+        "1 conversation imported, with 1 message.",
+        "2 conversations went on.",
+        "1 conversation was here already.",
+        "1 conversation differed from the one here, and got a new id.",
+        "1 conversation differed from the one here, and was left out.",
+        "2 lines could not be read.",
+        "Secrets had been masked when the file was written; they are not in it.",
+    ]
+
+
+def test_hits_are_grouped_by_session_and_cut_at_their_marks():
+    hits = [
+        Hit("a", "A", "text", "one two three", ((4, 7),), 3.0, NOON, "1.2", "user"),
+        Hit("b", None, "title", "two", ((0, 3),), 2.0, NOON, archived_at=1),
+        Hit("a", "A", "tool_result", "two", (), 1.0, NOON, "1.3", "tool", "read"),
+    ]
+    first, second = searching.places(hits, Clock("UTC", NOON))
+    assert [hit.what for hit in first.hits] == ["You", "Tool result, read"]
+    assert first.hits[0].pieces == [("one ", False), ("two", True), (" three", False)]
+    assert (second.title, second.note, second.hits[0].titled) == ("New conversation", "archived", True)

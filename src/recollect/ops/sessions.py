@@ -262,6 +262,11 @@ def _opened(scope: Scope, session: str) -> Steps[Session]:
     return (yield from _open(scope, (yield from find(scope, session))))
 
 
+def running(scope: Scope) -> Op[list[str]]:
+    """Name the sessions in which a turn is open, whoever holds it."""
+    return Op(_with_open_turns, scope, writes=False)
+
+
 def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
     """Mark what processes that are gone left open, in a session or in all, and give the ids of those that changed."""
     names = [session] if session is not None else (yield Op(_with_open_turns, scope, writes=False))

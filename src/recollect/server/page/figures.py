@@ -146,7 +146,7 @@ def _totals(stats: Stats) -> list[tuple[str, str, str]]:
         (count(stats.tool_calls), "tool call" if stats.tool_calls == 1 else "tool calls",
          f"{stats.tool_failures:,} failed" if stats.tool_failures else "none failed"),
         (count(lost), "turn cut short" if lost == 1 else "turns cut short",
-         f"{stats.failures:,} failed, {stats.interrupted:,} interrupted, {stats.cancelled:,} stopped"),
+         f"{stats.failures:,} failed, {stats.interrupted:,} interrupted" if lost else ""),
     ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ HELP: tuple[tuple[str, tuple[tuple[tuple[str, ...], str], ...]], ...] = (
         (("Shift", "Enter"), "a new line"),
         (("\u2191",), "in an empty field: edit what you said last"),
         (("Tab",), "through the messages' buttons"),
+        (("/",), "at the beginning: a command; the arrows choose"),
     )),
     ("In search", (
         (("\u2191", "\u2193"), "another hit"),

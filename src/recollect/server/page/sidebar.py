@@ -21,7 +21,7 @@ from recollect.server.page.rows import COLORS, Row, groups, row, wanting_words
 from recollect.server.page.template import render
 from recollect.store_async import AsyncStore
 
-PAGE = 60
+PAGE = 40
 """Sessions in one page of the list: more than fit on a screen."""
 
 WIDTH_COOKIE = "sidebar"
@@ -110,9 +110,9 @@ async def _page(
 async def _rows(account: Account, found: Sequence[Session], clock: Clock) -> list[Row]:
     wanting = wanting_words(session for session in found if session.deleted_at is None)
     words = dict(zip(wanting, await asyncio.gather(*(_first_words(account.store, id) for id in wanting)), strict=True))
+    running = set(await account.store.run(ops.sessions.running(account.store.scope())))
     return [
-        row(session, clock, running=account.talks.running(session.id), first_words=words.get(session.id, ""))
-        for session in found
+        row(session, clock, running=session.id in running, first_words=words.get(session.id, "")) for session in found
     ]
 
 

@@ -99,6 +99,9 @@
   report.addEventListener("click", (event) => { if (event.target.closest("[data-do='session-link']")) imported.close(); });
   r.actions["session-link"] = (link) => r.open ? r.open(link.dataset.session) : location.assign(r.address(link.dataset.session));
 
+  /* The skip link moves the focus and nothing else: a hash in the address would be a step in the history. */
+  document.querySelector(".skip")?.addEventListener("click", (event) => { event.preventDefault(); $("conversation").focus(); });
+
   /* Keys. */
   r.actions.keys = () => { if (!opened()) $("keys").showModal(); };
   const typing = (target) => target.closest?.("input, textarea, select, [contenteditable]");

@@ -47,8 +47,10 @@
     }
   }
   function take(piece) {
+    const known = new Map();  /* one walk through the list, not one for each row */
+    for (const row of list.querySelectorAll("li.session")) known.set(row.dataset.id, row);
     for (const section of piece.querySelectorAll("section.session-group")) {
-      for (const row of section.querySelectorAll("li.session")) byId(row.dataset.id)?.remove();
+      for (const row of section.querySelectorAll("li.session")) known.get(row.dataset.id)?.remove();
       const there = list.querySelector(`section[data-group="${CSS.escape(section.dataset.group)}"]`);
       if (there) there.querySelector("ul").append(...section.querySelector("ul").children);
       else list.append(section);
@@ -261,12 +263,14 @@
     const all = [...list.querySelectorAll("section > ul > li.session")], at = all.indexOf(row);
     const next = (all[at + 1] || all[at - 1])?.dataset.id;
     if (row) { leave(row); row.remove(); tidy(); }
+    let fresh = null;  /* another one is opened first, so that nothing asks for what is gone */
+    if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
     try { await r.send("DELETE", path(id)); }
     catch (error) { touch(id); throw error; }
     r.toast(`Deleted “${short(title)}”`, { action: "Undo", run: async () => {
       try { await r.send("POST", path(id, "/restore")); await touch(id, true); } catch (error) { r.failed(error); }
     } });
-    if (id === r.current) { if (next) await show(next); else await r.begin(); }
+    if (fresh === id) await r.begin();  /* it was empty, and was given again */
   };
   r.forkSession = async (id) => { const { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); await show(session); };
   r.actions.restore = async (button) => {
@@ -428,7 +432,7 @@
   r.drawer = (open = !document.body.classList.contains("drawer")) => {
     if (open && !document.body.classList.contains("drawer")) from = document.activeElement;
     plainDrawer(open);
-    for (const id of ["conversation", "panel"]) document.getElementById(id).inert = open;
+    for (const behind of document.querySelectorAll("#conversation, #panel, .skip")) behind.inert = open;
     if (!open && from) { if (from.isConnected) from.focus({ preventScroll: true }); from = null; }
   };
   matchMedia("(max-width: 799px)").addEventListener("change", (event) => { if (!event.matches && document.body.classList.contains("drawer")) r.drawer(false); });
