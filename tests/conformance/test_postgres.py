@@ -32,7 +32,7 @@ from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
 from recollect.testing.tools import TestTools, TestToolsOnBranches
 from recollect.testing.transfer import TestTransfer
-from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns
+from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns, TestTurnsTakenUp
 from recollect.testing.watch import TestWatch
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "TestTrash",
     "TestTrim",
     "TestTurns",
+    "TestTurnsTakenUp",
     "TestWatch",
 ]
 

@@ -9,8 +9,8 @@ from docs_pages import PAGES, ROOT, anchors, read
 
 import recollect
 
-SKIPPED = {".peers", 
-    ".git", ".venv", ".hypothesis", ".ruff_cache", ".pytest_cache", ".import_linter_cache", "__pycache__", "build", "dist",
+SKIPPED = {
+    ".git", ".peers", ".venv", ".hypothesis", ".ruff_cache", ".pytest_cache", ".import_linter_cache", "__pycache__", "build", "dist",
     "node_modules",
 }  # fmt: skip
 # Written in pieces, so that this file does not hold what it looks for.

@@ -184,3 +184,20 @@ def test_memory_does_not_grow_with_the_session(tmp_path, format):
             tracemalloc.stop()
     assert size > 5_000_000
     assert peak < 3_000_000
+
+
+def test_documents_may_go_without_what_tools_answered():
+    with recollect.open(":memory:") as store:
+        session = store.session("s")
+        call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}
+        session.append({"role": "assistant", "content": "Looking.", "tool_calls": [call]}, format="openai")
+        session.record_tool_result("c", "the whole file")
+        for format in ("md", "html"):
+            text = b"".join(export.chunks(store, ["s"], format, output=False)).decode()
+            assert "the whole file" not in text
+            assert "left out" in text
+            assert "a.txt" in text
+            assert "the whole file" in b"".join(export.chunks(store, ["s"], format)).decode()
+        for format in ("json", "jsonl"):
+            with pytest.raises(recollect.InvalidValue, match="whole"):
+                list(export.chunks(store, ["s"], format, output=False))

@@ -59,11 +59,6 @@ VALUES = [
         id=1, branch=1, from_position=1, to_position=9, round=2, tokens_before=90, tokens_after=9, summary="so",
         created_at=AT, undone_at=AT + 1,
     ),
-    Copied(
-        source="a.db", target="postgresql://b", owners=("", "ann"), everyone=True, counts={"sessions": 3},
-        differences=(Difference(owner="", kind="session", name="cli:a", missing=True),),
-    ),
-    Difference(owner="ann", kind="payload", name="00ff", missing=False),
     Message(
         branch=1, position=3, role="assistant", parts=PARTS, state="interrupted", turn=2, format="anthropic",
         native={"fields": {"x": 1}}, model="m", tokens=5, input_tokens=3, output_tokens=2, error={"name": "E"},
@@ -80,6 +75,11 @@ VALUES = [
     Findings(checked=("counters",), found=(Finding(kind="k", message="m", advice="a"),)),
     Optimized(before=9, after=4),
     Pruned(id="a", title="T", active_at=AT, messages=2, bytes=9, reason="size"),
+    Copied(
+        source="a.db", target="postgresql://b", owners=("", "ann"), everyone=True, counts={"sessions": 3},
+        differences=(Difference(owner="", kind="session", name="cli:a", missing=True),),
+    ),
+    Difference(owner="ann", kind="payload", name="00ff", missing=False),
     PruneReport(
         dry_run=True, erased=True, sessions=(Pruned(id="a", active_at=AT, messages=2, bytes=9, reason="age"),), outputs=1,
         output_bytes=2, trimmed=3,

@@ -92,6 +92,17 @@ class Agent:
             self._models[key] = models.make(meant, **self._options_for(meant))
         return self._models[key]
 
+    @property
+    def model_name(self) -> str:
+        """What the agent's model is called; it is not loaded for that."""
+        return self._model if isinstance(self._model, str) else self.model().name
+
+    def window_of(self, name: str) -> int:
+        """How many tokens a model reads, as far as that is known without loading it."""
+        if name == models.DEMO or name in self._models or not isinstance(self._model, str):
+            return self.model(name if isinstance(self._model, str) or name in self._models else None).window
+        return self._options["window"] or models.WINDOW
+
     def _options_for(self, meant: Any) -> dict[str, Any]:
         """Give what the agent was told about its model; a key and an address are no business of another provider."""
         own = self._model

@@ -247,7 +247,9 @@ class Conversation:
                     case ReasoningDelta():
                         progress.piece(event.text, "reasoning")
                     case Responded():
-                        self._keep(progress.responded(self._counted(event.message)))
+                        kept = progress.responded(self._counted(event.message))
+                        self._keep(kept)
+                        event = Responded(message=kept[0])
                     case ToolStarted():
                         progress.tool_started(event)
                     case ToolFinished():

@@ -6,10 +6,12 @@ import asyncio
 import time
 from typing import Any
 
+import msgspec
+
 from recollect.agent.events import ToolFinished, ToolStarted
 from recollect.agent.recorder import Recording
 from recollect.model.message import Draft
-from recollect.model.part import TextPart, ToolCallPart, ToolResultPart
+from recollect.model.part import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.stream import Gathering, Kind
 from recollect.model.turn import failure
 
@@ -24,6 +26,7 @@ class Progress:
         self._used: list[Draft] = []
         self._running = 0
         self._texts: list[str] = []
+        self._thought: list[float] = []
 
     @property
     def tools_running(self) -> bool:
@@ -38,17 +41,30 @@ class Progress:
 
     def piece(self, text: str, kind: Kind) -> None:
         """Take a piece of the answer."""
+        if kind == "reasoning":
+            self._thought = [*self._thought[:1], time.monotonic()]
         self._gathering.add(text, kind, time.monotonic())
         self._recording.text(text, kind)
 
     def responded(self, draft: Draft) -> list[Draft]:
-        """Take a complete response."""
+        """Take a complete response; a thought in it is given the time that it took."""
+        draft = self._timed(draft)
         self._gathering = Gathering(time.monotonic())
         self._texts.append(_text(draft))
         self._used.append(draft)
         self._open |= {part.call_id: part for part in draft.parts if isinstance(part, ToolCallPart)}
         self._recording.answered(draft)
         return [draft]
+
+    def _timed(self, draft: Draft) -> Draft:
+        thought, self._thought = self._thought, []
+        place = next((at for at, part in enumerate(draft.parts) if isinstance(part, ReasoningPart)), None)
+        if place is None or not thought:
+            return draft
+        part = draft.parts[place]
+        took = {"duration_ms": int((thought[-1] - thought[0]) * 1000)}
+        timed = msgspec.structs.replace(part, metadata={**took, **(part.metadata or {})})
+        return msgspec.structs.replace(draft, parts=(*draft.parts[:place], timed, *draft.parts[place + 1 :]))
 
     def tool_started(self, event: ToolStarted) -> None:
         """Note that a tool runs."""

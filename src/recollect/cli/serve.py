@@ -12,6 +12,7 @@ from recollect.errors import InvalidValue
 
 if TYPE_CHECKING:
     from recollect.agent import Agent
+    from recollect.config.effective import Config
     from recollect.store_async import AsyncStore
 
 
@@ -26,32 +27,48 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
     It prints the link that opens the page. The link has a token in it: who has it can read and write everything.
     """
     from recollect.server import serve as server  # noqa: PLC0415
-    from recollect.server.token import kept  # noqa: PLC0415
 
     config = place.settings()
     address: str = host or config["server.host"]
-    if not server.loopback(address) and not config["server.token"]:
-        raise InvalidValue(
-            f"{address} can be reached by other machines, and no token is set. Set server.token or RECOLLECT_TOKEN."
-        )
-    token = config["server.token"] or kept()
-    listener = server.listen(address, config["server.port"] if port is None else port, exact=port is not None)
-    link = server.link(address, listener.getsockname()[1], token)
+    tokens = _tokens(config, address, public=not server.loopback(address))
+    exact = port is not None or config.found["server.port"].source != "default"
+    listener = server.listen(address, config["server.port"] if port is None else port, exact=exact)
+    alone = next(iter(tokens)) if not config["server.owners"] else None
+    link = server.link(address, listener.getsockname()[1], alone)
     click.echo(f"Recollect is at {link}\nThe conversations are in {place.where()}. Ctrl-C stops the server.")
+    if alone is None:
+        click.echo(f"Each of {len(tokens)} owners opens it with their own token: {link}?token=...")
     if opened:
         click.launch(link)
+    if place.retention(config):
+        with place.writing():  # lets go of what the configuration says is to go
+            pass
 
     def agent(store: AsyncStore) -> Agent:
-        from recollect.agent import Agent  # noqa: PLC0415
+        from recollect.agent.configuration import configured  # noqa: PLC0415
 
-        names = ("base_url", "api_key")
-        given = {name: config[f"model.{name}"] for name in names}
-        window = config["model.context_window"]
-        return Agent(model or config["model.name"] or "demo", store=store, name="web", window=window, **given)
+        return configured(store, model=model, config=config, name="web")
 
     try:
-        server.run(listener, place.named(), agent, {token: ""}, hosts=(address,))
+        server.run(listener, place.named(), agent, tokens, hosts=(address, *config["server.hosts"]))
     except ImportError as error:
         raise InvalidValue(
             f"`recollect serve` needs the server extra: pip install 'recollect[server]' (missing: {error.name})."
         ) from error
+
+
+def _tokens(config: Config, address: str, *, public: bool) -> dict[str, str]:
+    """Say whose token each is: the owners' of the configuration, or one for the only owner there is."""
+    from recollect.server.token import checked, kept  # noqa: PLC0415
+
+    owners: dict[str, str] | None = config["server.owners"]
+    if owners and place.engine() != "postgres":
+        raise InvalidValue(
+            "server.owners is set, and this store is for one owner. Several people need PostgreSQL: set db.url to its "
+            "URL, or take server.owners out."
+        )
+    if not owners and public and not config["server.token"]:
+        raise InvalidValue(
+            f"{address} can be reached by other machines, and no token is set. Set server.token or RECOLLECT_TOKEN."
+        )
+    return checked(owners or {"": config["server.token"] or kept()}, public=public)

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from recollect.config import DATABASE
 
-Kind = Literal["path", "url", "text", "address", "secret", "number", "flag", "duration", "texts"]
+Kind = Literal["path", "url", "text", "address", "secret", "number", "flag", "duration", "texts", "secrets"]
 MOST = 1 << 53
 
 
@@ -46,7 +46,15 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("server.host", "text", "RECOLLECT_HOST", "The address to listen on.", '"127.0.0.1"', "127.0.0.1"),
         Setting("server.port", "number", "RECOLLECT_PORT", "The port to listen on.", "8765", 8765, most=65_535),
-        Setting("server.token", "secret", "RECOLLECT_TOKEN", "What a client must know. Not set: made anew.", '"..."'),
+        Setting("server.token", "secret", "RECOLLECT_TOKEN", "What a client must know. Not set: made once.", '"..."'),
+        Setting(
+            "server.hosts", "texts", "RECOLLECT_HOSTS", "Other names that the server is reached by, through a proxy.",
+            '["chat.example.org"]', (),
+        ),
+        Setting(
+            "server.owners", "secrets", "RECOLLECT_OWNERS", "Whose token each is, for several people on PostgreSQL.",
+            '{ alice = "...", bob = "..." }',
+        ),
         Setting(
             "channels.terminal.markdown", "flag", "RECOLLECT_MARKDOWN",
             "Whether Markdown is laid out in a terminal, or shown as it was written.", "false", default=True,

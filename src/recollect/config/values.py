@@ -26,6 +26,7 @@ _WANTED: dict[Kind, str] = {
     "flag": "true or false",
     "duration": 'a duration in quotes, such as "90d" or "12h"',
     "texts": 'a list of texts, such as ["one", "two"]',
+    "secrets": 'a table of names and texts, such as { alice = "...", bob = "..." }',
 }
 
 
@@ -41,6 +42,9 @@ def typed(setting: Setting, raw: Any, folder: str) -> Any:
     if setting.kind == "texts":
         good = isinstance(raw, list) and all(isinstance(item, str) and item for item in raw)
         return tuple(_need(good, raw, wanted))
+    if setting.kind == "secrets":
+        good = isinstance(raw, dict) and bool(raw) and all(isinstance(item, str) and item for item in raw.values())
+        return dict(_need(good, raw, wanted))
     _need(isinstance(raw, str) and bool(raw.strip()) and "\0" not in raw, raw, wanted)
     if setting.kind == "duration":
         return duration(raw)
@@ -90,6 +94,9 @@ def spoken(setting: Setting, text: str) -> Any:
         raw = text.lower() in _YES if text.lower() in (*_YES, *_NO) else text
     elif setting.kind == "texts":
         raw = [item.strip() for item in text.split(",") if item.strip()]
+    elif setting.kind == "secrets":
+        pairs = [item.partition("=") for item in text.split(",") if item.strip()]
+        raw = {name.strip(): token.strip() for name, _, token in pairs}
     try:
         return typed(setting, raw, "")
     except ValueError as error:
@@ -132,11 +139,13 @@ def _singular(unit: str) -> str:
 
 def told(setting: Setting, raw: Any) -> str:
     """Repeat what was written, for an error; a secret is not repeated."""
-    return "something else" if setting.kind in ("secret", "url", "address") else repr(raw)
+    return "something else" if setting.kind in ("secret", "secrets", "url", "address") else repr(raw)
 
 
 def masked(setting: Setting, written: Any) -> Any:
     """Give a value as it may be shown: a secret is hidden, and so is a password in a URL."""
+    if setting.kind == "secrets" and written is not None:
+        return "********"
     if not isinstance(written, str):
         return list(written) if isinstance(written, tuple) else written
     if setting.kind == "secret":

@@ -59,11 +59,16 @@ def chunks(
     format: str,
     *,
     redact: bool = False,
+    output: bool = True,
     deleted: bool | None = None,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
-    """Export sessions as pieces of a file, UTF-8: those named, or all that are not in the trash."""
-    return driven(store, _flow(store.scope(), ids, format, redact=redact, deleted=deleted, progress=progress))
+    """Export sessions as pieces of a file, UTF-8: those named, or all that are not in the trash.
+
+    Without `output` a document for people leaves out what tools answered.
+    """
+    flow = _flow(store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress)
+    return driven(store, flow)
 
 
 def chunks_async(
@@ -72,11 +77,13 @@ def chunks_async(
     format: str,
     *,
     redact: bool = False,
+    output: bool = True,
     deleted: bool | None = None,
     progress: Progress | None = None,
 ) -> AsyncIterator[bytes]:
     """Export sessions from an async store, as chunks() does."""
-    return driven_async(store, _flow(store.scope(), ids, format, redact=redact, deleted=deleted, progress=progress))
+    flow = _flow(store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress)
+    return driven_async(store, flow)
 
 
 def write(
@@ -86,6 +93,7 @@ def write(
     file: File,
     *,
     redact: bool = False,
+    output: bool = True,
     deleted: bool | None = None,
     progress: Progress | None = None,
 ) -> int:
@@ -98,7 +106,7 @@ def write(
         format = format_of(named)
     if format is None:
         raise InvalidValue(f"Say in which format to export: one of {', '.join(FORMATS)}.")
-    found = chunks(store, ids, format, redact=redact, deleted=deleted, progress=progress)
+    found = chunks(store, ids, format, redact=redact, output=output, deleted=deleted, progress=progress)
     if named is not None:
         with _replacing(os.fspath(named)) as target:
             return _poured(found, target)
@@ -142,6 +150,7 @@ def _flow(
     format: str,
     *,
     redact: bool,
+    output: bool,
     deleted: bool | None,
     progress: Progress | None,
 ) -> Flow[None]:
@@ -153,7 +162,9 @@ def _flow(
     if format not in FORMATS:
         raise InvalidValue(f"An export is one of {', '.join(FORMATS)}; got {format!r}.")
     machine = format in ("json", "jsonl")
-    options = Options(Redactor() if redact else None, machine if deleted is None else deleted, progress)
+    options = Options(Redactor() if redact else None, machine if deleted is None else deleted, progress, output)
+    if machine and not output:
+        raise InvalidValue(f"An export as {format} is whole. Leave out what tools answered as md or html.")
     if machine:
         return (jsonl if format == "jsonl" else document)(scope, ids, options)
     from recollect.export.transcript import transcript  # noqa: PLC0415

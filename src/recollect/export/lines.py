@@ -22,6 +22,8 @@ class Options(NamedTuple):
     redactor: Redactor | None = None
     deleted: bool = True
     progress: Callable[[int], None] | None = None
+    output: bool = True
+    """Whether what tools answered is written; documents for people may go without."""
 
 
 class Joined:

@@ -21,6 +21,7 @@ from recollect.op import Row, Scope
 from recollect.ops import transfer
 from recollect.ops.transfer import BLOBS, PARTS, POSITION
 
+LEFT_OUT = "(what the tool answered was left out)"
 _Parts = tuple[Part, ...]
 Place = tuple[int, int, int]
 
@@ -217,7 +218,8 @@ class _Writer:
             whole = blob.attach(whole, payloads)
         if self.options.redactor is not None:
             whole = self.options.redactor.value(whole)
-        return msgspec.convert(whole, _Parts)
+        parts = msgspec.convert(whole, _Parts)
+        return parts if self.options.output else tuple(map(_without_output, parts))
 
     def _call(
         self, row: Row, index: int, page: transfer.Page, path: Sequence[tuple[Cut, int, int]], key: int
@@ -238,6 +240,13 @@ class _Writer:
                 if result is not None:
                     self.shown.add((branch, position, part))
         return Call(status, latency, code, message, result)
+
+
+def _without_output(part: Part) -> Part:
+    """Put a sentence in the place of what a tool answered; that it answered, and how, stays."""
+    if not isinstance(part, ToolResultPart):
+        return part
+    return msgspec.structs.replace(part, text=LEFT_OUT, data=msgspec.UNSET, content=None)
 
 
 def _result(parts: Sequence[Part], index: int) -> ToolResultPart | None:

@@ -21,8 +21,11 @@ class Holder(NamedTuple):
     until: int
 
 
-def recover(scope: Scope, session: int) -> Steps[None]:
-    """Mark the open turns of a session whose holder is gone as interrupted; a live turn is never touched."""
+def recover(scope: Scope, session: int) -> Steps[bool]:
+    """Mark the open turns of a session whose holder is gone as interrupted; a live turn is never touched.
+
+    Say whether there was one.
+    """
     found = False
     for branch, _, position in (yield from rows("branches_open", session=session)):
         if (yield from holder(scope, branch, position)) is None:
@@ -30,6 +33,7 @@ def recover(scope: Scope, session: int) -> Steps[None]:
             found = True
     if found:
         yield from changed(scope, session)
+    return found
 
 
 def busy(scope: Scope, session: int) -> Steps[bool]:

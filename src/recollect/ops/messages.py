@@ -111,12 +111,8 @@ def appended_before(
         raise KeyReused(session=session, key=key)
     branch = yield from one("branch_get", branch=row[1])
     assert branch is not None
-    value = here.value
-    counts = (
-        value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
-        value.updated_at, value.active_at, value.last_message_at,
-    )  # fmt: skip
-    return Appended(branch[1], row[2], row[3], value.revision, repeated=True), counts, row[1], here.session
+    made = Appended(branch[1], row[2], row[3], here.value.revision, repeated=True)
+    return made, sessions.counts(here.value), row[1], here.session
 
 
 def advance(

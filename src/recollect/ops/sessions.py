@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from recollect.errors import AmbiguousName, InvalidValue, SessionExists, SessionInTrash, SessionNotFound, StaleRevision
+from recollect.errors import (
+    AmbiguousName,
+    InvalidValue,
+    SessionExists,
+    SessionInTrash,
+    SessionNotFound,
+    StaleRevision,
+)
 from recollect.model import json, keys
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
 from recollect.model.title import folded
-from recollect.op import Op, Row, Scope, Steps, do, one, rows
+from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
 _MATCHES = 6
@@ -48,6 +55,14 @@ def find(scope: Scope, session: str) -> Steps[Here]:
     if row is None:
         raise (yield from _missing(scope, session))
     return here(row)
+
+
+def counts(value: Session) -> Row:
+    """Give what a write gives about how a session stands after it."""
+    return (
+        value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
+        value.updated_at, value.active_at, value.last_message_at,
+    )  # fmt: skip
 
 
 def living(scope: Scope, session: str) -> Steps[Row | None]:
@@ -245,6 +260,32 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
     return (yield from _open(scope, (yield from find(scope, session))))
+
+
+def running(scope: Scope) -> Op[list[str]]:
+    """Name the sessions in which a turn is open, whoever holds it."""
+    return Op(_with_open_turns, scope, writes=False)
+
+
+def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
+    """Mark what processes that are gone left open, in a session or in all, and give the ids of those that changed."""
+    names = [session] if session is not None else (yield Op(_with_open_turns, scope, writes=False))
+    changed: list[str] = []
+    for name in names:
+        if (yield Op(_recover, scope, name)):
+            changed.append(name)  # noqa: PERF401  a generator can not yield in a comprehension
+    return changed
+
+
+def _with_open_turns(scope: Scope) -> Steps[list[str]]:
+    return [id for (id,) in (yield from rows("sessions_with_open_turns", owner=scope.owner))]
+
+
+def _recover(scope: Scope, session: str) -> Steps[bool]:
+    row = yield from living(scope, session)
+    if row is None or not here(row).open_turns:
+        return False
+    return (yield from leases.recover(scope, row[0]))
 
 
 def read(scope: Scope, session: str) -> Op[Session]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from recollect.errors import AlreadySaid, InvalidValue, TurnClosed, TurnNotFound
+from recollect.errors import AlreadySaid, InvalidValue, MessageNotFound, TurnClosed, TurnNotFound
 from recollect.model import json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
@@ -85,6 +85,33 @@ def _begin(
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 
+def _made_before(scope: Scope, session: str, key: str, records: list[record.Record]) -> Steps[Step | None]:
+    """Find what an earlier call with this key made."""
+    before = yield from messages.appended_before(scope, session, key, records)
+    if before is None:
+        return None
+    appended, counts, branch, owner = before
+    return Step(Held(owner, branch, appended.first, appended.branch), appended, counts)
+
+
+def resume(scope: Scope, session: str, turn: paths.MessageId) -> Op[Step]:
+    """Take up a turn that was opened before, here or by another process, by its id."""
+    return Op(_resume, scope, session, turn, writes=False)
+
+
+def _resume(scope: Scope, session: str, turn: paths.MessageId) -> Steps[Step]:
+    here = yield from sessions.find(scope, session)
+    try:
+        span = yield from paths.locate(session, here.head, here.session, turn)
+    except MessageNotFound as error:
+        raise TurnNotFound(session=session, turn=paths.shown(turn)) from error
+    if (yield from one("turn_get", branch=span.branch, position=span.high)) is None:
+        raise TurnNotFound(session=session, turn=paths.shown(turn))
+    held = Held(here.session, span.branch, span.high, span.number)
+    appended = messages.Appended(span.number, span.high, 0, here.value.revision, repeated=True)
+    return Step(held, appended, sessions.counts(here.value))
+
+
 def _insert(scope: Scope, written: messages.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
     ended = None if status == "open" else scope.now
     yield from do(
@@ -104,16 +131,25 @@ def _error(error: Any) -> str | None:
     return None if error is None else json.encode(json.exact(error))
 
 
-def add(scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, lease: int) -> Op[Step]:
+def add(
+    scope: Scope, session: str, held: Held, drafts: Sequence[Draft], *, lease: int, key: str | None = None
+) -> Op[Step]:
     """Add steps to an open turn: durable as they happen."""
     if not drafts:
         raise InvalidValue("There is no message to add. Give one message or a list of them.")
-    return Op(_add, scope, session, held, [record.record(draft, scope.now) for draft in drafts], lease)
+    messages.check_key(key)
+    return Op(_add, scope, session, held, [record.record(draft, scope.now) for draft in drafts], lease, key)
 
 
-def _add(scope: Scope, session: str, held: Held, records: list[record.Record], lease: int) -> Steps[Step]:
+def _add(
+    scope: Scope, session: str, held: Held, records: list[record.Record], lease: int, key: str | None
+) -> Steps[Step]:
+    if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
+        return before._replace(held=held)
     yield from renew(scope, session, held, lease, used(records))
     written = yield from messages.extend(scope, session, held.session, held.branch, held.position, records)
+    if key is not None:
+        yield from messages.remember(scope, written, key, records)
     return _step(held, written, len(records))
 
 
@@ -235,11 +271,8 @@ def _save(
     key: str | None,
     expected: int | None,
 ) -> Steps[Step]:
-    if key is not None:
-        before = yield from messages.appended_before(scope, session, key, records)
-        if before is not None:
-            appended, counts, branch, owner = before
-            return Step(Held(owner, branch, appended.first, appended.branch), appended, counts)
+    if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
+        return before
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=False)
@@ -257,17 +290,18 @@ def _save(
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 
-def turns(scope: Scope, session: str) -> Op[list[Turn]]:
-    """Read the turns of the active path, oldest first."""
-    return Op(_turns, scope, session, writes=False)
+def turns(scope: Scope, session: str, after: int = 0, until: int | None = None) -> Op[list[Turn]]:
+    """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+    return Op(_turns, scope, session, after, paths.LAST if until is None else until, writes=False)
 
 
-def _turns(scope: Scope, session: str) -> Steps[list[Turn]]:
+def _turns(scope: Scope, session: str, after: int, until: int) -> Steps[list[Turn]]:
     here = yield from sessions.find(scope, session)
     found: list[Turn] = []
     for span in reversed((yield from paths.path(here.head))):
-        if span.low < span.high:
-            for row in (yield from rows("turns_of_span", branch=span.branch, low=span.low, high=span.high)):
+        low, high = max(span.low, after), min(span.high, until)
+        if low < high:
+            for row in (yield from rows("turns_of_span", branch=span.branch, low=low, high=high)):
                 found.append(turn(row, span.number))  # noqa: PERF401  a generator can not yield in a comprehension
     return found
 

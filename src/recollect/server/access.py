@@ -1,35 +1,48 @@
 """Who may come in. Everything passes here before the web framework sees it.
 
 - Host must name this server, so that a page of another name that was rebound to this address gets nothing.
-- A write from a page of another origin is refused; a host check alone lets it through.
+- What a page of another origin sends is refused, but for following a link; a host check alone lets it through, and
+  another port of this machine is the same site to a browser, which sends it the cookie.
 - A bearer token, or the cookie that a browser got in exchange for it: HttpOnly, SameSite=Strict, the port in its name,
   because cookies do not know ports. It is signed with the token, so that it outlives a restart and dies with the token.
 - Every answer carries the headers that keep what is shown from running.
+- A client that stops in the middle of what it sends is let go of.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import html
+import ipaddress
 import secrets
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from recollect.errors import RecollectError
 from recollect.server.account import Accounts
-from recollect.server.problem import TYPE, Problem
+from recollect.server.problem import TYPE, Problem, problem
 
 SLASH = "\ue000"
 """Stands for an escaped slash in a path until a handler reads it: ids may contain one, and routes split at it."""
 
+PATIENCE = 30.0
+"""Seconds that a client may be silent in the middle of what it sends."""
+
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_ONCE = (b"host", b"origin", b"authorization", b"content-length", b"content-type")
 _OPEN = ("/static/", "/api/v1/health", "/favicon.ico")
 _YEAR = 31_536_000
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "worker-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_ARRIVAL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Recollect</title>
+<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={place}">
+</head><body><p><a href="{place}">Open Recollect</a></p></body></html>
+"""
 _HEADERS = (
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -48,25 +61,47 @@ class Refusal(Exception):
         super().__init__(detail)
         self.problem = Problem(status=status, code=code, title=code.replace("-", " ").capitalize(), detail=detail)
 
+    @classmethod
+    def of(cls, problem: Problem) -> Refusal:
+        """Answer with a problem."""
+        made = cls(problem.status, problem.code, problem.detail)
+        made.problem = problem
+        return made
+
 
 class Access:
-    """The door, as an ASGI application around another one. `tokens` says whose token each is."""
+    """The door, as an ASGI application around another one. `tokens` says whose token each is.
+
+    `hosts` are names that the server is reached by. `public` says that other machines reach it: then addresses in
+    numbers are taken too, since nobody can rebind those.
+    """
 
     def __init__(
-        self, app: Any, accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...], port: int
+        self,
+        app: Any,
+        accounts: Accounts,
+        tokens: Mapping[str, str],
+        *,
+        hosts: tuple[str, ...],
+        port: int,
+        public: bool = False,
     ) -> None:
-        self._app = app
+        self.inner = app
         self._accounts = accounts
         self._tokens = dict(tokens)
         self._hosts = {_bare(host) for host in ("localhost", "127.0.0.1", "[::1]", *hosts)}
         self._cookie = f"recollect-{port}"
+        self._public = public
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Let a request in, or answer it here."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self.inner(scope, receive, send)
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if scope["type"] != "http":
+            await send({"type": f"{scope['type']}.close", "code": 1008})
+            return
+        headers = _read(scope["headers"])
         _keep_slashes(scope)
 
         async def guarded(message: Any) -> None:
@@ -79,31 +114,42 @@ class Access:
             await send(message)
 
         try:
+            _check_once(scope["headers"])
             self._check_host(headers)
-            self._check_origin(scope["method"], headers)
-            if await self._exchange(scope, guarded):
+            self._check_origin(scope, headers)
+            if await self._exchange(scope, headers, guarded):
                 return
             await self._identify(scope, headers)
         except Refusal as refusal:
             await _answer(refusal.problem, scope, headers, guarded)
             return
-        await self._app(scope, receive, guarded)
+        await self.inner(scope, _impatient(receive), guarded)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")
-        if _bare(host) not in self._hosts:
-            raise Refusal(421, "wrong-host", f"This server does not answer for {host or 'a request without a host'!r}.")
+        if _bare(host) not in self._hosts and not (self._public and _is_address(host)):
+            raise Refusal(
+                421, "wrong-host",
+                f"This server does not answer for {host or 'a request without a host'!r}. server.hosts names the hosts "
+                f"that it is reached by.",
+            )  # fmt: skip
 
-    def _check_origin(self, method: str, headers: Mapping[str, str]) -> None:
-        if method in _SAFE_METHODS:
+    def _check_origin(self, scope: Any, headers: Mapping[str, str]) -> None:
+        """Refuse what pages of other origins send; a person may still follow a link from one."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
+        if scope["method"] in _SAFE_METHODS and headers.get("sec-fetch-mode") in ("navigate", None):
             return
-        origin = headers.get("origin")
-        foreign = origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower()
-        if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise Refusal(403, "foreign-origin", "A page of another origin may not change anything here.")
+        host = headers["host"].lower()
+        own = (f"{_scheme(scope, headers)}://{host}", f"https://{host}")
+        if (origin is not None and origin.lower() not in own) or site not in ("same-origin", "none"):
+            raise Refusal(403, "foreign-origin", "A page of another origin has no access here.")
 
-    async def _exchange(self, scope: Any, send: Any) -> bool:
-        """Give a browser its cookie for the token in its link, and send it on without the token."""
+    async def _exchange(self, scope: Any, headers: Mapping[str, str], send: Any) -> bool:
+        """Give a browser its cookie for the token in its link, and send it on without the token.
+
+        Not by a redirect: after a link on a page of another site it would belong to that site, and a browser would not
+        send the cookie with it. The page that goes on by itself is our own.
+        """
         if scope["method"] != "GET" or scope["path"].startswith("/api/"):
             return False
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -113,11 +159,19 @@ class Access:
         if self._owner_of(token) is None:
             raise Refusal(401, "wrong-token", "This link has a token that this server does not know.")
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        place = "/" + scope["raw_path"].decode("latin-1").lstrip("/") + (f"?{rest}" if rest else "")
+        path = quote((scope.get("raw_path") or scope["path"].encode()).lstrip(b"/\\"), safe="/%:@!$&'()*+,;=~-._")
+        body = _ARRIVAL.format(place=html.escape(f"/{path}" + (f"?{rest}" if rest else ""))).encode()
         cookie = f"{self._cookie}={_signed(token)}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_YEAR}"
-        headers = [(b"location", place.encode("latin-1")), (b"set-cookie", cookie.encode())]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+        if _scheme(scope, headers) == "https":
+            cookie += "; Secure"
+        given = [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+            (b"referrer-policy", b"no-referrer"),
+            (b"set-cookie", cookie.encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": given})
+        await send({"type": "http.response.body", "body": body})
         return True
 
     async def _identify(self, scope: Any, headers: Mapping[str, str]) -> None:
@@ -134,7 +188,10 @@ class Access:
                 self._check_own_page(headers)
         if owner is None:
             raise Refusal(401, "token-needed", "This needs the token that `recollect serve` prints in its link.")
-        scope["state"]["account"] = await self._accounts.get(owner)
+        try:
+            scope["state"]["account"] = await self._accounts.get(owner)
+        except RecollectError as error:  # the store can not be opened now
+            raise Refusal.of(problem(error)) from error
 
     def _check_own_page(self, headers: Mapping[str, str]) -> None:
         """Take a write with a cookie only from what says that it is a page of ours; programs use the bearer token."""
@@ -149,15 +206,16 @@ class Access:
         return found
 
     def _owner_of_cookie(self, header: str) -> str | None:
-        try:
-            morsel = SimpleCookie(header).get(self._cookie)
-        except CookieError:
-            return None
-        nonce, _, sign = (morsel.value if morsel is not None else "").partition(".")
+        """Find our cookie among those of every other program on this machine, which may be malformed."""
         found = None
-        for token, owner in self._tokens.items():
-            if nonce and hmac.compare_digest(_signature(token, nonce), sign):
-                found = owner
+        for piece in header.split(";"):
+            name, _, value = piece.strip().partition("=")
+            nonce, _, sign = value.partition(".")
+            if name != self._cookie or not nonce:
+                continue
+            for token, owner in self._tokens.items():
+                if hmac.compare_digest(_signature(token, nonce).encode(), sign.encode()):
+                    found = owner
         return found
 
 
@@ -168,6 +226,64 @@ def _signed(token: str) -> str:
 
 def _signature(token: str, nonce: str) -> str:
     return hmac.new(token.encode(), nonce.encode(), hashlib.sha256).hexdigest()
+
+
+def _read(headers: Any) -> dict[str, str]:
+    """Give the headers by name; cookies may come in several."""
+    found: dict[str, str] = {}
+    for raw, value in headers:
+        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+        found[name] = f"{found[name]}; {text}" if name == "cookie" and name in found else text
+    return found
+
+
+def _check_once(headers: Any) -> None:
+    """Refuse a request that says twice what counts once: this side and a proxy could read it differently."""
+    names = [name.lower() for name, _ in headers]
+    twice = next((name for name in _ONCE if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refusal(400, "invalid-request", f"The header {twice.decode()} is there more than once.")
+
+
+def _scheme(scope: Any, headers: Mapping[str, str]) -> str:
+    """Say how the client came. A proxy on this machine is believed; its header does nothing but make cookies Secure."""
+    peer = scope.get("client")
+    told = headers.get("x-forwarded-proto", "").strip().lower()
+    return told if told in ("http", "https") and peer and _is_loopback(peer[0]) else scope.get("scheme", "http")
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_address(host: str) -> bool:
+    """Whether a host is written in numbers. 0.0.0.0 is no address that one comes by, but browsers let pages try it."""
+    try:
+        return not ipaddress.ip_address(_bare(host).strip("[]")).is_unspecified
+    except ValueError:
+        return False
+
+
+def _impatient(receive: Any) -> Any:
+    """Let go of a client that is silent in the middle of a body. What comes after it (the end) is waited for."""
+    whole = False
+
+    async def received() -> Any:
+        nonlocal whole
+        if whole:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), PATIENCE)
+        except TimeoutError:
+            whole = True
+            return {"type": "http.disconnect"}
+        whole = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    return received
 
 
 def _bare(host: str) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Any
 
 from recollect.agent import Agent
+from recollect.server.changes import Changes
+from recollect.server.feed import Feed
+from recollect.server.once import Once
 from recollect.server.talks import Talks
 from recollect.store_async import AsyncStore, open_async
 
@@ -14,17 +18,23 @@ MakeAgent = Callable[[AsyncStore], Agent]
 
 
 class Account:
-    """What one owner has in this server."""
+    """What one owner has in this server. `closing` is set when the server is about to stop: streams end then."""
 
-    def __init__(self, owner: str, store: AsyncStore, agent: Agent) -> None:
+    def __init__(self, owner: str, store: AsyncStore, agent: Agent, closing: asyncio.Event | None = None) -> None:
         self.owner = owner
         self.store = store
         self.agent = agent
         self.talks = Talks(agent)
+        self.changes = Changes(store)
+        self.closing = asyncio.Event() if closing is None else closing
+        self.once: Once[Any] = Once()
+        self.feed = Feed(self.changes, self.talks, self.closing)
 
     async def close(self) -> None:
         """Stop what runs, write what waits, and close the store."""
+        await self.feed.close()
         await self.talks.close()
+        await self.changes.close()
         await self.agent.close()
         await self.store.close()
 
@@ -35,6 +45,7 @@ class Accounts:
     def __init__(self, place: str | os.PathLike[str] | None, make_agent: MakeAgent) -> None:
         self._place = place
         self._make_agent = make_agent
+        self.closing = asyncio.Event()
         self._open: dict[str, Account] = {}
         self._lock = asyncio.Lock()
 
@@ -46,11 +57,18 @@ class Accounts:
         async with self._lock:
             if owner not in self._open:
                 store = await open_async(self._place, owner=owner)
-                self._open[owner] = Account(owner, store, self._make_agent(store))
+                try:
+                    await store.recover()
+                    account = Account(owner, store, self._make_agent(store), self.closing)
+                except BaseException:
+                    await store.close()
+                    raise
+                self._open[owner] = account
             return self._open[owner]
 
     async def close(self) -> None:
         """Close them all."""
+        self.closing.set()
         for account in list(self._open.values()):
             await account.close()
         self._open.clear()

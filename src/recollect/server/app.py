@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
-from litestar.openapi import OpenAPIConfig
 
-from recollect import __version__
 from recollect.errors import RecollectError
 from recollect.server import api, page
 from recollect.server.access import Access
 from recollect.server.account import Account, Accounts
+from recollect.server.api import openapi
+from recollect.server.api.answer import ExactRequest
 from recollect.server.problem import TYPE, Problem, problem
+
+_log = logging.getLogger("recollect.server")
 
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes that a request may have; an import is sent in a stream of its own."""
 
+_CODES = {
+    400: "invalid-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "wrong-media-type",
+}  # fmt: skip
 
-def make(accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...] = (), port: int = 0) -> Access:
+
+def make(
+    accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...] = (), port: int = 0, public: bool = False
+) -> Access:
     """Put the application together."""
 
     @contextlib.asynccontextmanager
@@ -35,13 +44,14 @@ def make(accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...
     app = Litestar(
         route_handlers=[*api.ROUTES, *page.ROUTES],
         dependencies={"account": Provide(_account, sync_to_thread=False)},
-        exception_handlers={RecollectError: _told, HTTPException: _refused},
+        exception_handlers={RecollectError: _told, HTTPException: _refused, Exception: _failed},
+        request_class=ExactRequest,
         lifespan=[lifespan],
-        openapi_config=OpenAPIConfig(title="Recollect", version=__version__, path="/api/v1", render_plugins=[]),
+        openapi_config=openapi.config(),
         request_max_body_size=LARGEST_BODY,
         logging_config=None,
     )
-    return Access(app, accounts, tokens, hosts=hosts, port=port)
+    return Access(app, accounts, tokens, hosts=hosts, port=port, public=public)
 
 
 def _account(request: Request[Any, Any, Any]) -> Account:
@@ -55,9 +65,29 @@ def _told(request: Request[Any, Any, Any], error: RecollectError) -> Response[by
 
 def _refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Answer what the framework refuses: a path that is not there, a body that is none."""
-    codes = {400: "invalid-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large"}
-    code = codes.get(error.status_code, "refused")
-    told = Problem(status=error.status_code, code=code, title=code.replace("-", " ").capitalize(), detail=error.detail)
+    code = _CODES.get(error.status_code, "refused")
+    extra = getattr(error, "extra", None)
+    detail = error.detail
+    if isinstance(extra, list) and extra:
+        wrong = [f"{item.get('key') or 'the request'}: {item.get('message')}" for item in extra[:5]]
+        detail = f"{detail.partition(' for ')[0]}: {'; '.join(wrong)}."
+    told = Problem(status=error.status_code, code=code, title=code.replace("-", " ").capitalize(), detail=detail)
+    answer = _response(request, told)
+    for name, value in (error.headers or {}).items():
+        if name.lower() in ("allow", "retry-after"):
+            answer.set_header(name, value)
+    return answer
+
+
+def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer what nobody foresaw, without telling more than that; the log has the rest."""
+    if isinstance(error, RecursionError):
+        told = Problem(status=400, code="invalid-request", title="Invalid request", detail="This is nested too deeply.")
+    else:
+        _log.error("%s of %s failed", request.method, request.scope["path"], exc_info=error)
+        told = Problem(
+            status=500, code="server-error", title="Server error", detail="Something went wrong here. It is in the log."
+        )
     return _response(request, told)
 
 

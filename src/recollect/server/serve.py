@@ -6,12 +6,16 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from recollect.errors import InvalidValue
 from recollect.server.account import Accounts, MakeAgent
 
 _TRIES = 20
+_LOOK = 0.1
+_OPENED = 16
+"""Of so many owners the store is opened at the start; those of others when they come."""
 
 
 def listen(host: str, port: int, *, exact: bool) -> socket.socket:
@@ -43,10 +47,10 @@ def loopback(host: str) -> bool:
         return False
 
 
-def link(host: str, port: int, token: str) -> str:
-    """Give the link that opens the page."""
+def link(host: str, port: int, token: str | None) -> str:
+    """Give the link that opens the page; without a token, the place alone."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}/?token={quote(token)}"
+    return f"http://{shown}:{port}/" + ("" if token is None else f"?token={quote(token, safe='')}")
 
 
 def run(
@@ -64,12 +68,28 @@ async def _serve(
     import uvicorn  # noqa: PLC0415  the link is printed before half a second of imports
 
     from recollect.server import app  # noqa: PLC0415
+    from recollect.server.connection import Connection  # noqa: PLC0415
 
     accounts = Accounts(place, make_agent)
-    application = app.make(accounts, tokens, hosts=hosts, port=listener.getsockname()[1])
+    address, port = listener.getsockname()[:2]
+    application = app.make(accounts, tokens, hosts=hosts, port=port, public=not loopback(address))
     options = uvicorn.Config(
-        application, log_level="warning", access_log=False, server_header=False, date_header=True, lifespan="on",
-        timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, ws="none",
+        application, log_level="error", access_log=False, server_header=False, date_header=True, lifespan="on",
+        timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=Connection, ws="none",
     )  # fmt: skip
     server = uvicorn.Server(options)
-    await server.serve(sockets=[listener])
+    for owner in list(dict.fromkeys(tokens.values()))[:_OPENED]:
+        await accounts.get(owner)  # what is wrong with the store is said now, and what was left open is marked
+    watching = asyncio.create_task(_tell_of_end(server, accounts.closing))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
+        await accounts.close()
+
+
+async def _tell_of_end(server: Any, closing: asyncio.Event) -> None:
+    """Let the streams know that the server is about to stop: it waits for them first, and only then for the rest."""
+    while not server.should_exit:  # noqa: ASYNC110  a signal sets it, and nothing else tells
+        await asyncio.sleep(_LOOK)
+    closing.set()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
+
+import msgspec
 
 from recollect.agent import Agent, Conversation
 from recollect.agent.events import Event, Notice, ReasoningDelta, TextDelta, TurnEnded
@@ -34,6 +36,7 @@ class Run:
         self.stored = asyncio.Event()
         self._events: list[Event] = []
         self._pulse = asyncio.Event()
+        self.watchers: set[asyncio.Event] = set()
 
     def add(self, event: Event) -> None:
         """Take an event, and wake whoever follows."""
@@ -49,6 +52,8 @@ class Run:
     def _wake(self) -> None:
         pulse, self._pulse = self._pulse, asyncio.Event()
         pulse.set()
+        for watcher in self.watchers:
+            watcher.set()
 
     @property
     def count(self) -> int:
@@ -58,6 +63,26 @@ class Run:
     def events(self, after: int = 0) -> list[Event]:
         """Give the events after the first so many, adjoining pieces of text put together."""
         return joined(self._events[after:])
+
+    def numbered(self, after: int = 0) -> list[tuple[int, Event]]:
+        """Give the events after the first so many, each with how many there are up to it; pieces put together."""
+        pieces: list[str] = []
+        found: list[tuple[int, Event]] = []
+        for number, event in enumerate(self._events[after:], after + 1):
+            if found and type(event) is type(found[-1][1]) and isinstance(event, TextDelta | ReasoningDelta):
+                pieces.append(event.text)
+                found[-1] = (number, event)
+                continue
+            _put_together(found, pieces)
+            found.append((number, event))
+            pieces = [event.text] if isinstance(event, TextDelta | ReasoningDelta) else []
+        _put_together(found, pieces)
+        return found
+
+    async def changed(self, after: int) -> None:
+        """Wait until there are more than so many events, or no more come."""
+        while len(self._events) <= after and not self.ended:
+            await self._pulse.wait()
 
     async def follow(self, after: int = 0, *, pace: float = PACE) -> AsyncGenerator[tuple[int, list[Event]]]:
         """Give what happened after the first so many events, then what happens: (how many there are, the new ones)."""
@@ -71,6 +96,13 @@ class Run:
                 return
             else:
                 await pulse.wait()
+
+
+def _put_together(found: list[tuple[int, Event]], pieces: list[str]) -> None:
+    """Give the last event the text of all the pieces that it stands for."""
+    if len(pieces) > 1:
+        number, event = found[-1]
+        found[-1] = (number, msgspec.structs.replace(event, text="".join(pieces)))
 
 
 def joined(events: list[Event]) -> list[Event]:
@@ -88,13 +120,19 @@ def joined(events: list[Event]) -> list[Event]:
 
 
 class Talks:
-    """The talks of one agent in this server: at most one turn at a time in each session."""
+    """The talks of one agent in this server: at most one turn at a time in each session.
+
+    `moved` is called with the session of a turn that begins or ends.
+    """
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
+        self.begun = asyncio.Event()
+        """Set, and replaced by another, when a turn begins."""
         self._runs: dict[str, Run] = {}
         self._talks: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.moved: Callable[[str], None] = lambda _: None
 
     async def talk(self, session: AsyncSession, model: str | None = None) -> Conversation:
         """Give a conversation in a session, with the model that was chosen for it."""
@@ -128,15 +166,20 @@ class Talks:
         except Exception as failed:  # noqa: BLE001  whatever a model's library raises, the server goes on
             error = ModelError(model=talk.model.name, reason=f"{type(failed).__name__}: {failed}")
         finally:
-            self._talks.pop(run.session, None)
+            if self._talks.get(run.session) is talk:  # not that of a turn beside which this one was refused
+                del self._talks[run.session]
             run.end(error)
             self._forget_later(run)
+            self.moved(run.session)
 
     def _begin(self, talk: Conversation, run: Run, turn: str | None) -> None:
         run.turn = turn or ""
         self._runs[run.session] = run
         self._talks[run.session] = talk
         run.stored.set()
+        begun, self.begun = self.begun, asyncio.Event()
+        begun.set()
+        self.moved(run.session)
 
     def _forget_later(self, run: Run) -> None:
         def forget() -> None:
@@ -153,6 +196,14 @@ class Talks:
         """Whether a turn runs here in a session."""
         run = self._runs.get(session)
         return run is not None and not run.ended
+
+    def sessions(self) -> list[str]:
+        """Name the sessions in which a turn runs here."""
+        return [name for name, run in self._runs.items() if not run.ended]
+
+    def current(self, session: str) -> Conversation | None:
+        """Give the talk whose turn runs in a session."""
+        return self._talks.get(session)
 
     def stop(self, session: str) -> bool:
         """End the turn that runs in a session; what came is kept. Say whether there was one."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Mapping
 
 from recollect import config
-from recollect.errors import InvalidConfig
+from recollect.errors import InvalidConfig, InvalidValue
 
 NAME = "server-token"
+SHORTEST = 16
+"""Characters that a token has at least where other machines can try it."""
 
 
 def kept() -> str:
@@ -18,17 +21,37 @@ def kept() -> str:
     with contextlib.suppress(FileNotFoundError):
         return _read(path)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    token = secrets.token_urlsafe(24)
+    whole = f"{path}.{os.getpid()}.{secrets.token_hex(4)}"
+    with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"{secrets.token_urlsafe(24)}\n")
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.link(whole, path)  # never replaces: where another process was first, its token counts
     except FileExistsError:
-        return _read(path)  # another process was first
-    with os.fdopen(handle, "w") as file:
-        file.write(f"{token}\n")
-    return token
+        pass
+    finally:
+        os.unlink(whole)
+    return _read(path)
+
+
+def checked(tokens: Mapping[str, str], *, public: bool) -> dict[str, str]:
+    """Give the owners' tokens as token to owner, if each is one's own and long enough to be reached from outside."""
+    found: dict[str, str] = {}
+    for owner, token in tokens.items():
+        if token in found:
+            raise InvalidValue(f"{owner!r} and {found[token]!r} have the same token. Give each a token of their own.")
+        if public and len(token) < SHORTEST:
+            whose = f"The token of {owner!r}" if owner else "The token"
+            raise InvalidValue(
+                f"{whose} has {len(token)} characters, and other machines can try to guess it: it needs {SHORTEST}. "
+                f'`python -c "import secrets; print(secrets.token_urlsafe(24))"` makes one.'
+            )
+        found[token] = owner
+    return found
 
 
 def _read(path: str) -> str:
+    if os.name == "posix" and os.stat(path).st_mode & 0o077:
+        os.chmod(path, 0o600)
     with open(path, encoding="utf-8") as file:
         token = file.read().strip()
     if not token:

@@ -222,6 +222,13 @@ class Store:
         """Take a session out of the trash, whole."""
         return Session(self, self.run(ops.sessions.restore(self.scope(), id)))
 
+    def recover(self, session: str | None = None) -> list[str]:
+        """Mark the turns whose process is gone as interrupted, in one session or in all: the ids of what changed.
+
+        Opening a session does this for that session. Here its activity is not touched.
+        """
+        return self.follow(ops.sessions.recover(self.scope(), session))
+
     def erase_session(self, id: str, *, forks: str = "refuse") -> list[str]:
         """Erase a session for good, and give the ids of what was erased.
 

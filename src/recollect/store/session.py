@@ -262,6 +262,11 @@ class Session(SessionFields):
                 self.saw(step.counts)
                 return Turn(self, step.held, lease)
 
+    def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> Turn:
+        """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        step = self._run(ops.turns.resume(self.store.scope(), self.id, id))
+        return Turn(self, step.held, lease)
+
     def save_turn(
         self,
         message: Any,
@@ -288,9 +293,9 @@ class Session(SessionFields):
         self.saw(step.counts)
         return step.appended
 
-    def turns(self) -> list[TurnInfo]:
-        """Read the turns of the active path, oldest first."""
-        return self._run(ops.turns.turns(self.store.scope(), self.id))
+    def turns(self, *, after: int = 0, until: int | None = None) -> list[TurnInfo]:
+        """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+        return self._run(ops.turns.turns(self.store.scope(), self.id, after, until))
 
     def tool_calls(self) -> list[ToolCall]:
         """Read the tool calls of the active path, oldest first."""

@@ -32,10 +32,11 @@ class Turn:
         """The id of the message that opened the turn."""
         return f"{self.held.number}.{self.held.position}"
 
-    def add(self, message: Any, format: str | None = None) -> ops.messages.Appended:
-        """Add a step: a message, many, or a provider's response. It is on disk when this returns."""
+    def add(self, message: Any, format: str | None = None, *, key: str | None = None) -> ops.messages.Appended:
+        """Add a step: a message, many, or a provider's response, on disk when this returns. A `key` adds it once."""
         store = self.session.store
-        op = ops.turns.add(store.scope(), self.session.id, self.held, drafts(message, format), lease=self.lease)
+        given = drafts(message, format)
+        op = ops.turns.add(store.scope(), self.session.id, self.held, given, lease=self.lease, key=key)
         step = store.run(op)
         self.session.saw(step.counts)
         return step.appended

@@ -268,6 +268,10 @@ class AsyncSession(SessionFields):
 
         return AsyncTurn(self, begin, lease, wait)
 
+    def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> AsyncTurn:
+        """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        return AsyncTurn(self, lambda: ops.turns.resume(self.store.scope(), self.id, id), lease, 0.0)
+
     async def save_turn(
         self,
         message: Any,
@@ -294,9 +298,9 @@ class AsyncSession(SessionFields):
         self.saw(step.counts)
         return step.appended
 
-    async def turns(self) -> list[TurnInfo]:
-        """Read the turns of the active path, oldest first."""
-        return await self._run(ops.turns.turns(self.store.scope(), self.id))
+    async def turns(self, *, after: int = 0, until: int | None = None) -> list[TurnInfo]:
+        """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+        return await self._run(ops.turns.turns(self.store.scope(), self.id, after, until))
 
     async def tool_calls(self) -> list[ToolCall]:
         """Read the tool calls of the active path, oldest first."""

@@ -47,6 +47,43 @@ def after_the_lease() -> None:
     time.sleep(SHORT * 1.5)
 
 
+class TestTurnsTakenUp:
+    """A turn that is opened, added to and ended by several, each knowing no more than its id."""
+
+    def test_a_turn_is_taken_up_by_its_id(self, store: Store, place: Place):
+        first = store.session("a").turn("Begin")
+        other = place.open().session("a")
+        other.resume_turn(first.id).add(assistant("one"))
+        ended = other.resume_turn(first.id).complete(model="m")
+        assert (ended.id, ended.status, ended.model) == (first.id, "completed", "m")
+        assert texts(store.session("a")) == ["Begin", "one"]
+        with pytest.raises(TurnClosed):
+            other.resume_turn(first.id).add(assistant("late"))
+
+    @pytest.mark.parametrize("name", ["1.2", "9.9", "1.99"])
+    def test_what_is_no_turn_can_not_be_taken_up(self, store: Store, name: str):
+        session = store.session("a")
+        session.turn("Begin").add(assistant("one"))
+        with pytest.raises(TurnNotFound):
+            session.resume_turn(name)
+
+    def test_the_same_key_adds_once(self, store: Store):
+        session = store.session("a")
+        first = session.turn("Begin", key="k1")
+        with pytest.raises(AlreadySaid) as caught:
+            session.turn("Begin", key="k1")
+        again = session.resume_turn(caught.value.fields["turn"])
+        assert first.id == again.id
+        made = first.add(assistant("one"), key="k2")
+        repeated = again.add(assistant("one"), key="k2")
+        assert (made.ids, made.repeated, repeated.ids, repeated.repeated) == (["1.2"], False, ["1.2"], True)
+        assert texts(session) == ["Begin", "one"]
+        with pytest.raises(KeyReused):
+            first.add(assistant("two"), key="k2")
+        again.complete()
+        assert statuses(session) == ["completed"]
+
+
 class TestTurns:
     """The life of a turn."""
 
@@ -463,6 +500,38 @@ class TestHolding:
         assert other.revision > session.revision
         other.turn("next").complete()
         counted(other)
+
+    def test_what_is_left_open_is_found_without_opening_its_session(self, store: Store, place: Place):
+        left, live, closed = (store.session(name) for name in "abc")
+        turn = left.turn("q", lease=SHORT)
+        stream = turn.stream()
+        stream.write("half an ans")
+        stream.flush()
+        live.turn("still at it")
+        closed.turn("done").complete()
+        after_the_lease()
+        other = place.open()
+        active = [session.id for session in other.list_sessions()]
+        assert other.recover("b") == other.recover("c") == other.recover("nowhere") == []
+        assert other.recover() == ["a"]
+        assert other.recover() == other.recover("a") == []
+        assert statuses(left) == ["interrupted"]
+        assert left.messages()[1].state == "interrupted"
+        assert statuses(live) == ["open"]
+        assert [session.id for session in other.list_sessions()] == active
+        counted(left.refresh())
+
+    def test_turns_of_a_stretch(self, store: Store):
+        session = store.session("a")
+        for number in range(4):
+            with session.turn(f"question {number}") as turn:
+                turn.add(assistant("r"))
+        session.rewind(4)
+        session.save_turn("other", assistant("r"))
+        assert [info.id for info in session.turns()] == ["1.1", "1.3", "2.5"]
+        assert [info.id for info in session.turns(after=1)] == ["1.3", "2.5"]
+        assert [info.id for info in session.turns(after=2, until=4)] == ["1.3"]
+        assert session.turns(after=9) == session.turns(until=0) == []
 
     def test_a_lease_that_has_run_out_does_not_hold_a_branch(self, store: Store):
         session = store.session("a")

@@ -4,6 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.server.api.health import health
+from litestar import Router
 
-ROUTES: list[Any] = [health]
+from recollect.server.api import (
+    branches,
+    changes,
+    chat,
+    compactions,
+    files,
+    health,
+    messages,
+    search,
+    sessions,
+    settings,
+    snapshots,
+    statistics,
+    tools,
+    transfer,
+    turns,
+)
+
+PATH = "/api/v1"
+_RESOURCES: tuple[Any, ...] = (
+    health, sessions, messages, turns, chat, tools, branches, search, compactions, snapshots, settings, transfer,
+    statistics, changes, files,
+)  # fmt: skip
+ROUTES: list[Any] = [Router(PATH, route_handlers=[route for resource in _RESOURCES for route in resource.ROUTES])]

@@ -1,11 +1,19 @@
-"""Whether the server answers, and which version it is. The one thing that needs no token."""
+"""Whether the server answers, what it is, and which models can be talked to."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import Annotated, Any
+
 import msgspec
-from litestar import get
+from litestar import Response, get
 
 from recollect import __version__
+from recollect.engine.url import target
+from recollect.errors import ModelError
+from recollect.server.account import Account
+from recollect.server.api.answer import told
+from recollect.server.talks import talkable
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -15,7 +23,55 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
-@get("/api/v1/health", tags=["server"], sync_to_thread=False)
+class Info(msgspec.Struct, frozen=True):
+    """What this server is, and for whom."""
+
+    version: str
+    engine: Annotated[str, msgspec.Meta(description="sqlite or postgres.")]
+    owner: Annotated[str, msgspec.Meta(description="Whose conversations these are; empty where there is one owner.")]
+    running: Annotated[list[str], msgspec.Meta(description="The sessions in which an answer is written now.")]
+    largest_file: int
+    largest_import: int
+
+
+class ModelChoice(msgspec.Struct, frozen=True):
+    """A model that can be chosen."""
+
+    name: str
+    default: bool
+
+
+class Models(msgspec.Struct, frozen=True):
+    """The models that can be chosen: the configured one, the built-in one, and those that sessions were held with."""
+
+    models: list[ModelChoice]
+
+
+@get("/health", tags=["server"], operation_id="health", sync_to_thread=False)
 def health() -> Health:
-    """Say that the server is there, and its version."""
+    """Say that the server is there, and its version. The one thing that needs no token."""
     return Health("ok", __version__)
+
+
+@get("/info", tags=["server"], operation_id="info")
+async def info(account: Account) -> Info:
+    """Say what this server is, and which answers it writes now."""
+    from recollect.server import files, transfer  # noqa: PLC0415
+
+    engine = target(account.store.path).engine
+    return Info(__version__, engine, account.owner, account.talks.sessions(), files.LARGEST, transfer.LARGEST)
+
+
+@get("/models", tags=["server"], operation_id="list_models")
+async def list_models(account: Account) -> Response[Models]:
+    """List the models that can be chosen. Any other `provider:name` can be given where a model is asked for."""
+    used = [tally.name for tally in (await account.store.stats()).by_model]
+    try:
+        first = (await asyncio.to_thread(account.agent.model)).name  # a provider's library takes a second
+    except ModelError:
+        first = "demo"
+    names = dict.fromkeys([first, "demo", *(name for name in used if talkable(name))])
+    return told({"models": [{"name": name, "default": name == first} for name in names if name]})
+
+
+ROUTES: list[Any] = [health, info, list_models]

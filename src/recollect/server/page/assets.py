@@ -31,9 +31,19 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
+@get("/favicon.ico", include_in_schema=False, sync_to_thread=False)
+def favicon() -> Response[bytes]:
+    """Give the icon to a browser that asks for it where browsers used to."""
+    return _file("icon.svg")
+
+
 @get("/static/{name:str}", include_in_schema=False, sync_to_thread=False)
 def static(name: str) -> Response[bytes]:
     """Give a file of static/."""
+    return _file(name)
+
+
+def _file(name: str) -> Response[bytes]:
     content = _read(name)
     if content is None:
         raise NotFoundException(f"There is no file {name!r} here.")

@@ -28,4 +28,13 @@ def _environment() -> jinja2.Environment:
 
 def render(name: str, /, **values: Any) -> str:
     """Fill a template."""
-    return _environment().get_template(name).render(**values)
+    return sendable(_environment().get_template(name).render(**values))
+
+
+def sendable(text: str) -> str:
+    """Give a text that UTF-8 can carry: half a character, which JSON can hold, becomes a question mark."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text

@@ -1,0 +1,233 @@
+"""What a person does in a conversation, once for the page and the API: say, edit, regenerate, retry, carry on, stop.
+
+Nothing here is destroyed: what is said in the place of something else makes a branch, and the old one stays beside it.
+A `key` makes an action that may be sent twice happen once: the same key gives the same turn, also after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from recollect.agent import commands
+from recollect.errors import InvalidValue, RecollectError, SessionBusy
+from recollect.model.message import Draft, Message
+from recollect.model.part import AttachmentPart, Part, TextPart
+from recollect.server.account import Account
+from recollect.server.talks import Run
+from recollect.store_async import AsyncSession
+
+CONTINUE = "Continue"
+_KEY = "idempotency_key"
+_LOOKED_BACK = 20
+_WALKED_BACK = 400
+_ELSEWHERE = ("export", "quit")
+"""Commands that mean something else here: a file on the server's disk is of no use to who looks at a page."""
+
+
+class Said(NamedTuple):
+    """A turn that has begun: its session, the id of the message that opened it, and the run where it is still known."""
+
+    session: str
+    turn: str
+    run: Run | None = None
+
+
+class Done(NamedTuple):
+    """What a command did, and in which session the talk goes on."""
+
+    session: str
+    outcome: commands.Outcome
+
+
+async def say(
+    account: Account,
+    session_id: str,
+    text: str,
+    attachments: Sequence[AttachmentPart] = (),
+    *,
+    model: str | None = None,
+    key: str | None = None,
+    take_over: bool = False,
+) -> Said:
+    """Say something, and begin the answer. What was said is stored when this returns."""
+    parts = _parts(text, attachments)
+
+    async def begin() -> Said:
+        session = await account.store.session(session_id, create=False)
+        return await _begin(account, session, parts, model=model, key=key, take_over=take_over)
+
+    return await _once(account, session_id, key, ("say", parts), begin)
+
+
+async def edit(
+    account: Account,
+    session_id: str,
+    message_id: str,
+    text: str,
+    attachments: Sequence[AttachmentPart] | None = None,
+    *,
+    model: str | None = None,
+    key: str | None = None,
+) -> Said:
+    """Say something else in the place of a message; its attachments stay unless others are given."""
+
+    async def begin() -> Said:
+        session = await _free(account, session_id)
+        message = await session.message(message_id)
+        if message.role != "user":
+            raise InvalidValue(f"{message_id} is not what a person said. Regenerate an answer instead.")
+        kept = attachments
+        if kept is None:
+            kept = [part for part in message.parts if isinstance(part, AttachmentPart)]
+        return await _instead(account, session, message, _parts(text, kept), model=model, key=key)
+
+    return await _once(account, session_id, key, ("edit", message_id, text), begin)
+
+
+async def regenerate(
+    account: Account,
+    session_id: str,
+    message_id: str | None = None,
+    *,
+    model: str | None = None,
+    key: str | None = None,
+) -> Said:
+    """Ask the same again: the question of a message's turn, or the last one. The answer that was there is kept."""
+
+    async def begin() -> Said:
+        session = await _free(account, session_id)
+        message = await _question(session, None if message_id is None else await session.message(message_id))
+        return await _instead(account, session, message, message.parts, model=model, key=key)
+
+    return await _once(account, session_id, key, ("regenerate", message_id), begin)
+
+
+async def retry(account: Account, session_id: str, *, model: str | None = None, key: str | None = None) -> Said:
+    """Ask the last question again, after an answer that failed."""
+    return await regenerate(account, session_id, model=model, key=key)
+
+
+async def carry_on(account: Account, session_id: str, *, model: str | None = None, key: str | None = None) -> Said:
+    """Ask for the rest of an answer that was cut off."""
+    return await say(account, session_id, CONTINUE, model=model, key=key)
+
+
+async def stop(account: Account, session_id: str) -> bool:
+    """End the answer that is in progress; what came is kept. Say whether there was one."""
+    return account.talks.stop(session_id)
+
+
+async def command(account: Account, session_id: str, line: str) -> Done:
+    """Run a slash command in a session. A mistake is an outcome too."""
+    name = line.strip().removeprefix("/").split(maxsplit=1)[0].lower() if line.strip("/ ") else ""
+    if name in _ELSEWHERE:
+        return Done(session_id, commands.Outcome(action="quit" if name == "quit" else None, data=name))
+    talk = account.talks.current(session_id)
+    if talk is None:
+        session = await account.store.session(session_id, create=False)
+        talk = await account.talks.talk(session)
+    outcome = await commands.run(talk, line)
+    return Done(talk.session.id, outcome)
+
+
+async def choose_model(account: Account, session_id: str, model: str | None) -> AsyncSession:
+    """Choose the model that a session goes on with; it must be one that can be talked to."""
+    if model:
+        await _known(account, model)
+    session = await account.store.get_session(session_id) or await account.store.session(session_id, create=False)
+    return await session.update(model=model or None)
+
+
+async def _known(account: Account, model: str | None) -> None:
+    """Load a model beside the loop: the first one of a provider takes a second."""
+    await asyncio.to_thread(account.agent.model, model)
+
+
+async def _free(account: Account, session_id: str) -> AsyncSession:
+    """Give a session in which no answer is in progress here."""
+    if account.talks.running(session_id):
+        raise SessionBusy(session=session_id, holder="this server", until="its answer is complete")
+    return await account.store.session(session_id, create=False)
+
+
+async def _begin(
+    account: Account,
+    session: AsyncSession,
+    parts: Sequence[Part],
+    *,
+    model: str | None,
+    key: str | None,
+    take_over: bool = False,
+) -> Said:
+    if model is not None:
+        await _known(account, model)
+        if session.model != model:
+            await session.update(model=model)
+    draft = Draft(role="user", parts=tuple(parts), metadata=None if key is None else {_KEY: key})
+    run = await account.talks.say(session, [draft], model=model, take_over=take_over)
+    return Said(session.id, run.turn or "", run)
+
+
+async def _instead(
+    account: Account,
+    session: AsyncSession,
+    message: Message,
+    parts: Sequence[Part],
+    *,
+    model: str | None,
+    key: str | None,
+) -> Said:
+    """Go back to before a message, on a branch of its own, and say something there; go forward again if that fails."""
+    branch = session.branch
+    here = await session.messages(1, before=message.position + 1)
+    if not here or here[0].id != message.id:
+        await session.rewind(message.id)
+    await session.rewind(message.position - 1)
+    try:
+        return await _begin(account, session, parts, model=model, key=key)
+    except BaseException:
+        with contextlib.suppress(RecollectError):
+            await session.switch(branch)
+        raise
+
+
+async def _question(session: AsyncSession, message: Message | None) -> Message:
+    """Find what was asked: the message that opened a message's turn, or the last one that a person said before it."""
+    if message is not None and message.role == "user":
+        return message
+    if message is not None and message.turn is not None:
+        opened = await session.message(f"{message.branch}.{message.turn}")
+        if opened.role == "user":
+            return opened
+    before = None if message is None else message.position
+    for found in reversed(await session.messages(_WALKED_BACK, before=before)):
+        if found.role == "user":
+            return found
+    raise InvalidValue("Nothing was asked yet. Say something first.")
+
+
+def _parts(text: str, attachments: Sequence[AttachmentPart]) -> tuple[Part, ...]:
+    if not text.strip() and not attachments:
+        raise InvalidValue("There is nothing to say. Write something, or attach a file.")
+    said: tuple[Part, ...] = (TextPart(text=text),) if text.strip() else ()
+    return (*said, *attachments)
+
+
+async def _once(
+    account: Account, session_id: str, key: str | None, content: Any, begin: Callable[[], Awaitable[Said]]
+) -> Said:
+    if key is None:
+        return await begin()
+
+    async def unless_stored() -> Said:
+        """Look for the key in what was said last: this process may be another one than that which took it."""
+        session = await account.store.get_session(session_id)
+        for message in reversed(await session.messages(_LOOKED_BACK)) if session is not None else ():
+            if message.role == "user" and (message.metadata or {}).get(_KEY) == key:
+                return Said(session_id, message.id)
+        return await begin()
+
+    return await account.once.run((session_id, key), content, unless_stored)

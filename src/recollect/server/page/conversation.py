@@ -1,0 +1,205 @@
+"""The conversation's addresses: the page with a session open, its header, and its items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.response import Redirect
+
+from recollect.agent.commands import COMMANDS
+from recollect.agent.models import DEMO
+from recollect.errors import InvalidValue, MessageNotFound, SessionNotFound
+from recollect.model.message import Message
+from recollect.server.account import Account
+from recollect.server.names import piece, session_id
+from recollect.server.page import amount, items, parts
+from recollect.server.page.branching import tip
+from recollect.server.page.clock import Clock, clock_of
+from recollect.server.page.frame import framed, html
+from recollect.server.page.template import render
+from recollect.server.page.uploads import LIMITS
+from recollect.server.talks import talkable
+from recollect.store_async import AsyncSession
+
+MODELS = "web.models"
+"""The setting that has the models which were chosen in the page, the last one first."""
+
+UNTITLED = "New chat"
+_SHOWN_MODELS = 8
+
+
+class Shown(msgspec.Struct, forbid_unknown_fields=True):
+    """What a page shows of a conversation, and what it wants: what is new in it, or the page before or after it."""
+
+    first: int = 1
+    last: int | None = None
+    have: dict[str, str] = {}
+    want: str = "news"
+
+
+async def opened(account: Account, name: str) -> AsyncSession:
+    """Give a session to look at; its activity is not touched."""
+    session = await account.store.get_session(name)
+    if session is None:
+        raise SessionNotFound(f"There is no conversation {name!r} here. It may be in the trash.", session=name)
+    return session
+
+
+async def begun(account: Account, fields: dict[str, Any]) -> AsyncSession:
+    """Give a session to begin with: the last one if nothing was said in it yet, else a new one."""
+    last = await account.store.last_session()
+    untouched = last is not None and not (last.message_count or last.title or last.pinned_at or last.channel)
+    if last is not None and untouched and not fields and len(await last.branches()) == 1:
+        return last
+    return await account.store.create_session(**fields)
+
+
+def model_of(account: Account, session: AsyncSession) -> str:
+    """Name the model that a session goes on with."""
+    return talkable(session.model) or account.agent.model_name
+
+
+async def header(account: Account, session: AsyncSession) -> dict[str, Any]:
+    """Give what the header shows."""
+    model = model_of(account, session)
+    window = account.agent.window_of(model)
+    folded = any(fold.undone_at is None for fold in await session.compactions())
+    used = await session.active_tokens() if folded else session.token_count
+    chosen: Any = await account.store.setting(MODELS, [])
+    known = [model, account.agent.model_name, *(name for name in chosen if isinstance(name, str)), DEMO]
+    return {
+        "session": session,
+        "title": session.title or UNTITLED,
+        "parent": session.parent,
+        "model": model,
+        "models": list(dict.fromkeys(known))[:_SHOWN_MODELS],
+        "used": amount.count(used),
+        "window": amount.count(window),
+        "percent": min(round(100 * used / max(window, 1)), 100),
+        "branches": len(await session.branches()),
+    }
+
+
+async def _conversation(
+    request: Request[Any, Any, Any], account: Account, session: AsyncSession, target: str | None
+) -> str:
+    """Render a conversation with its end on the screen, or the message that is meant."""
+    clock = clock_of(request.cookies)
+    revision, view = session.revision, None
+    if target is not None:
+        view, target = await _around(account, session, target, clock)
+    view = view or await items.latest(account, session, clock)
+    await session.refresh()
+    commands = [[command.name, command.arguments, command.help] for command in COMMANDS.values()]
+    values = await header(account, session)
+    return render(
+        "conversation.html",
+        **values,
+        view=view,
+        revision=revision,
+        safe=parts.safe,
+        tags=msgspec.json.encode({item.key: item.tag for item in view.items}).decode(),
+        running=_turn(account, session.id) is not None,
+        target=target,
+        demo=values["model"] == DEMO,
+        limits=LIMITS,
+        commands=msgspec.json.encode(commands).decode(),
+    )
+
+
+async def _around(
+    account: Account, session: AsyncSession, target: str, clock: Clock
+) -> tuple[items.View | None, str | None]:
+    """Find a message that a link names, on whichever branch it is; a link to nothing shows the end."""
+    try:
+        message = await session.message(target)
+    except (InvalidValue, MessageNotFound):
+        return None, None
+    here = await session.messages(1, before=message.position + 1)
+    if not here or here[0].id != message.id:
+        await _switch_to(session, message)
+    return await items.around(account, session, clock, position=message.position), message.id
+
+
+async def _switch_to(session: AsyncSession, message: Message) -> None:
+    """Stand on a branch that has a message: its own, at its newest end."""
+    branches = await session.branches()
+    if any(branch.id == message.branch for branch in branches):
+        await session.switch(tip(branches, message.branch, message.position))
+
+
+@get("/", include_in_schema=False)
+async def start(account: Account) -> Redirect:
+    """Open the session that was last open, or a new one."""
+    session = await account.store.last_session() or await account.store.create_session()
+    return Redirect(f"/c/{piece(session.id)}", status_code=303)
+
+
+@get("/c/{session:str}", include_in_schema=False)
+async def conversation_page(
+    request: Request[Any, Any, Any], account: Account, session: str, m: str | None = None
+) -> Response[str]:
+    """Give the page with a session open."""
+    found = await opened(account, session_id(session))
+    await account.store.set_last_session(found.id)
+    main = await _conversation(request, account, found, m)
+    return await framed(request, account, title=found.title or UNTITLED, main=main, session=found.id)
+
+
+@get("/page/conversation/{session:str}", include_in_schema=False)
+async def conversation_part(
+    request: Request[Any, Any, Any], account: Account, session: str, m: str | None = None
+) -> Response[str]:
+    """Give a conversation to be put into a page that is open."""
+    found = await opened(account, session_id(session))
+    await account.store.set_last_session(found.id)
+    return html(await _conversation(request, account, found, m))
+
+
+@post("/page/conversation/{session:str}/items", include_in_schema=False, status_code=200)
+async def conversation_items(
+    request: Request[Any, Any, Any], account: Account, session: str, data: Shown
+) -> dict[str, Any]:
+    """Give what is new in what a page shows, or the page before or after it."""
+    found = await opened(account, session_id(session))
+    clock = clock_of(request.cookies)
+    revision = found.revision  # of before the messages are read: what changes meanwhile is asked for again
+    if data.want == "older":
+        view = await items.older(account, found, clock, before=data.first)
+    elif data.want == "newer":
+        view = await items.between(
+            account, found, clock, first=(data.last or 0) + 1, last=(data.last or 0) + items.PAGE
+        )
+    else:
+        view = await items.between(account, found, clock, first=data.first, last=data.last)
+    await found.refresh()
+    return {
+        "revision": revision,
+        "first": view.first,
+        "last": view.last,
+        "older": view.older,
+        "newer": view.newer,
+        "turn": _turn(account, found.id),
+        "items": [[i.key, i.tag, None if data.have.get(i.key) == i.tag else i.html] for i in view.items],
+        "header": render("header.html", **await header(account, found)) if data.want == "news" else None,
+        "title": found.title or UNTITLED,
+    }
+
+
+def _turn(account: Account, session: str) -> str | None:
+    """Name the turn that runs in a session here."""
+    run = account.talks.run(session)
+    return None if run is None or run.ended else run.turn
+
+
+@post("/page/new", include_in_schema=False, status_code=201)
+async def new_session(account: Account, data: dict[str, Any]) -> dict[str, str]:
+    """Begin a new conversation."""
+    fields = {name: data[name] for name in ("title", "model") if isinstance(data.get(name), str) and data[name]}
+    session = await begun(account, fields)
+    return {"session": session.id}
+
+
+ROUTES: list[Any] = [start, conversation_page, conversation_part, conversation_items, new_session]

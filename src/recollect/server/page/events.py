@@ -1,0 +1,115 @@
+"""The page's event stream: every change of the store, and the answers that come in the sessions that are open.
+
+A browser has one stream for all its windows. What a slow one has not taken yet is put together, never queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import msgspec
+from litestar import Request, get
+from litestar.response import Stream
+
+from recollect.server.account import Account
+from recollect.server.page.picture import picture
+from recollect.server.talks import PACE, Run
+
+_HEARTBEAT = 10.0
+_MOST_OPEN = 50
+
+
+def _told(event: str, data: dict[str, Any], id: str | None = None) -> bytes:
+    place = b"" if id is None else f"id: {id}\n".encode()
+    return place + f"event: {event}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+class Followed:
+    """An open session: the run that was last seen in it, and how much of it was told."""
+
+    def __init__(self, session: str, wake: asyncio.Event) -> None:
+        self.session = session
+        self._wake = wake
+        self._run: Run | None = None
+        self._version = -1
+
+    def news(self, run: Run | None) -> list[bytes]:
+        """Give what is new in the session's run."""
+        if run is not self._run:
+            self.leave()
+            if run is None or run.ended:
+                return []
+            self._run, self._version = run, -1
+            run.watchers.add(self._wake)
+        if run is None:
+            return []
+        seen = picture(run)
+        version, ended = seen.advance(), run.ended
+        told: list[bytes] = []
+        if version > self._version:
+            changes = seen.changes(self._version)
+            told.append(_told("progress", {"session": self.session, "turn": run.turn, **changes}))
+            self._version = version
+        if ended:
+            told.append(_told("ended", {"session": self.session, "turn": run.turn}))
+            self.leave()
+        return told
+
+    def leave(self) -> None:
+        """Follow the run no longer."""
+        if self._run is not None:
+            self._run.watchers.discard(self._wake)
+        self._run = None
+
+
+async def follow(account: Account, sessions: Sequence[str], after: str | None) -> AsyncGenerator[bytes]:
+    """Tell what happens, for as long as someone listens."""
+    feed = account.feed
+    await feed.begin()
+    wake = asyncio.Event()
+    feed.watchers.add(wake)
+    followed = [Followed(session, wake) for session in dict.fromkeys(sessions)]
+    place = feed.place(after)
+    try:
+        yield b"retry: 1000\n\n" + _told("hello", {"missed": place is None}, feed.mark(place or feed.count))
+        place = feed.count if place is None else place
+        while not feed.ended:
+            wake.clear()
+            news, place = feed.since(place), feed.count
+            for change in news:
+                told = _told("change", change._asdict(), feed.mark(place))
+                yield told if change.session else _told("hello", {"missed": True}, feed.mark(place))
+            for session in followed:
+                for piece in session.news(account.talks.run(session.session)):
+                    yield piece
+            try:
+                await asyncio.wait_for(wake.wait(), _HEARTBEAT)
+            except TimeoutError:
+                yield _told("ping", {})
+            else:
+                await asyncio.sleep(PACE)
+    finally:
+        feed.watchers.discard(wake)
+        for session in followed:
+            session.leave()
+
+
+@get("/events", include_in_schema=False)
+async def events(request: Request[Any, Any, Any], account: Account) -> Stream:
+    """Give the event stream; `open` names the sessions whose answers are followed."""
+    sessions = request.query_params.getall("open", [])[:_MOST_OPEN]
+    after = request.headers.get("last-event-id") or request.query_params.get("after")
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+    async def told() -> AsyncGenerator[bytes]:
+        async with contextlib.aclosing(follow(account, sessions, after)) as stream:
+            async for piece in stream:
+                yield piece
+
+    return Stream(told(), media_type="text/event-stream; charset=utf-8", headers=headers)
+
+
+ROUTES: list[Any] = [events]

@@ -1,0 +1,43 @@
+"""The frame: the document around every screen, with the sidebar filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import markupsafe
+from litestar import Request, Response
+
+from recollect.server.account import Account
+from recollect.server.page.sidebar import sidebar
+from recollect.server.page.template import render
+
+THEMES = ("system", "light", "dark")
+HTML = "text/html; charset=utf-8"
+
+
+async def framed(
+    request: Request[Any, Any, Any],
+    account: Account,
+    *,
+    title: str,
+    main: str = "",
+    session: str | None = None,
+    template: str = "frame.html",
+    **values: Any,
+) -> Response[str]:
+    """Render a whole page: `main` is HTML of ours, or `template` extends frame.html with a block `main`."""
+    theme = request.cookies.get("theme", "system")
+    filled = render(
+        template,
+        title=title,
+        main=markupsafe.Markup(main),  # noqa: S704  rendered by a template of ours
+        session=session,
+        theme=theme if theme in THEMES else "system",
+        **{**await sidebar(request, account, session), **values},
+    )
+    return html(filled)
+
+
+def html(text: str, status: int = 200) -> Response[str]:
+    """Answer with a piece of HTML."""
+    return Response(text, media_type=HTML, status_code=status)

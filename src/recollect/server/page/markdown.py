@@ -1,0 +1,302 @@
+"""Markdown as HTML that can not run: markdown-it-py without HTML, Pygments for code, and nh3 has the last word.
+
+A text is rendered block by block. While an answer streams, the blocks that are complete are never rendered again, and
+the result is the same at every moment as that of rendering all of it at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from recollect.server.page.code import CLASSES, highlighted
+from recollect.server.page.template import sendable
+
+LONGEST = 200_000
+"""Characters up to which a text is taken for Markdown; what is longer is shown as it is."""
+
+_MOST = {"[": 3_000, "|": 20_000, "`": 20_000, "*": 20_000, "_": 20_000}
+"""Marks up to which a text is taken for Markdown: parsing takes time with the square of some."""
+
+_LINK = re.compile(r"\A(?:https?://|mailto:)", re.IGNORECASE)
+_FILE = "/files/"
+_BARE = re.compile(r"https?://[^\s<>\"'`\\^{|}]*[^\s<>\"'`\\^{|}.,;:!?)\]*_~]")
+_MATH = re.compile(
+    r"\$\$(?=\S)[^$\n]+?\$\$|\$(?![\s$])(?:[^$\n\\]|\\.)*?(?<![\s\\])\$(?![\d$])|\\\((?:.)+?\\\)|\\\[(?:.)+?\\\]"
+)
+_SHOWN_TAGS = {
+    "a", "blockquote", "br", "button", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img",
+    "li", "ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+
+
+def render(text: str) -> str:
+    """Render a finished text. What was rendered lately is remembered."""
+    found = _CACHE.get(text)
+    if found is None:
+        found = "".join(blocks(text))
+        _CACHE.put(text, found)
+    return found
+
+
+def blocks(text: str) -> list[str]:
+    """Render a text as a list of its blocks, each one element."""
+    return [made for _, made in _rendered(_lines(text), {})]
+
+
+def plain(text: str) -> str:
+    """Show a text as it is."""
+    return f'<div class="plain-text">{html.escape(text)}</div>'
+
+
+class Stream:
+    """A text that grows. `blocks` is what it looks like now; the first `settled` of them stay as they are."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.blocks: list[str] = []
+        self.settled = 0
+        self._from = 0
+
+    def add(self, piece: str) -> int:
+        """Take a piece, and say from which block on there is something new."""
+        self.text += piece
+        text = _lines(self.text)
+        references: dict[str, Any] = {}
+        if not _is_markdown(text):
+            self.settled = self._from = 0
+        made = _rendered(text[self._from :], references)
+        if references.get("references") and self._from:
+            # What is defined here may be meant anywhere before.
+            self.settled = self._from = 0
+            made = _rendered(text, references)
+        unchanged = self.settled
+        self.blocks[unchanged:] = [block for _, block in made]
+        if not references.get("references") and _is_markdown(text):
+            self._settle(text, made)
+        return unchanged
+
+    def _settle(self, text: str, made: Sequence[tuple[int, str]]) -> None:
+        """Find the last block that begins after an empty line, by complete lines alone: all before it stays.
+
+        The last line may yet become something else, and what stands right above a block may yet be a part of it.
+        """
+        rest = text[self._from :]
+        whole = rest[: rest.rfind("\n") + 1]
+        if not whole or len(made) < 2:  # noqa: PLR2004
+            return
+        lines = whole.split("\n")
+        starts = [line for line, _ in made] if whole == rest else _starts(whole)
+        for index in range(len(starts) - 1, 0, -1):
+            if starts[index] and not lines[starts[index] - 1].strip():
+                self.settled += index
+                self._from += sum(len(line) + 1 for line in lines[: starts[index]])
+                return
+
+
+def _lines(text: str) -> str:
+    return sendable(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+def _is_markdown(text: str) -> bool:
+    return len(text) <= LONGEST and all(text.count(mark) <= most for mark, most in _MOST.items())
+
+
+def _rendered(text: str, environment: dict[str, Any]) -> list[tuple[int, str]]:
+    """Render the blocks of a text, each with the line that it begins at."""
+    if not _is_markdown(text):
+        return [(0, plain(text))]
+    parser = _parser()
+    made: list[tuple[int, str]] = []
+    for group in _groups(parser.parse(text, environment)):
+        shown = _cleaner().clean(parser.renderer.render(group, parser.options, environment))
+        made.append(((group[0].map or [0])[0], shown))
+    return made
+
+
+def _starts(text: str) -> list[int]:
+    return [(group[0].map or [0])[0] for group in _groups(_parser().parse(text, {}))]
+
+
+def _groups(tokens: list[Token]) -> list[list[Token]]:
+    groups: list[list[Token]] = []
+    depth = 0
+    for token in tokens:
+        if depth == 0:
+            groups.append([])
+        groups[-1].append(token)
+        depth += token.nesting
+    return groups
+
+
+@functools.cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
+    parser.validateLink = lambda url: bool(_LINK.match(url)) or url.startswith(_FILE)
+    parser.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote"]})
+    parser.inline.ruler.before("escape", "math", _math)
+    parser.core.ruler.push("shown", _shown)
+    parser.add_render_rule("fence", _fence)
+    parser.add_render_rule("code_block", _fence)
+    parser.add_render_rule("math_block", _render_math)
+    return parser
+
+
+def _math(state: StateInline, silent: bool) -> bool:
+    """Leave a formula as it is written: no emphasis, no escapes in it."""
+    if state.src[state.pos] not in "$\\":
+        return False
+    match = _MATH.match(state.src, state.pos, state.posMax)
+    if match is None:
+        return False
+    if not silent:
+        state.push("text", "", 0).content = match[0]
+    state.pos = match.end()
+    return True
+
+
+def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Leave a formula that stands alone as it is written. There is no empty line in one."""
+    if state.is_code_block(start):
+        return False
+    opening = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].rstrip()
+    if opening not in ("$$", "\\["):
+        return False
+    closing = "$$" if opening == "$$" else "\\]"
+    for line in range(start + 1, end):
+        words = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
+        if not words or state.sCount[line] < state.blkIndent:
+            return False
+        if words == closing:
+            if not silent:
+                state.line = line + 1
+                token = state.push("math_block", "", 0)
+                token.content = state.getLines(start, line + 1, state.blkIndent, False).rstrip("\n")  # noqa: FBT003
+                token.map = [start, line + 1]
+            return True
+    return False
+
+
+def _shown(state: StateCore) -> None:
+    """Make every link open safely, an image of another host a link, an address in the text a link, and no style."""
+    for token in state.tokens:
+        style = token.attrGet("style")
+        if style:
+            token.attrs.pop("style")
+            token.attrSet("class", str(style).rpartition(":")[2])
+        if token.children:
+            token.children = _inline(token.children)
+
+
+def _inline(children: list[Token]) -> list[Token]:
+    made: list[Token] = []
+    inside = 0
+    for token in children:
+        if token.type == "link_open":
+            inside += 1
+            token.attrSet("target", "_blank")
+        elif token.type == "link_close":
+            inside -= 1
+        if token.type == "image" and not str(token.attrGet("src") or "").startswith(_FILE):
+            address = str(token.attrGet("src") or "")
+            made += [_text(token.content or address)] if inside else _linked(address, token.content or address)
+        elif token.type == "image":
+            token.attrSet("loading", "lazy")
+            made.append(token)
+        elif token.type == "text" and not inside and "://" in token.content:
+            made += _with_links(token.content)
+        else:
+            made.append(token)
+    return made
+
+
+def _with_links(text: str) -> list[Token]:
+    made: list[Token] = []
+    end = 0
+    for match in _BARE.finditer(text):
+        made += [_text(text[end : match.start()]), *_linked(match[0], match[0])]
+        end = match.end()
+    return [*made, _text(text[end:])]
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)
+
+
+def _linked(address: str, shown: str) -> list[Token]:
+    opening = Token("link_open", "a", 1, attrs={"href": address, "target": "_blank"})
+    return [opening, _text(shown), Token("link_close", "a", -1)]
+
+
+def _fence(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    token = tokens[index]
+    language = token.info.strip().split(maxsplit=1)[0][:40] if token.info.strip() else ""
+    label = f"<span>{html.escape(language)}</span>"
+    copy = '<button type="button" class="button plain compact" data-do="copy-code">Copy</button>'
+    code = highlighted(token.content, language)
+    return f'<div class="code"><div class="code-head">{label}{copy}</div><pre><code>{code}</code></pre></div>\n'
+
+
+def _render_math(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    return f'<div class="plain-text">{html.escape(tokens[index].content)}</div>\n'
+
+
+@functools.cache
+def _cleaner() -> nh3.Cleaner:
+    return nh3.Cleaner(
+        tags=_SHOWN_TAGS,
+        attributes={"a": {"href", "title"}, "img": {"src", "alt", "title"}, "ol": {"start"}},
+        tag_attribute_values={
+            "a": {"target": {"_blank"}},
+            "button": {"type": {"button"}, "data-do": {"copy-code"}},
+            "img": {"loading": {"lazy"}},
+        },
+        allowed_classes={
+            "div": {"code", "code-head", "plain-text"},
+            "button": {"button", "plain", "compact"},
+            "span": set(CLASSES),
+            "td": {"left", "center", "right"},
+            "th": {"left", "center", "right"},
+        },
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer",
+    )
+
+
+class Cache:
+    """What was rendered, the latest of it, up to a number of characters."""
+
+    def __init__(self, characters: int) -> None:
+        self._most = self._room = characters
+        self._kept: OrderedDict[str, str] = OrderedDict()
+
+    def get(self, text: str) -> str | None:
+        """Give what was rendered of a text, if it is still there."""
+        found = self._kept.get(text)
+        if found is not None:
+            self._kept.move_to_end(text)
+        return found
+
+    def put(self, text: str, made: str) -> None:
+        """Keep what was rendered, and let go of what was not asked for longest."""
+        if text in self._kept or len(text) + len(made) > self._most:
+            return
+        self._kept[text] = made
+        self._room -= len(text) + len(made)
+        while self._room < 0:
+            old, gone = self._kept.popitem(last=False)
+            self._room += len(old) + len(gone)
+
+
+_CACHE = Cache(8_000_000)

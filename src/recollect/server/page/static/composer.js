@@ -1,0 +1,262 @@
+"use strict";
+/* The composer: what is typed is never lost. Text, files, commands, editing, Send and Stop. */
+(() => {
+  const r = window.recollect;
+  const $ = (id) => document.getElementById(id);
+  const act = r.actions;
+  const path = (session, rest) => "/page/conversation/" + encodeURIComponent(session) + rest;
+  const drafts = {
+    key: (session) => "recollect:draft:" + session,
+    get(session) { try { return localStorage.getItem(this.key(session)) || ""; } catch { return ""; } },
+    set(session, text) { try { if (text) localStorage.setItem(this.key(session), text); else localStorage.removeItem(this.key(session)); } catch { /* a full or forbidden store */ } },
+  };
+  let state = null;   /* session, files, editing, sending */
+  const pictures = new WeakMap();   /* the address of a picture that was chosen */
+  const held = new Map();   /* files that were chosen and not sent, by session */
+
+  document.addEventListener("recollect:mounted", ({ detail }) => {
+    const form = $("composer"), text = $("composer-text");
+    state = { session: detail.session, files: held.get(detail.session) || [], editing: null, sending: false, form, text, chosen: -1,
+      commands: JSON.parse(form.dataset.commands), most: Number(form.dataset.most), largest: Number(form.dataset.largest) };
+    text.value = drafts.get(state.session);
+    text.addEventListener("input", () => { grow(); if (!state.editing) drafts.set(state.session, text.value); complete(); });
+    text.addEventListener("keydown", keys);
+    text.addEventListener("paste", (event) => {
+      const files = [...(event.clipboardData?.files || [])];
+      if (files.length) { event.preventDefault(); add(files); }
+    });
+    text.addEventListener("blur", () => setTimeout(() => close(), 120));
+    form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
+    $("file").addEventListener("change", (event) => { add([...event.target.files]); event.target.value = ""; });
+    grow(); preview();
+  });
+
+  function grow() {
+    const text = state.text;
+    text.style.height = "auto";
+    const line = parseFloat(getComputedStyle(text).lineHeight) || 24;
+    const most = line * 10 + 16;
+    text.style.height = Math.min(text.scrollHeight, most) + "px";
+    text.style.overflowY = text.scrollHeight > most ? "auto" : "hidden";
+  }
+  function put(value) { state.text.value = value; grow(); if (!state.editing) drafts.set(state.session, value); }
+  r.compose = (value) => { if (!state) return; put(value); state.text.focus(); state.text.setSelectionRange(value.length, value.length); };
+
+  /* --- files --------------------------------------------------------------------------------------------------- */
+  const size = (bytes) => bytes < 1000 ? bytes + " B" : bytes < 1e6 ? (bytes / 1e3).toFixed(bytes < 1e4 ? 1 : 0) + " kB" : (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0) + " MB";
+  function add(files) {
+    if (!state) return;
+    if (state.editing) { r.toast("Files of a message that is edited stay as they are."); return; }
+    for (const file of files) {
+      if (state.files.length >= state.most) { r.toast(`A message takes at most ${state.most} files.`); break; }
+      if (file.size > state.largest) { r.toast(`${file.name} is larger than ${size(state.largest)}, which is the most that can be sent.`, { seconds: 8 }); continue; }
+      state.files.push(file);
+    }
+    held.set(state.session, state.files);
+    preview();
+    state.text.focus();
+  }
+  function preview() {
+    const place = $("files");
+    place.replaceChildren(...state.files.map((file, index) => {
+      const chip = document.createElement("div");
+      chip.className = "file-chip";
+      if (/^image\/(png|jpeg|gif|webp|avif)$/.test(file.type)) {
+        const image = document.createElement("img");
+        if (!pictures.has(file)) pictures.set(file, URL.createObjectURL(file));
+        image.src = pictures.get(file);
+        image.alt = "";
+        chip.append(image);
+      }
+      const name = document.createElement("span");
+      name.className = "one-line";
+      name.textContent = file.name;
+      const bytes = document.createElement("span");
+      bytes.className = "tiny faint";
+      bytes.textContent = size(file.size);
+      const remove = document.createElement("button");
+      remove.type = "button";
+      remove.className = "button plain compact icon-only";
+      remove.setAttribute("aria-label", "Remove " + file.name);
+      remove.textContent = "×";
+      remove.addEventListener("click", () => { state.files.splice(index, 1); preview(); state.text.focus(); });
+      chip.append(name, bytes, remove);
+      return chip;
+    }));
+    place.hidden = !state.files.length;
+  }
+  act.attach = () => $("file").click();
+  const carries = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
+  document.addEventListener("dragover", (event) => { if (carries(event) && state && $("composer") && !document.querySelector("dialog[open]")) { event.preventDefault(); $("conversation").classList.add("dropping"); } });
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("conversation").classList.remove("dropping"); });
+  document.addEventListener("drop", (event) => {
+    $("conversation").classList.remove("dropping");
+    if (!carries(event) || !state || !$("composer") || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    add([...event.dataTransfer.files]);
+  });
+
+  /* --- sending ------------------------------------------------------------------------------------------------- */
+  const isCommand = (text) => /^\/[a-z][^\s/]*(\s|$)/i.test(text.trim()) && !text.trim().includes("\n");
+  async function submit() {
+    const text = state.text.value, mine = state;
+    close();
+    if (mine.sending || (!text.trim() && !mine.files.length)) return;
+    if (isCommand(text) && !mine.editing && !mine.files.length) { await command(text.trim()); return; }
+    if (r.talk()?.running) { r.toast("An answer is coming. Stop it first, or wait: what you wrote stays here."); return; }
+    mine.sending = true;
+    mine.form.classList.add("sending");
+    /* The same message sent again after a lost answer keeps its key, so that it is said once. */
+    const content = JSON.stringify([text, mine.editing, mine.files.map((file) => [file.name, file.size, file.lastModified])]);
+    if (mine.last?.content !== content) mine.last = { content, key: r.key() };
+    const headers = { "Idempotency-Key": mine.last.key };
+    try {
+      if (mine.editing) await r.send("POST", path(mine.session, "/edit"), { message: mine.editing, text }, { headers });
+      else {
+        const form = new FormData();
+        form.append("text", text);
+        for (const file of mine.files) form.append("files", file, file.name);
+        await r.send("POST", path(mine.session, "/say"), form, { headers });
+      }
+      mine.last = null;
+      sent(mine, text);
+    } catch (error) { r.failed(error); }
+    finally { mine.sending = false; mine.form.classList.remove("sending"); }
+  }
+  function sent(mine, text) {
+    const edited = mine.editing;
+    mine.editing = null;
+    if (!edited) { held.delete(mine.session); mine.files = []; if (drafts.get(mine.session) === text) drafts.set(mine.session, ""); }
+    if (state !== mine) return;
+    $("editing").hidden = true;
+    if (mine.text.value === text) put(edited ? drafts.get(mine.session) : "");
+    preview();
+    notice("");
+    const talk = r.talk();
+    talk.atEnd = true;
+    r.busy();
+    r.refresh().then(() => act["to-end"]());
+  }
+  act.sample = (button) => { put(button.textContent); submit(); };
+  act.stop = async () => { await r.send("POST", path(state.session, "/stop")); };
+
+  /* --- editing ------------------------------------------------------------------------------------------------- */
+  function edit(article) {
+    if (r.talk().running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    state.editing = article.dataset.message;
+    $("editing").hidden = false;
+    put(article.querySelector(".words")?.textContent || "");
+    state.text.focus();
+    state.text.setSelectionRange(state.text.value.length, state.text.value.length);
+  }
+  function cancel() {
+    if (!state.editing) return;
+    state.editing = null;
+    $("editing").hidden = true;
+    state.text.value = drafts.get(state.session);
+    grow();
+    state.text.focus();
+  }
+  act.edit = (button) => edit(button.closest("article"));
+  act["cancel-edit"] = cancel;
+
+  /* --- commands ------------------------------------------------------------------------------------------------ */
+  function matching() {
+    const text = state.text.value;
+    if (state.editing || !/^\/[a-z]*$/i.test(text)) return [];
+    return state.commands.filter(([name]) => name.startsWith(text.slice(1).toLowerCase()));
+  }
+  function complete() {
+    const found = matching(), place = $("completions");
+    state.chosen = found.length ? Math.min(Math.max(state.chosen, 0), found.length - 1) : -1;
+    place.hidden = !found.length;
+    state.text.setAttribute("aria-expanded", String(!!found.length));
+    place.replaceChildren(...found.map(([name, argument, help], index) => {
+      const row = document.createElement("button");
+      row.type = "button";
+      row.id = "completion-" + name;
+      row.tabIndex = -1;
+      row.setAttribute("role", "option");
+      row.setAttribute("aria-selected", String(index === state.chosen));
+      const word = document.createElement("code");
+      word.textContent = "/" + name + (argument ? " " + argument : "");
+      const said = document.createElement("span");
+      said.className = "faint";
+      said.textContent = help;
+      row.append(word, said);
+      row.addEventListener("pointerdown", (event) => { event.preventDefault(); take(name, argument); });
+      return row;
+    }));
+    if (found.length) {
+      state.text.setAttribute("aria-activedescendant", "completion-" + found[state.chosen][0]);
+      place.children[state.chosen].scrollIntoView({ block: "nearest" });
+    } else state.text.removeAttribute("aria-activedescendant");
+  }
+  function close() { const place = $("completions"); if (place) { place.hidden = true; state.chosen = -1; } }
+  function take(name, argument) {
+    if (argument && !argument.startsWith("[")) { put("/" + name + " "); close(); state.text.focus(); return; }
+    put("/" + name);
+    submit();
+  }
+  async function command(line) {
+    const mine = state;
+    if (/^\/new\b/i.test(line) && !line.trim().includes(" ")) { put(""); await r.begin(); return; }
+    try {
+      const done = await r.send("POST", path(mine.session, "/command"), { line });
+      put("");
+      if (done.data === "export") { (r.exportDialog || (() => {}))(mine.session); return; }
+      if (done.action === "pick") { r.search?.(); return; }
+      if (done.action === "quit") { notice("<p>Close this window to leave. Everything is kept.</p>"); return; }
+      if (done.session !== mine.session) await r.open(done.session); else await r.refresh();
+      notice(done.html, done.failed);
+      if (done.action === "edit" && done.data) r.compose(done.data);
+    } catch (error) { r.failed(error); }
+  }
+  function notice(html, failed) {
+    const place = $("notices");
+    place.replaceChildren();
+    if (!html) return;
+    const box = document.createElement("div");
+    box.className = "notice" + (failed ? " failed" : "");
+    const words = document.createElement("div");
+    words.className = "prose small grow";
+    words.innerHTML = html;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "button plain compact icon-only";
+    button.setAttribute("aria-label", "Dismiss");
+    button.textContent = "×";
+    button.addEventListener("click", () => { box.remove(); state.text.focus(); });
+    box.append(words, button);
+    place.append(box);
+  }
+  r.notice = notice;
+
+  /* --- keys ---------------------------------------------------------------------------------------------------- */
+  function keys(event) {
+    if (event.isComposing || event.keyCode === 229) return;
+    const found = $("completions").hidden ? [] : matching();
+    if (found.length && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
+      event.preventDefault();
+      state.chosen = (state.chosen + (event.key === "ArrowDown" ? 1 : -1) + found.length) % found.length;
+      complete();
+    } else if (found.length && (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey))) {
+      event.preventDefault();
+      take(found[state.chosen][0], found[state.chosen][1]);
+    } else if (found.length && event.key === "Escape") { event.preventDefault(); close(); }
+    else if (event.key === "Enter" && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey) { event.preventDefault(); submit(); }
+    else if (event.key === "Escape" && state.editing) { event.preventDefault(); cancel(); }
+    else if (event.key === "ArrowUp" && !state.text.value && !state.editing) {
+      const mine = document.querySelectorAll("#messages > article.user");
+      if (mine.length) { event.preventDefault(); edit(mine[mine.length - 1]); }
+    }
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || !r.talk()?.running) return;
+    if (document.querySelector("dialog[open], :popover-open") || document.body.classList.contains("drawer")) return;
+    event.preventDefault();
+    act.stop().catch(r.failed);
+  });
+
+  if (document.readyState === "complete") r.mountConversation(); else document.addEventListener("DOMContentLoaded", r.mountConversation);
+})();

@@ -1,0 +1,437 @@
+"use strict";
+/* The conversation that is open: its items, its scroll position, and what can be done with them. */
+(() => {
+  const r = window.recollect;
+  const $ = (id) => document.getElementById(id);
+  const MOST = 300;            /* items that are kept in the page */
+  const NEAR = 48;             /* pixels from the end that still count as the end */
+  let talk = null;             /* what is shown: session, first, last, older, newer, tags, running, atEnd */
+  r.talk = () => talk;
+  const base = () => "/page/conversation/" + encodeURIComponent(talk.session);
+  const once = () => ({ headers: { "Idempotency-Key": r.key() } });
+  const position = (id) => Number((id || "").split(".")[1]) || 0;
+
+  /* --- opening ------------------------------------------------------------------------------------------------ */
+  function mount() {
+    const element = document.querySelector("#conversation > .talk");
+    watcher?.disconnect(); resizer?.disconnect();
+    if (!element) { talk = null; r.current = null; return; }
+    const data = element.dataset;
+    talk = {
+      element, session: data.session, first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
+      revision: Number(data.revision), tags: new Map(Object.entries(JSON.parse(data.tags || "{}"))), running: !!data.running,
+      atEnd: true, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(),
+    };
+    r.current = talk.session;
+    document.title = data.title + " · Recollect";
+    talk.scroll.addEventListener("scroll", scrolled, { passive: true });
+    resizer = new ResizeObserver(settle);
+    resizer.observe(talk.list); resizer.observe(talk.scroll);
+    watcher = new IntersectionObserver(reached, { root: talk.scroll, rootMargin: "1200px 0px" });
+    if (data.target) point(data.target); else { toEnd(); requestAnimationFrame(toEnd); }
+    watcher.observe($("top"));
+    watcher.observe($("bottom"));
+    shown();
+    r.emit("mounted", { session: talk.session });
+    r.emit("opened", { session: talk.session });
+  }
+  let watcher = null, resizer = null, opening = null;
+
+  r.open = async (session, message, { push = true, focus = true } = {}) => {
+    opening?.abort();
+    const abort = opening = new AbortController();
+    const main = $("conversation");
+    const slow = setTimeout(() => main.classList.add("loading"), 200);
+    try {
+      const url = "/page/conversation/" + encodeURIComponent(session) + (message ? "?m=" + encodeURIComponent(message) : "");
+      const html = await r.send("GET", url, undefined, { accept: "text/html", signal: abort.signal });
+      if (abort.signal.aborted) return;
+      r.emit("leaving", { session: r.current });
+      if (push && decodeURIComponent(location.pathname + location.search) !== decodeURIComponent(r.address(session, message)))
+        history.pushState({ session }, "", r.address(session, message));
+      if (!$("panel").hidden) r.panel(null);
+      main.innerHTML = html;
+      window.htmx?.process(main);
+      r.drawer(false);
+      mount();
+      if (focus && !r.narrow() && !document.querySelector("dialog[open]")) $("composer-text").focus({ preventScroll: true });
+    } catch (error) { r.failed(error); throw error; } finally {
+      clearTimeout(slow);
+      if (opening === abort) main.classList.remove("loading");
+    }
+  };
+  addEventListener("popstate", () => {
+    const path = location.pathname.match(/^\/c\/([^/]+)$/);
+    if (path) r.open(decodeURIComponent(path[1]), new URLSearchParams(location.search).get("m"), { push: false }).catch(() => {});
+    else location.reload();
+  });
+  r.actions["open-session"] = (link) => r.open(link.dataset.session);
+
+  /* --- the scroll position ------------------------------------------------------------------------------------- */
+  const distance = () => talk.scroll.scrollHeight - talk.scroll.scrollTop - talk.scroll.clientHeight;
+  function toEnd() { if (talk) { talk.scroll.scrollTop = talk.scroll.scrollHeight; talk.atEnd = true; } }
+  function hold() {
+    /* Remember what stands at the top of the view, so that it can stay there whatever happens above it. */
+    const edge = talk.scroll.getBoundingClientRect().top;
+    talk.anchor = null;
+    for (const node of talk.list.children) {
+      const box = node.getBoundingClientRect();
+      if (box.bottom > edge && box.height) { talk.anchor = { node, top: box.top - edge }; break; }
+    }
+  }
+  function scrolled() {
+    if (!talk) return;
+    talk.atEnd = distance() < NEAR && !talk.newer;
+    hold();
+    if (talk.atEnd) $("below").hidden = true;
+    else if (distance() > 600 || talk.newer) below(talk.fresh ? "New messages" : "To the end");
+  }
+  function below(words) {
+    $("below").hidden = false;
+    $("below").querySelector("span").textContent = words;
+  }
+  function settle() {
+    /* Called after every change of size, before it is painted. */
+    if (!talk) return;
+    if (talk.atEnd) { talk.scroll.scrollTop = talk.scroll.scrollHeight; return; }
+    const anchor = talk.anchor;
+    if (!anchor?.node.isConnected) return;
+    const top = anchor.node.getBoundingClientRect().top - talk.scroll.getBoundingClientRect().top;
+    if (Math.abs(top - anchor.top) > 0.5) talk.scroll.scrollTop += top - anchor.top;
+  }
+  function reached(entries) {
+    for (const entry of entries) {
+      if (!entry.isIntersecting || !talk) continue;
+      if (entry.target.id === "top" && talk.older) page("older");
+      if (entry.target.id === "bottom" && talk.newer) page("newer");
+    }
+  }
+  function again(id) { const node = $(id); if (node && watcher) { watcher.unobserve(node); watcher.observe(node); } }
+
+  async function page(want) {
+    const mine = talk;
+    if (mine.paging) return;
+    mine.paging = true;
+    try {
+      const given = await r.send("POST", base() + "/items", { want, first: mine.first, last: mine.last });
+      if (talk !== mine) return;
+      hold();
+      const known = new Map([...mine.list.children].map((node) => [node.dataset.key, node]));
+      const nodes = [];
+      for (const [key, tag, html] of given.items) {
+        const there = known.get(key);
+        if (there && !key.startsWith("day-")) continue;
+        if (there && want === "older") there.remove();
+        if (there && want === "newer") continue;
+        mine.tags.set(key, tag);
+        nodes.push(r.parse(html).firstElementChild);
+      }
+      if (want === "older") {
+        mine.first = Math.min(given.first, mine.first); mine.older = given.older && given.items.length > 0;
+        mine.list.querySelector("#top").after(...nodes);
+      } else {
+        mine.last = Math.max(given.last, mine.last); mine.newer = given.newer;
+        mine.list.querySelector("#bottom").before(...nodes);
+      }
+      trim(want === "older");
+      settle(); hold();
+    } catch (error) { if (!error.offline) r.failed(error); }
+    finally { mine.paging = false; if (talk === mine) requestAnimationFrame(() => again(want === "older" ? "top" : "bottom")); }
+  }
+
+  function trim(below) {
+    /* Let go of what is far away; it is loaded again when it is near. */
+    const items = talk.list.querySelectorAll(":scope > [data-key]");
+    let much = items.length - MOST;
+    if (much <= 0) return;
+    const all = [...items];
+    if (below) {
+      while (much-- > 0) { const node = all.pop(); talk.tags.delete(node.dataset.key); node.remove(); }
+      while (all.length && !all.at(-1).dataset.message) { const node = all.pop(); talk.tags.delete(node.dataset.key); node.remove(); }
+      talk.last = position(all.at(-1)?.dataset.last || all.at(-1)?.dataset.message); talk.newer = true;
+    } else {
+      while (much-- > 0) { const node = all.shift(); talk.tags.delete(node.dataset.key); node.remove(); }
+      while (all.length && !all[0].dataset.message) { const node = all.shift(); talk.tags.delete(node.dataset.key); node.remove(); }
+      talk.first = position(all[0]?.dataset.message); talk.older = talk.first > 1;
+    }
+  }
+
+  /* --- keeping in step ----------------------------------------------------------------------------------------- */
+  let refreshing = null, wanted = false;
+  r.refresh = () => {
+    if (refreshing) { wanted = true; return refreshing; }
+    refreshing = refresh().finally(() => { refreshing = null; if (wanted) { wanted = false; r.refresh(); } });
+    return refreshing;
+  };
+  async function refresh() {
+    const mine = talk;
+    if (!mine) return;
+    const have = Object.fromEntries(mine.tags);
+    const over = new Set(mine.ended);
+    let given;
+    try { given = await r.send("POST", base() + "/items", { first: mine.first, last: mine.newer ? mine.last : null, have }); }
+    catch (error) {
+      if (error.status === 404 && talk === mine) gone();
+      else if (!error.offline) r.failed(error);
+      return;
+    }
+    if (talk === mine) reconcile(given, over);
+  }
+  function gone() {
+    talk.element.classList.add("gone");
+    r.toast("This conversation was deleted.");
+  }
+
+  function reconcile(given, over) {
+    const before = talk.last, list = talk.list;
+    hold();
+    const known = new Map([...list.children].filter((node) => node.dataset.key).map((node) => [node.dataset.key, node]));
+    const live = new Map([...list.querySelectorAll(":scope > .live")].map((node) => [node.dataset.turn, node]));
+    /* An answer that has just been stored takes the place of what was shown of it while it came. */
+    const items = given.items.map(([key, tag, html]) => {
+      const made = html === null ? null : r.parse(html).firstElementChild;
+      const turn = made?.dataset.turn;
+      if (turn && !known.has(key) && live.has(turn) && !key.startsWith("live-")) {
+        const node = live.get(turn);
+        live.delete(turn);
+        known.delete("live-" + turn);
+        node.dataset.key = key;
+        known.set(key, node);
+      }
+      return { key, tag, made };
+    });
+    /* What is gone is removed first: what stays need not be moved then, and keeps its selection. */
+    const keys = new Set(items.map((item) => item.key));
+    for (const [key, node] of known) {
+      if (keys.has(key) || (key.startsWith("live-") && !over.has(node.dataset.turn))) continue;
+      node.remove();
+    }
+    talk.tags = new Map();
+    let last = $("top");
+    for (const { key, tag, made } of items) {
+      let node = known.get(key);
+      if (made && !(node && key.startsWith("live-"))) node = node ? r.morphOne(node, made) : made;
+      if (!node) { wanted = true; continue; }
+      talk.tags.set(key, tag);
+      if (last.nextElementSibling !== node) last.after(node);
+      last = node;
+    }
+    Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running: !!given.turn && !talk.ended.has(given.turn) });
+    if (given.last > before && !talk.atEnd) { talk.fresh = true; below("New messages"); }
+    heading(given);
+    if (!talk.newer) trim(false);
+    settle();
+    shown();
+  }
+  function heading(given) {
+    const head = talk.element.querySelector(".page-head");
+    document.title = given.title + " · Recollect";
+    if (!given.header || head.querySelector(":popover-open, .rename")) return;
+    r.morph(head, given.header);
+  }
+  function shown() {
+    /* What follows from the state: the empty page, Send or Stop. */
+    $("empty").hidden = !!talk.list.querySelector(":scope > [data-key]");
+    talk.element.classList.toggle("running", talk.running);
+    $("send").hidden = talk.running;
+    $("stop").hidden = !talk.running;
+    if (talk.atEnd) talk.fresh = false;
+  }
+  /* An answer as it comes: blocks by their place; of a text, the elements after those that stay. */
+  r.progress = ({ session, turn, count, blocks }) => {
+    if (!talk || session !== talk.session || talk.newer || talk.ended.has(turn)) return;
+    let article = talk.list.querySelector(`:scope > .live[data-turn="${CSS.escape(turn)}"]`);
+    if (!article) {
+      if (talk.list.querySelector(`:scope > .assistant[data-turn="${CSS.escape(turn)}"]`)) return;   /* it is stored already */
+      article = r.parse('<article class="message assistant live" aria-label="Agent" aria-busy="true"><div class="blocks"></div><div class="ending open"><span class="dot running"></span></div></article>').firstElementChild;
+      article.dataset.turn = turn;
+      article.dataset.key = "live-" + turn;
+      $("bottom").before(article);
+      r.refresh();
+    }
+    const place = article.querySelector(".blocks");
+    for (const [index, ...rest] of blocks) {
+      const there = place.children[index];
+      if (rest.length === 2) {
+        if (there) r.morphFrom(there, rest[0], [...r.parse(rest[1]).childNodes]);
+      } else {
+        const made = r.parse(rest[0]).firstElementChild;
+        if (there) r.morphOne(there, made); else place.append(made);
+      }
+    }
+    while (place.children.length > count) place.lastElementChild.remove();
+    r.busy();
+    if (!talk.atEnd) { talk.fresh = true; below("New messages"); }
+  };
+  r.busy = () => { if (!talk.running) { talk.running = true; shown(); } };
+  r.ended = ({ session, turn }) => {
+    if (!talk || session !== talk.session) return;
+    talk.ended.add(turn);
+    talk.running = false;
+    shown();
+    r.refresh();
+  };
+  document.addEventListener("recollect:change", ({ detail }) => {
+    if (!talk || detail.session !== talk.session) return;
+    if (detail.revision === null) { gone(); return; }
+    if (detail.revision > talk.revision || detail.running !== talk.running) soon();
+    if (!$("panel").hidden) r.refreshPanel();
+  });
+  let timer = 0;
+  const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; r.refresh(); }, talk?.running ? 400 : 30); };
+  document.addEventListener("recollect:online", () => { if (talk) r.refresh(); $("offline")?.setAttribute("hidden", ""); });
+  document.addEventListener("recollect:offline", () => $("offline")?.removeAttribute("hidden"));
+  document.addEventListener("recollect:opened", () => { if (r.isOffline) $("offline")?.removeAttribute("hidden"); });
+
+  /* --- going to a message -------------------------------------------------------------------------------------- */
+  function find(id) {
+    const exact = talk.list.querySelector(`[data-message="${CSS.escape(id)}"], [data-result="${CSS.escape(id)}"], [data-place^="${CSS.escape(id + ".")}"]`);
+    if (exact) return exact;
+    return [...talk.list.querySelectorAll(":scope > [data-last]")].find((node) => position(node.dataset.message) <= position(id) && position(id) <= position(node.dataset.last));
+  }
+  function point(id) {
+    const node = find(id);
+    talk.atEnd = false;
+    if (!node) { toEnd(); return; }
+    if (node.matches("details")) { node.open = true; node.setAttribute("data-touched", ""); }
+    const go = () => { node.scrollIntoView({ block: "center" }); hold(); scrolled(); };
+    go(); requestAnimationFrame(go);
+    node.classList.add("flash");
+    setTimeout(() => node.classList.remove("flash"), 1800);
+  }
+  r.point = point;
+
+  /* --- what can be done ---------------------------------------------------------------------------------------- */
+  const act = r.actions;
+  const article = (button) => button.closest("article");
+  const begin = async (path, body) => {
+    if (talk.running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    await r.send("POST", base() + path, body, once());
+    talk.atEnd = true;
+    await r.refresh();
+    toEnd();
+  };
+  act["copy-code"] = (button) => r.copy(button.closest(".code").querySelector("code").textContent, "Code copied");
+  act["copy-words"] = (button) => r.copy(article(button).querySelector(".words")?.textContent || "");
+  act["copy-answer"] = async (button) => {
+    const { message, last } = article(button).dataset;
+    r.copy(await r.send("GET", `${base()}/text?first=${message}&last=${last}`, undefined, { accept: "text/plain" }), "Copied as Markdown");
+  };
+  act.link = (button) => r.copy(location.origin + r.address(talk.session, button.dataset.at), "Link copied");
+  act.regenerate = (button) => begin("/regenerate", { message: button.dataset.at });
+  act.retry = () => begin("/retry");
+  act["carry-on"] = () => begin("/carry-on");
+  act.fork = async (button) => {
+    const { session } = await r.send("POST", base() + "/fork", { message: button.dataset.at || null }, once());
+    await r.open(session);
+    r.toast("A fork: it shares the past, and goes its own way from here.");
+  };
+  act["pin-message"] = async (button) => {
+    const pinned = !button.dataset.pinned;
+    await r.send("POST", base() + "/pin-message", { message: button.dataset.at, pinned });
+    await r.refresh();
+  };
+  act.step = async (button) => {
+    if (!button.dataset.branch) return;
+    if (talk.running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    const place = article(button)?.dataset.message;
+    await r.send("POST", base() + "/switch", { branch: Number(button.dataset.branch) });
+    talk.atEnd = false;
+    hold();
+    await r.refresh();
+    if (!place) { toEnd(); r.refreshPanel(); return; }
+    const same = [...talk.list.querySelectorAll(".message[data-message]")].find((node) => position(node.dataset.message) >= position(place));
+    const next = same?.querySelector(`.stepper button:not([disabled])`);
+    same?.scrollIntoView({ block: "nearest" });
+    (same?.querySelector(".stepper button:last-child:not([disabled])") || next)?.focus({ preventScroll: true });
+  };
+  act.unfold = async (button) => {
+    await r.send("POST", base() + "/undo-compaction", { round: Number(button.dataset.round) });
+    r.toast("All of it is sent to the model again.");
+    await r.refresh();
+  };
+  act["fold-older"] = async (button) => {
+    const html = await r.send("GET", `${base()}/fold/${button.dataset.round}?before=${button.dataset.before}`, undefined, { accept: "text/html" });
+    button.replaceWith(...r.parse(html).childNodes);
+  };
+  document.addEventListener("toggle", async (event) => {
+    const fold = event.target;
+    if (!fold.matches?.("details.fold") || !fold.open || !talk) return;
+    const place = fold.querySelector(".fold-items");
+    if (place.children.length || place.hasAttribute("aria-busy")) return;
+    place.setAttribute("aria-busy", "true");
+    try { place.innerHTML = await r.send("GET", `${base()}/fold/${fold.dataset.round}`, undefined, { accept: "text/html" }); }
+    catch (error) { r.failed(error); }
+    place.removeAttribute("aria-busy");
+  }, true);
+  act["to-end"] = async () => {
+    if (talk.newer) { await r.open(talk.session); return; }
+    talk.scroll.scrollTo({ top: talk.scroll.scrollHeight, behavior: "instant" });
+    talk.atEnd = true;
+    $("below").hidden = true;
+    talk.fresh = false;
+  };
+  act["tool-panel"] = (button) => r.panel(`${base()}/tool/${button.dataset.place}`);
+  act.details = () => r.panel(base() + "/details");
+  act.branches = () => r.panel(base() + "/branches");
+  act.compact = async () => {
+    r.toast("Summing up what is old…");
+    await r.send("POST", base() + "/compact", undefined, once());
+    await r.refresh();
+    r.toast("What is old is summed up for the model. All of it is kept.");
+  };
+  act.export ||= () => r.exportDialog?.(talk.session);
+  const change = (fields) => r.send("PATCH", "/page/session/" + encodeURIComponent(talk.session), fields);
+  act["pin-session"] = async (button) => { const pinned = !button.dataset.pinned; await (r.pin ? r.pin(talk.session, pinned) : change({ pinned })); await r.refresh(); };
+  act["archive-session"] = async (button) => { const archived = !button.dataset.archived; await (r.archive ? r.archive(talk.session, archived) : change({ archived })); await r.refresh(); };
+  act["delete-session"] = () => r.remove?.(talk.session);
+  act.models = (button) => r.menu($("model-menu"), button);
+  const choose = async (model) => {
+    $("model-menu").hidePopover?.();
+    await r.send("POST", base() + "/model", { model });
+    await r.refresh();
+    r.toast(`The model is ${model} from now on.`);
+  };
+  act["choose-model"] = (button) => choose(button.dataset.model);
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches?.(".model-form")) return;
+    event.preventDefault();
+    const name = event.target.elements.model.value.trim();
+    if (name) choose(name).catch(r.failed);
+  });
+
+  act.rename = (button) => {
+    const field = document.createElement("input");
+    field.className = "field rename";
+    field.setAttribute("aria-label", "Title");
+    field.maxLength = 500;
+    const old = button.textContent.trim();
+    field.value = old === "New chat" ? "" : old;
+    field.placeholder = "New chat";
+    button.hidden = true;
+    button.after(field);
+    field.focus(); field.select();
+    let over = false;
+    const end = async (save) => {
+      if (over) return;
+      over = true;
+      const title = field.value.trim();
+      field.remove();
+      button.hidden = false;
+      if (save && title && title !== old) {
+        button.textContent = title;
+        try { await change({ title }); } catch (error) { button.textContent = old; r.failed(error); }
+      }
+      r.refresh();
+    };
+    field.addEventListener("keydown", (event) => {
+      if (event.isComposing) return;
+      if (event.key === "Enter") { event.preventDefault(); end(true); $("composer-text")?.focus(); }
+      else if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); end(false); button.focus(); }
+    });
+    field.addEventListener("blur", () => end(true));
+  };
+
+  r.begun = begin;
+  r.mountConversation = mount;
+})();

@@ -1,0 +1,63 @@
+"use strict";
+/* One event stream for all windows of a browser: a seventh stream to one server would hang. It runs in a shared worker,
+   or in the page where there is none. */
+self.recollectHub = (broadcast) => {
+  const windows = new Map();   /* port -> { session, heard } */
+  let source = null, opened = "", last = "", offline = false, doubt = 0, silence = 0;
+  const sessions = () => [...new Set([...windows.values()].map((seen) => seen.session).filter(Boolean))].sort().slice(0, 50);
+  function state(now) { if (offline !== now) { offline = now; broadcast({ type: now ? "offline" : "online" }); } }
+  function heard() { clearTimeout(silence); silence = setTimeout(() => { unsure(); connect(true); }, 35000); }
+  function unsure() { if (!doubt && !offline) doubt = setTimeout(() => { doubt = 0; state(true); }, 700); }
+  function sure() { clearTimeout(doubt); doubt = 0; state(false); }
+  function connect(again) {
+    const query = new URLSearchParams(sessions().map((name) => ["open", name]));
+    const wanted = query.toString();
+    if (source && wanted === opened && !again) return;
+    opened = wanted;
+    if (last) query.append("after", last);
+    const old = source, mine = source = new EventSource("/events?" + query);
+    const told = (type) => mine.addEventListener(type, (event) => {
+      if (event.lastEventId) last = event.lastEventId;
+      heard();
+      if (mine === source) broadcast({ type, data: JSON.parse(event.data) });
+    });
+    mine.addEventListener("open", () => { old?.close(); });
+    mine.addEventListener("hello", (event) => {
+      if (event.lastEventId) last = event.lastEventId;
+      heard();
+      const missed = JSON.parse(event.data).missed && begun;
+      const back = offline;
+      begun = true;
+      sure();
+      if (missed && !back) broadcast({ type: "online" });
+    });
+    for (const type of ["change", "progress", "ended", "ping"]) told(type);
+    mine.addEventListener("error", () => {
+      if (mine !== source) { mine.close(); return; }
+      unsure();
+      old?.close();
+      if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === source) connect(true); }, 1500);
+    });
+  }
+  let begun = false;
+  return {
+    take(port, message) {
+      if (message.bye) windows.delete(port);
+      else {
+        const fresh = !windows.has(port);
+        windows.set(port, { session: message.session, heard: Date.now() });
+        if (fresh && offline) broadcast({ type: "offline" }, port);
+      }
+      for (const [other, seen] of windows) if (Date.now() - seen.heard > 180000) windows.delete(other);
+      connect(false);
+    },
+    windows,
+  };
+};
+if (typeof SharedWorkerGlobalScope !== "undefined" && self instanceof SharedWorkerGlobalScope) {
+  const hub = self.recollectHub((message, only) => { for (const port of only ? [only] : hub.windows.keys()) port.postMessage(message); });
+  self.onconnect = ({ ports: [port] }) => {
+    port.onmessage = ({ data }) => hub.take(port, data);
+    port.start();
+  };
+}

@@ -1,0 +1,39 @@
+"use strict";
+/* What happens elsewhere, told to this window. */
+(() => {
+  const r = window.recollect;
+  const url = document.body.dataset.worker;
+  r.isOffline = false;
+  function heard({ type, data }) {
+    if (type === "change") r.emit("change", data);
+    else if (type === "progress") r.progress(data);
+    else if (type === "ended") r.ended(data);
+    else if (type === "offline") { r.isOffline = true; r.emit("offline"); }
+    else if (type === "online") { r.isOffline = false; r.emit("online"); }
+  }
+  let tell;
+  if (window.SharedWorker) {
+    const worker = new SharedWorker(url, { name: "recollect" });
+    worker.port.onmessage = ({ data }) => heard(data);
+    worker.port.start();
+    tell = (message) => worker.port.postMessage(message);
+  } else {
+    const waiting = [];
+    tell = (message) => waiting.push(message);
+    const script = document.createElement("script");
+    script.src = url;
+    script.addEventListener("load", () => {
+      const hub = window.recollectHub(heard);
+      tell = (message) => hub.take("here", message);
+      waiting.forEach(tell);
+    });
+    document.head.append(script);
+  }
+  const present = () => tell({ session: r.current });
+  document.addEventListener("recollect:opened", present);
+  setInterval(present, 45000);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) { present(); r.refresh?.(); } });
+  addEventListener("pagehide", () => tell({ bye: true }));
+  addEventListener("pageshow", (event) => { if (event.persisted) { present(); r.refresh?.(); } });
+  present();
+})();

@@ -1,0 +1,453 @@
+"use strict";
+/* The sidebar: its rows, what is done to them, and how they keep in step with what anyone writes. */
+(() => {
+  const r = window.recollect;
+  const list = document.getElementById("sessions");
+  if (!list) return;
+  const byId = (id) => list.querySelector(`li.session[data-id="${CSS.escape(id)}"]`);
+  const filter = { view: "", channel: "", model: "" };
+  const keep = (name, value) => { document.cookie = `${name}=${encodeURIComponent(value)}; path=/; max-age=31536000; samesite=strict`; };
+  r.remember = keep;
+  r.current ??= list.dataset.current || null;
+  const show = (id, message) => r.open ? r.open(id, message) : location.assign(r.address(id, message));
+  const path = (id, rest = "") => "/page/session/" + encodeURIComponent(id) + rest;
+
+  /* Rows: which one the Tab key reaches, and where the arrows go. */
+  const links = () => [...list.querySelectorAll("a.session-link")];
+  function reach(link) {
+    for (const other of list.querySelectorAll('a.session-link[tabindex="0"], .session-more[tabindex="0"], .session-fold[tabindex="0"]')) other.tabIndex = -1;
+    if (!link) return;
+    link.tabIndex = 0;
+    for (const button of link.parentElement.querySelectorAll(":scope > button")) button.tabIndex = 0;
+  }
+  const reachSome = () => { if (!list.querySelector('a.session-link[tabindex="0"]')) reach(list.querySelector("a[aria-current]") || list.querySelector("a.session-link")); };
+  function mark(id) {
+    for (const link of list.querySelectorAll("a[aria-current]")) link.removeAttribute("aria-current");
+    const link = id && byId(id)?.querySelector(":scope > a");
+    if (link) { link.setAttribute("aria-current", "page"); if (!list.contains(document.activeElement)) reach(link); }
+  }
+  list.addEventListener("focusin", (event) => { const row = event.target.closest("li.session"); const link = row?.querySelector(":scope > a"); if (link) reach(link); });
+
+  /* Pages: the next one is asked for before its place comes into view. */
+  const seer = new IntersectionObserver((seen) => { for (const one of seen) if (one.isIntersecting) more(one.target); }, { root: list, rootMargin: "900px 0px" });
+  async function more(mark) {
+    seer.unobserve(mark);
+    try {
+      const html = await r.send("GET", mark.dataset.url, undefined, { accept: "text/html" });
+      if (!mark.isConnected) return;
+      mark.remove();
+      take(r.parse(html));
+    } catch (error) {
+      if (!mark.isConnected) return;
+      const retry = document.createElement("button");
+      retry.className = "button compact"; retry.type = "button"; retry.textContent = "Load more";
+      retry.addEventListener("click", () => { retry.remove(); more(mark); });
+      mark.append(retry);
+      r.failed(error);
+    }
+  }
+  function take(piece) {
+    const known = new Map();  /* one walk through the list, not one for each row */
+    for (const row of list.querySelectorAll("li.session")) known.set(row.dataset.id, row);
+    for (const section of piece.querySelectorAll("section.session-group")) {
+      for (const row of section.querySelectorAll("li.session")) known.get(row.dataset.id)?.remove();
+      const there = list.querySelector(`section[data-group="${CSS.escape(section.dataset.group)}"]`);
+      if (there) there.querySelector("ul").append(...section.querySelector("ul").children);
+      else list.append(section);
+    }
+    for (const rest of piece.querySelectorAll(".sessions-more, .sessions-empty")) list.append(rest);
+    watchMore();
+    tidy();
+    mark(r.current);
+    reachSome();
+  }
+  const watchMore = () => { const mark = list.querySelector(".sessions-more"); if (mark) seer.observe(mark); };
+  const query = () => new URLSearchParams(Object.entries(filter).filter(([, value]) => value));
+  let asked = 0;
+  async function reload() {
+    const mine = ++asked;
+    const html = await r.send("GET", "/page/sessions?" + query(), undefined, { accept: "text/html" });
+    if (mine !== asked) return;
+    const at = list.scrollTop;
+    list.replaceChildren();
+    take(r.parse(html));
+    list.scrollTop = at;
+  }
+  r.reloadSessions = () => reload().catch(r.failed);
+
+  /* Keeping in step: rows that changed are read again together, and go to their places unless a pointer is on the list. */
+  const rank = (group) => ({ pinned: "0", today: "1", yesterday: "2", week: "3" })[group] || "4" + (999999 - Number(group.replace("-", "")));
+  function section(group, label) {
+    const there = list.querySelector(`section[data-group="${CSS.escape(group)}"]`);
+    if (there) return there;
+    const made = document.createElement("section");
+    made.className = "session-group"; made.setAttribute("role", "group"); made.dataset.group = group; made.setAttribute("aria-label", label);
+    const head = document.createElement("h2");
+    head.className = "session-heading"; head.textContent = label;
+    made.append(head, document.createElement("ul"));
+    const after = [...list.querySelectorAll("section.session-group")].find((other) => rank(other.dataset.group) > rank(group));
+    list.insertBefore(made, after || list.querySelector(".sessions-more"));
+    return made;
+  }
+  function tidy() {
+    for (const empty of list.querySelectorAll("section.session-group")) if (!empty.querySelector("li")) empty.remove();
+    if (list.querySelector("li.session")) list.querySelector(".sessions-empty")?.remove();
+  }
+  function place(row) {
+    const focused = row.contains(document.activeElement) ? document.activeElement : null;
+    const home = section(row.dataset.group, row.dataset.label).querySelector("ul");
+    const at = Number(row.dataset.at);
+    const after = [...home.children].find((other) => other !== row && Number(other.dataset.at) < at);
+    const next = after || null;
+    const last = !next && !row.isConnected && list.querySelector(".sessions-more") && home.closest("section") === [...list.querySelectorAll("section.session-group")].pop();
+    if (last && home.children.length) return;  /* it stands on a page that is not loaded yet */
+    if (row.parentElement !== home || row.nextElementSibling !== next) home.insertBefore(row, next);
+    focused?.focus({ preventScroll: true });
+    tidy();
+  }
+  const waiting = new Set();
+  const held = () => list.matches(":hover") && matchMedia("(hover: hover)").matches;
+  function update(fresh, force) {
+    const row = byId(fresh.dataset.id);
+    if (row?.closest("ul")?.closest("li.session")) { swap(row, fresh); return; }  /* a sub-agent stays under its parent */
+    if (row) swap(row, fresh);
+    if (row && row.dataset.group === row.closest("section").dataset.group && placed(row)) return;
+    if (held() && !force) { waiting.add(fresh.dataset.id); return; }
+    place(row || fresh);
+    if (!row) reachSome();
+  }
+  function placed(row) {
+    const at = Number(row.dataset.at), before = row.previousElementSibling, after = row.nextElementSibling;
+    return (!before || Number(before.dataset.at) >= at) && (!after || Number(after.dataset.at) <= at);
+  }
+  function swap(row, fresh) {
+    for (const name of ["data-color", "data-running", "data-pinned", "data-archived", "data-at", "data-group", "data-label"])
+      fresh.hasAttribute(name) ? row.setAttribute(name, fresh.getAttribute(name)) : row.removeAttribute(name);
+    const link = row.querySelector(":scope > .session-link"), other = fresh.querySelector(":scope > .session-link");
+    if (link && other && link.innerHTML !== other.innerHTML) link.innerHTML = other.innerHTML;
+    const button = row.querySelector(":scope > .session-more");
+    if (button) button.setAttribute("aria-label", fresh.querySelector(":scope > .session-more").getAttribute("aria-label"));
+    const fold = row.querySelector(":scope > .session-fold"), unfolded = fresh.querySelector(":scope > .session-fold");
+    if (unfolded && !fold) row.insertBefore(unfolded, row.querySelector(":scope > ul"));
+    else if (unfolded && fold.textContent !== unfolded.textContent) fold.replaceChildren(...unfolded.childNodes);
+  }
+  const changed = new Set();
+  let timer = 0, busy = false;
+  function later() { if (!timer && !busy) timer = setTimeout(step, 250); }
+  async function step(force = false) {
+    timer = 0;
+    const ids = [...changed].slice(0, 50);
+    for (const id of ids) changed.delete(id);
+    if (!ids.length || filter.view === "trash") { if (ids.length) r.reloadSessions(); return; }
+    busy = true;
+    try {
+      const asked = query();
+      for (const id of ids) asked.append("id", id);
+      const piece = r.parse(await r.send("GET", "/page/rows?" + asked, undefined, { accept: "text/html" }));
+      const fresh = new Map([...piece.querySelectorAll("li.session")].map((row) => [row.dataset.id, row]));
+      for (const id of ids) {
+        if (fresh.has(id)) update(fresh.get(id), force);
+        else {
+          const row = byId(id);
+          if (row && !row.closest("ul").closest("li.session")) { leave(row); row.remove(); tidy(); }
+        }
+      }
+      mark(r.current);
+      reachSome();
+    } catch (error) {
+      if (!error.offline) throw error;
+      for (const id of ids) changed.add(id);
+    } finally {
+      busy = false;
+      if (changed.size) later();
+    }
+  }
+  function leave(row) {
+    /* Focus goes to the neighbour of a row that goes. */
+    if (!row.contains(document.activeElement)) return;
+    const all = links(), at = all.indexOf(row.querySelector(":scope > a"));
+    (all[at + 1] || all[at - 1] || document.querySelector('#sidebar [data-do="new"]'))?.focus({ preventScroll: true });
+  }
+  function touch(id, force) { changed.add(id); if (force) { clearTimeout(timer); return step(true); } later(); return undefined; }
+  document.addEventListener("recollect:change", (event) => {
+    const { session, running } = event.detail || {};
+    if (!session) return;
+    const row = byId(session);
+    if (row && running !== undefined && running !== row.hasAttribute("data-running")) row.toggleAttribute("data-running", running);
+    touch(session);
+  });
+  document.addEventListener("recollect:online", () => r.reloadSessions());
+  document.addEventListener("recollect:opened", (event) => {
+    r.current = event.detail.session;
+    document.querySelector(".sidebar-foot [aria-current]")?.removeAttribute("aria-current");
+    mark(r.current);
+    if (!byId(r.current)) touch(r.current);
+    if (r.narrow() && document.body.classList.contains("drawer")) r.drawer(false);
+  });
+  list.addEventListener("pointerleave", () => { for (const id of waiting) { const row = byId(id); row ? place(row) : touch(id); } waiting.clear(); });
+
+  /* Times grow older while one looks. */
+  let day = new Date().toDateString();
+  setInterval(() => {
+    if (new Date().toDateString() !== day) { day = new Date().toDateString(); r.reloadSessions(); return; }
+    const now = Date.now();
+    for (const row of list.querySelectorAll('section[data-group="today"] li, section[data-group="pinned"] li')) {
+      const passed = now - Number(row.dataset.at), time = row.querySelector(".session-note time");
+      if (!time || passed >= 86400000 || new Date(Number(row.dataset.at)).toDateString() !== day) continue;
+      const text = passed < 60000 ? "now" : passed < 3600000 ? Math.floor(passed / 60000) + " min" : Math.floor(passed / 3600000) + " h";
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }, 30000);
+
+  /* What is done to a row. */
+  const titleOf = (row) => row?.querySelector(":scope > .session-link .session-title")?.textContent || "the conversation";
+  const rowOf = (thing) => thing.closest("li.session");
+  async function alter(id, fields) {
+    await r.send("PATCH", path(id), fields);
+    await touch(id, true);
+    r.emit("renamed", { session: id, ...fields });
+  }
+  r.actions.session = (link) => show(rowOf(link).dataset.id);
+  r.actions.search = () => r.search?.();
+  r.actions.fold = async (button) => {
+    const row = rowOf(button), open = button.getAttribute("aria-expanded") === "true";
+    button.setAttribute("aria-expanded", String(!open));
+    row.querySelector(":scope > ul")?.remove();
+    if (open) return;
+    const html = await r.send("GET", "/page/children/" + encodeURIComponent(row.dataset.id), undefined, { accept: "text/html" });
+    const children = document.createElement("ul");
+    children.append(...r.parse(html).querySelectorAll("li.session"));
+    if (button.getAttribute("aria-expanded") === "true") { row.querySelector(":scope > ul")?.remove(); row.append(children); mark(r.current); }
+  };
+
+  r.rename = (id) => {
+    const row = byId(id);
+    if (!row || row.classList.contains("renaming")) return;
+    const field = document.createElement("input");
+    field.className = "field session-rename"; field.maxLength = 500; field.setAttribute("aria-label", "Title");
+    const old = row.querySelector(".session-title");
+    field.value = old.classList.contains("untitled") ? "" : old.textContent;
+    row.classList.add("renaming");
+    row.prepend(field);
+    field.focus();
+    field.select();
+    let over = false;
+    const end = async (save) => {
+      if (over) return;
+      over = true;
+      const focused = document.activeElement === field || document.activeElement === document.body;
+      row.classList.remove("renaming");
+      field.remove();
+      if (focused) row.querySelector(":scope > a")?.focus({ preventScroll: true });
+      if (save && field.value.trim() !== (old.classList.contains("untitled") ? "" : old.textContent)) {
+        old.textContent = field.value.trim() || old.textContent;
+        await alter(id, { title: field.value }).catch((error) => { touch(id); r.failed(error); });
+      }
+    };
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.isComposing) { event.preventDefault(); end(true); }
+      else if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); end(false); }
+      event.stopPropagation();
+    });
+    field.addEventListener("blur", () => end(true));
+  };
+  r.pin = (id, pinned) => alter(id, { pinned });
+  r.archive = async (id, archived) => {
+    const title = titleOf(byId(id));
+    await alter(id, { archived });
+    r.toast(archived ? `Archived “${short(title)}”` : `“${short(title)}” is back in the list`, { action: "Undo", run: () => alter(id, { archived: !archived }).catch(r.failed) });
+  };
+  const short = (title) => title.length > 40 ? title.slice(0, 39) + "…" : title;
+  r.remove = async (id) => {
+    const row = byId(id), title = titleOf(row);
+    const all = [...list.querySelectorAll("section > ul > li.session")], at = all.indexOf(row);
+    const next = (all[at + 1] || all[at - 1])?.dataset.id;
+    if (row) { leave(row); row.remove(); tidy(); }
+    let fresh = null;  /* another one is opened first, so that nothing asks for what is gone */
+    if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
+    try { await r.send("DELETE", path(id)); }
+    catch (error) { touch(id); throw error; }
+    r.toast(`Deleted “${short(title)}”`, { action: "Undo", run: async () => {
+      try { await r.send("POST", path(id, "/restore")); await touch(id, true); } catch (error) { r.failed(error); }
+    } });
+    if (fresh === id) await r.begin();  /* it was empty, and was given again */
+  };
+  r.forkSession = async (id) => { const { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); await show(session); };
+  r.actions.restore = async (button) => {
+    const row = rowOf(button), id = row.dataset.id;
+    await r.send("POST", path(id, "/restore"));
+    row.remove(); tidy();
+    r.toast(`Restored “${short(titleOf(row))}”`, { action: "Open", run: () => { r.unfilter(); show(id); } });
+    if (!list.querySelector("li.session")) await reload();
+  };
+  r.actions.erase = async (button) => {
+    const row = rowOf(button), id = row.dataset.id, title = short(titleOf(row));
+    if (!await r.ask(`Erase “${title}” for good?`, "It is overwritten in the file, and can not be brought back.", "Erase")) return;
+    try { await r.send("POST", path(id, "/erase"), { forks: "refuse" }); }
+    catch (error) {
+      if (error.problem?.code !== "session-has-forks") throw error;
+      if (!await r.ask("Other conversations go on from this one", "They were forked from it. They keep the messages that they share; the rest is erased for good.", "Erase the rest")) return;
+      await r.send("POST", path(id, "/erase"), { forks: "keep" });
+    }
+    row.remove(); tidy();
+    r.toast(`Erased “${title}”`);
+    if (!list.querySelector("li.session")) await reload();
+  };
+  r.actions["empty-trash"] = async () => {
+    if (!await r.ask("Empty the trash?", "Every conversation in it is erased for good.", "Empty trash")) return;
+    const { erased } = await r.send("POST", "/page/trash/empty");
+    r.toast(erased === 1 ? "One conversation was erased" : `${erased} conversations were erased`);
+    await reload();
+  };
+
+  /* The menu of a row. */
+  const menu = document.getElementById("session-menu");
+  let chosen = null;
+  function openMenu(row, button) {
+    chosen = row.dataset.id;
+    const say = (name, text) => { menu.querySelector(`[data-act="${name}"] span`).textContent = text; };
+    say("pin", row.hasAttribute("data-pinned") ? "Unpin" : "Pin");
+    say("archive", row.hasAttribute("data-archived") ? "Back to the list" : "Archive");
+    for (const item of menu.querySelectorAll("[data-color]")) if (item.getAttribute("role")) item.setAttribute("aria-checked", String(item.dataset.color === (row.dataset.color || "")));
+    r.menu(menu, button);
+  }
+  const act = {
+    pin: (row) => r.pin(row.dataset.id, !row.hasAttribute("data-pinned")),
+    rename: (row) => r.rename(row.dataset.id),
+    archive: (row) => r.archive(row.dataset.id, !row.hasAttribute("data-archived")),
+    fork: (row) => r.forkSession(row.dataset.id),
+    export: (row) => r.exportDialog?.(row.dataset.id, titleOf(row)),
+    delete: (row) => r.remove(row.dataset.id),
+  };
+  r.actions["row-menu"] = (button) => openMenu(rowOf(button), button);
+  menu?.addEventListener("click", (event) => {
+    const item = event.target.closest("button");
+    const row = chosen && byId(chosen);
+    if (!item || !row) return;
+    menu.hidePopover();
+    const done = item.dataset.act ? act[item.dataset.act](row) : alter(chosen, { color: item.dataset.color });
+    Promise.resolve(done).catch(r.failed);
+  });
+  list.addEventListener("contextmenu", (event) => {
+    const row = event.target.closest("li.session"), button = row?.querySelector(":scope > [data-do='row-menu']");
+    if (!button || event.target.closest("input")) return;
+    event.preventDefault();
+    openMenu(row, button);
+  });
+
+  /* Keys on the list. */
+  list.addEventListener("keydown", (event) => {
+    const row = event.target.closest("li.session"), link = row?.querySelector(":scope > a");
+    if (!link || event.target.closest("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const all = links(), at = all.indexOf(link);
+    const go = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1, PageDown: Math.min(at + 10, all.length - 1), PageUp: Math.max(at - 10, 0) }[event.key];
+    const fold = row.querySelector(":scope > .session-fold");
+    if (go !== undefined) { all[go]?.focus(); }
+    else if (event.key === "F2") act.rename(row);
+    else if (event.key === "Delete") Promise.resolve(act.delete(row)).catch(r.failed);
+    else if (event.key === "ContextMenu" || event.key === "F10" && event.shiftKey) openMenu(row, row.querySelector(":scope > .session-more"));
+    else if ((event.key === "ArrowRight" || event.key === "ArrowLeft") && fold && (fold.getAttribute("aria-expanded") === "true") !== (event.key === "ArrowRight")) fold.click();
+    else return;
+    event.preventDefault();
+  });
+
+  /* Swipe to the left on touch: what the menu has most often. */
+  let swipe = null;
+  const unswipe = () => list.querySelector(".session-actions")?.remove();
+  list.addEventListener("pointerdown", (event) => {
+    if (!event.target.closest(".session-actions")) unswipe();
+    const row = event.target.closest("li.session");
+    swipe = event.pointerType === "touch" && row?.querySelector(":scope > a") ? { row, x: event.clientX, y: event.clientY } : null;
+  });
+  list.addEventListener("pointermove", (event) => {
+    if (!swipe || swipe.x - event.clientX < 36 || Math.abs(event.clientY - swipe.y) > 28) return;
+    const { row } = swipe;
+    swipe = null;
+    const strip = document.createElement("div");
+    strip.className = "session-actions";
+    for (const name of ["pin", "rename", "archive", "delete"]) {
+      const from = menu.querySelector(`[data-act="${name}"]`), button = document.createElement("button");
+      button.type = "button";
+      button.setAttribute("aria-label", name[0].toUpperCase() + name.slice(1));
+      if (name === "delete") button.className = "danger";
+      button.append(from.querySelector("svg").cloneNode(true));
+      button.addEventListener("click", (click) => { click.stopPropagation(); strip.remove(); Promise.resolve(act[name](row)).catch(r.failed); });
+      strip.append(button);
+    }
+    row.append(strip);
+    row.addEventListener("click", (click) => { if (!click.target.closest(".session-actions")) { click.preventDefault(); click.stopPropagation(); } }, { once: true, capture: true });
+  });
+  for (const name of ["pointerup", "pointercancel"]) list.addEventListener(name, () => { swipe = null; });
+  list.addEventListener("scroll", () => { if (list.querySelector(".session-actions")) unswipe(); }, { passive: true });
+
+  /* Filters. */
+  const bar = document.querySelector(".sidebar-filter");
+  const box = document.getElementById("session-filters");
+  function told() {
+    const words = [{ archived: "Archived", trash: "Trash" }[filter.view], filter.channel, filter.model].filter(Boolean);
+    bar.hidden = !words.length;
+    bar.querySelector("[data-told]").textContent = words.join(" · ");
+    bar.querySelector('[data-do="empty-trash"]').hidden = filter.view !== "trash";
+  }
+  async function narrowed(values) { Object.assign(filter, values); told(); list.scrollTop = 0; await reload(); }
+  r.unfilter = () => narrowed({ view: "", channel: "", model: "" });
+  r.filter = narrowed;
+  r.actions.unfilter = () => r.unfilter();
+  r.actions.filters = async (button) => {
+    const form = box.querySelector("form");
+    form.elements.view.value = filter.view;
+    const known = await r.send("GET", "/page/filters");
+    for (const name of ["channel", "model"]) {
+      const select = form.elements[name];
+      select.replaceChildren(new Option("Any", ""), ...known[name + "s"].map((value) => new Option(value, value)));
+      select.value = filter[name];
+    }
+    r.menu(box, button);
+  };
+  box?.querySelector("form").addEventListener("change", (event) => { const form = event.currentTarget; narrowed({ view: form.elements.view.value, channel: form.elements.channel.value, model: form.elements.model.value }).catch(r.failed); });
+  box?.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); box.hidePopover(); });
+
+  /* The edge: with the pointer, or with the arrow keys. */
+  const edge = document.getElementById("sidebar-edge");
+  const least = Number(edge.getAttribute("aria-valuemin")), most = Number(edge.getAttribute("aria-valuemax"));
+  function widen(width) {
+    const step = Math.min(most, Math.max(least, Math.round(width / 20) * 20));
+    document.body.dataset.sidebar = step;
+    edge.setAttribute("aria-valuenow", step);
+    keep("sidebar", step);
+  }
+  edge.addEventListener("pointerdown", (event) => { edge.setPointerCapture(event.pointerId); document.body.classList.add("resizing"); event.preventDefault(); });
+  edge.addEventListener("pointermove", (event) => { if (edge.hasPointerCapture(event.pointerId)) widen(event.clientX); });
+  edge.addEventListener("lostpointercapture", () => document.body.classList.remove("resizing"));
+  edge.addEventListener("dblclick", () => widen(280));
+  edge.addEventListener("keydown", (event) => {
+    const now = Number(edge.getAttribute("aria-valuenow"));
+    const to = { ArrowRight: now + 20, ArrowLeft: now - 20, Home: least, End: most, Enter: 280 }[event.key];
+    if (to !== undefined) { widen(to); event.preventDefault(); }
+  });
+
+  /* The drawer under 800 px: what is behind it can not be reached, and focus comes back. */
+  const plainDrawer = r.drawer;
+  let from = null;
+  r.drawer = (open = !document.body.classList.contains("drawer")) => {
+    if (open && !document.body.classList.contains("drawer")) from = document.activeElement;
+    plainDrawer(open);
+    for (const behind of document.querySelectorAll("#conversation, #panel, .skip")) behind.inert = open;
+    if (!open && from) { if (from.isConnected) from.focus({ preventScroll: true }); from = null; }
+  };
+  matchMedia("(max-width: 799px)").addEventListener("change", (event) => { if (!event.matches && document.body.classList.contains("drawer")) r.drawer(false); });
+  document.getElementById("sidebar").addEventListener("keydown", (event) => {
+    if (event.key !== "Tab" || !document.body.classList.contains("drawer")) return;
+    const all = [...event.currentTarget.querySelectorAll("a[href], button, input, select")].filter((one) => one.tabIndex >= 0 && one.checkVisibility());
+    const end = event.shiftKey ? all[0] : all[all.length - 1];
+    if (document.activeElement === end) { all[event.shiftKey ? all.length - 1 : 0].focus(); event.preventDefault(); }
+  });
+
+  /* The zone of this browser: the server groups by its days. */
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "";
+  const minutes = -new Date().getTimezoneOffset();
+  keep("recollect-zone", `${zone}|${minutes}`);
+  watchMore();
+  reachSome();
+  if (list.dataset.zone !== zone) reload().catch(() => {});
+})();

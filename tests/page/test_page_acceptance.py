@@ -1,0 +1,102 @@
+"""The whole sequence that a person goes through, with the server ended and started again in between."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from playwright.sync_api import expect
+
+import recollect
+
+from test_page_talk import answered, questions, said  # isort: skip
+
+
+def restarted(server, page, *, kill=False):
+    """End the server, see that the page says so, start it again, and see that the page recovers by itself."""
+    server.stop(kill=kill)
+    expect(page.locator("#offline")).to_be_visible()
+    server.start()
+    expect(page.locator("#offline")).to_be_hidden()
+
+
+def titled(page, title):
+    page.get_by_role("button", name="New chat").first.click()
+    expect(page.locator("#messages > article")).to_have_count(0)
+    page.locator(".title button").click()
+    page.keyboard.type(title)
+    page.keyboard.press("Enter")
+    expect(page.locator(".title button")).to_have_text(title)
+
+
+def row(page, title):
+    return page.locator("#sessions li.session", has_text=title)
+
+
+def test_the_acceptance_sequence(own_server, talk_at):
+    ended = ("ERR_", "Failed to load")
+    page = talk_at(own_server.url, expected=ended)
+    titled(page, "Session A")
+    for text in ("echo A1", "echo A2", "What is 12 * 34?"):
+        said(page, text)
+        answered(page)
+    titled(page, "Session B")
+    for text in ("echo B1", "echo B2"):
+        said(page, text)
+        answered(page)
+    row(page, "Session A").locator("a").first.click()
+    expect(page.locator("#messages > .user")).to_have_count(3)
+    assert questions(page) == ["echo A1", "echo A2", "What is 12 * 34?"]
+
+    restarted(own_server, page)
+    again = talk_at(own_server.url, expected=ended)
+    expect(again.locator(".title button")).to_have_text("Session A")
+    expect(again.locator("#messages > .user")).to_have_count(3)
+    expect(again.locator("#messages > .assistant").last).to_contain_text("408")
+    row(again, "Session B").locator("a").first.click()
+    expect(again.locator("#messages > .user")).to_have_count(2)
+    assert questions(again) == ["echo B1", "echo B2"]
+    again.get_by_role("button", name="Conversation menu").click()
+    again.get_by_role("button", name="Delete", exact=True).click()
+    expect(row(again, "Session B")).to_have_count(0)
+    expect(again.locator(".toast")).to_contain_text("Session B")
+
+    restarted(own_server, again, kill=True)
+    last = talk_at(own_server.url, expected=ended)
+    expect(row(last, "Session A")).to_have_count(1)
+    expect(row(last, "Session B")).to_have_count(0)
+    row(last, "Session A").locator("a").first.click()
+    expect(last.locator("#messages > .user")).to_have_count(3)
+    said(last, "echo A4")
+    answered(last, "A4")
+    assert questions(page)[:3] == ["echo A1", "echo A2", "What is 12 * 34?"]
+    expect(page.locator("#messages > .user")).to_have_count(4)  # the first window, two restarts later
+
+    with sqlite3.connect(f"file:{own_server.path}?mode=ro", uri=True) as plain:
+        count = {
+            name: plain.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+            for name in ("chat_messages", "message_parts")
+        }
+        done = plain.execute("SELECT count(*) FROM tool_invocations WHERE status = 'success'").fetchone()[0]
+    plain.close()
+    assert count["message_parts"] >= count["chat_messages"] > 0
+    assert done >= 1
+
+
+def test_an_answer_that_a_killed_server_left_is_marked_and_goes_on(own_server, talk_at):
+    page = talk_at(own_server.url, expected=("ERR_", "Failed to load"))
+    said(page, "hold for-ever")
+    expect(page.locator("#messages > .live")).to_contain_text("The open paragraph")
+    with recollect.open(own_server.path) as store:
+        session = store.last_session()
+        for _ in range(200):
+            if session.refresh().message_count == 2 and "The open" in session.messages()[1].text:
+                break
+            page.wait_for_timeout(50)
+    page.locator("#composer-text").fill("typed while it was away")
+    restarted(own_server, page, kill=True)
+    answered(page, "Cut off here")
+    expect(page.locator("#messages > .assistant").last).to_contain_text("The first paragraph is complete.")
+    expect(page.locator("#composer-text")).to_have_value("typed while it was away")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator("#messages > .user")).to_have_count(2)
+    answered(page, "You said")

@@ -1,0 +1,298 @@
+"""The sidebar in a real browser, beside a store that others write to."""
+
+import subprocess
+import sys
+
+import pytest
+from around import row, shown, until
+from playwright.sync_api import expect
+
+HOSTILE = '<img src=x onerror="window.hacked=1"> "quoted" & </title><script>window.hacked=1</script>'
+
+
+def choose(tab, id, item):
+    row(tab, id).hover()
+    row(tab, id).locator("> [data-do=row-menu]").click()
+    tab.locator("#session-menu").get_by_role("menuitem", name=item, exact=True).click()
+
+
+def test_rows_say_what_a_session_is(place, opened):
+    place.session("plain", "What is the plan? And more.", channel="cli")
+    place.session("discord:dm:42/#%20 ?é", "one", "two", title=HOSTILE, color="green")
+    place.session("empty")
+    place.session("pinned", "x", title="On top", pinned=True)
+    tab = opened("/c/plain")
+    assert tab.locator(".session-heading").all_text_contents() == ["Pinned", "Today"]
+    assert row(tab, "plain").locator(".session-title").inner_text() == "What is the plan?"
+    assert "cli · 1 message · now" in row(tab, "plain").locator(".session-note").inner_text()
+    assert row(tab, "empty").locator(".session-title").inner_text() == "New conversation"
+    hostile = tab.locator('li.session[data-color="green"]')
+    assert hostile.locator(".session-title").inner_text() == " ".join(HOSTILE.split())
+    hostile.locator("a").click()
+    expect(hostile.locator("a")).to_have_attribute("aria-current", "page")
+    assert tab.url.startswith(place.url + "/c/discord%3Adm%3A42%2F%23%2520%20%3F%C3%A9")
+    assert tab.evaluate("window.hacked") is None
+
+
+def test_rename_pin_color_and_archive(place, opened):
+    for name in ("a", "b", "c"):
+        place.session(name, "said", title=f"Title {name}")
+    tab = opened("/c/c")
+    choose(tab, "a", "Rename")
+    tab.keyboard.type("Renamed")
+    tab.keyboard.press("Enter")
+    until(lambda: place.store.get_session("a").title == "Renamed")
+    expect(row(tab, "a").locator("a")).to_be_focused()
+    tab.keyboard.press("F2")
+    tab.keyboard.type("thrown away")
+    tab.keyboard.press("Escape")
+    expect(row(tab, "a").locator(".session-title")).to_have_text("Renamed")
+    choose(tab, "a", "Pin")
+    expect(tab.locator('section[data-group="pinned"] li')).to_have_attribute("data-id", "a")
+    until(lambda: place.store.get_session("a").pinned_at is not None)
+    row(tab, "b").hover()
+    row(tab, "b").locator("> [data-do=row-menu]").click()
+    tab.get_by_role("menuitemradio", name="Blue").click()
+    expect(row(tab, "b")).to_have_attribute("data-color", "blue")
+    assert place.store.get_session("b").color == "blue"
+    choose(tab, "b", "Archive")
+    expect(row(tab, "b")).to_have_count(0)
+    assert place.store.get_session("b").archived_at is not None
+    tab.get_by_role("button", name="Undo").click()
+    expect(row(tab, "b")).to_have_count(1)
+    assert place.store.get_session("b").archived_at is None
+    assert place.store.get_session("a").title == "Renamed"
+
+
+def test_delete_is_undone_and_the_next_one_opens(place, opened):
+    for name in ("a", "b", "c"):
+        place.session(name, "said", title=f"Title {name}")
+    tab = opened("/c/b")
+    choose(tab, "b", "Delete")
+    expect(row(tab, "b")).to_have_count(0)
+    expect(row(tab, "a").locator("a")).to_have_attribute("aria-current", "page")
+    until(lambda: place.store.get_session("b") is None)
+    tab.get_by_role("button", name="Undo").click()
+    expect(row(tab, "b")).to_have_count(1)
+    assert place.store.get_session("b").message_count == 1
+    assert shown(tab) == [session.id for session in place.store.list_sessions()]
+
+
+def test_deleting_all_leaves_a_new_one(place, opened):
+    place.session("only", "said", title="Only")
+    tab = opened("/c/only")
+    row(tab, "only").locator("a").focus()
+    tab.keyboard.press("Delete")
+    expect(tab.locator("li.session .session-title")).to_have_text(["New conversation"])
+    assert [session.id for session in place.store.list_sessions(deleted=True)] == ["only"]
+    assert tab.url != f"{place.url}/c/only"
+
+
+def test_trash_restores_and_erases(place, opened):
+    place.session("stays", "said", title="Stays")
+    for name in ("x", "y", "z"):
+        place.session(name, "said", title=f"Gone {name}")
+        place.store.delete_session(name)
+    tab = opened("/c/stays")
+    tab.get_by_role("button", name="Filter conversations").click()
+    tab.get_by_label("Trash").check()
+    expect(tab.locator("li.session")).to_have_count(3)
+    tab.keyboard.press("Escape")
+    tab.get_by_role("button", name="Restore Gone x").click()
+    expect(row(tab, "x")).to_have_count(0)
+    assert place.store.get_session("x").title == "Gone x"
+    tab.get_by_role("button", name="Erase Gone y for good").click()
+    tab.get_by_role("button", name="Cancel").click()
+    assert len(place.store.list_sessions(deleted=True)) == 2
+    tab.get_by_role("button", name="Erase Gone y for good").click()
+    tab.get_by_role("button", name="Erase", exact=True).click()
+    expect(row(tab, "y")).to_have_count(0)
+    assert [session.id for session in place.store.list_sessions(deleted=True)] == ["z"]
+    tab.get_by_role("button", name="Empty trash").click()
+    tab.locator("#ask").get_by_role("button", name="Empty trash").click()
+    expect(tab.locator(".sessions-empty")).to_contain_text("The trash is empty")
+    assert place.store.list_sessions(deleted=True) == []
+    tab.get_by_role("button", name="Show all conversations").click()
+    expect(tab.locator("li.session")).to_have_count(2)
+
+
+def test_a_newer_session_is_not_erased_in_the_place_of_the_older(place, opened):
+    place.session("cli:default", "old", title="Old")
+    place.store.delete_session("cli:default")
+    place.session("cli:default", "new", title="New")
+    tab = opened("/c/cli%3Adefault", expected=("400",))
+    tab.evaluate("recollect.filter({view: 'trash'})")
+    tab.get_by_role("button", name="Erase Old for good").click()
+    tab.get_by_role("button", name="Erase", exact=True).click()
+    expect(tab.locator(".toast")).to_contain_text("A newer conversation")
+    assert place.store.get_session("cli:default").title == "New"
+
+
+def test_erasing_what_has_forks_asks_twice(place, opened):
+    origin = place.session("origin", "one", "two", title="Origin")
+    fork = origin.fork(id="fork", title="Fork")
+    place.store.delete_session("origin")
+    tab = opened("/c/fork", expected=("409",))
+    tab.evaluate("recollect.filter({view: 'trash'})")
+    tab.get_by_role("button", name="Erase Origin for good").click()
+    tab.get_by_role("button", name="Erase", exact=True).click()
+    tab.get_by_role("button", name="Erase the rest").click()
+    expect(row(tab, "origin")).to_have_count(0)
+    assert [message.text for message in fork.messages()] == ["one", "two"]
+
+
+def test_a_thousand_sessions_are_loaded_as_one_scrolls(place, opened):
+    for number in range(1_000):
+        place.store.session(f"s{number}", title=f"Number {number}")
+    tab = opened("/c/s999")
+    assert len(shown(tab)) <= 130
+    row(tab, "s999").locator("a").focus()
+    until(lambda: tab.evaluate("void document.querySelector('#sessions').scrollTo(0, 1e9)") or len(shown(tab)) == 1_000)
+    assert shown(tab) == [f"s{number}" for number in range(999, -1, -1)]
+    assert tab.locator(".session-heading").count() == 1
+    tab.keyboard.press("End")
+    expect(row(tab, "s0").locator("a")).to_be_focused()
+
+
+def test_the_list_keeps_in_step_with_another_process(place, opened):
+    for name in ("a", "b", "c"):
+        place.session(name, "said", title=f"Title {name}")
+    tab = opened("/c/c", expected=("404",))
+    assert shown(tab) == ["c", "b", "a"]
+    program = (
+        "import recollect, sys\n"
+        "with recollect.open(sys.argv[1]) as store:\n"
+        "    store.session('a').append({'role': 'user', 'content': 'more'})\n"
+        "    store.session('discord:new', title='From a bot').append({'role': 'user', 'content': 'hello'})\n"
+        "    store.session('b').update(title='Renamed elsewhere')\n"
+        "    store.delete_session('c')\n"
+    )
+    subprocess.run([sys.executable, "-c", program, place.path], check=True, timeout=60)
+    expect(row(tab, "discord:new").locator(".session-title")).to_have_text("From a bot")
+    expect(row(tab, "b").locator(".session-title")).to_have_text("Renamed elsewhere")
+    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 messages")
+    expect(row(tab, "c")).to_have_count(0)
+    until(lambda: shown(tab) == [session.id for session in place.store.list_sessions()])
+
+
+def test_a_dot_breathes_while_another_process_runs_a_turn(place, opened):
+    place.session("a", "said", title="A")
+    tab = opened("/c/a")
+    program = (
+        "import recollect, sys\n"
+        "with recollect.open(sys.argv[1]) as store:\n"
+        "    with store.session('bot', title='Bot').turn('a question') as turn:\n"
+        "        sys.stdin.readline()\n"
+        "        turn.add({'role': 'assistant', 'content': 'an answer'})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, place.path], stdin=subprocess.PIPE, text=True) as process:
+        expect(row(tab, "bot").locator(".dot.running")).to_have_count(1, timeout=30_000)
+        process.communicate("go\n", timeout=60)
+    expect(row(tab, "bot").locator(".dot.running")).to_have_count(0)
+    expect(row(tab, "bot").locator(".session-note")).to_contain_text("2 messages")
+
+
+def test_nothing_moves_under_the_pointer(place, opened):
+    for name in ("a", "b", "c"):
+        place.session(name, "said", title=f"Title {name}")
+    tab = opened("/c/c")
+    row(tab, "b").hover()
+    place.session("a", "more")
+    tab.evaluate("recollect.emit('change', {session: 'a'})")
+    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 messages")
+    assert shown(tab) == ["c", "b", "a"]
+    tab.mouse.move(900, 400)
+    until(lambda: shown(tab) == ["a", "c", "b"])
+
+
+def test_sub_agents_are_folded_under_their_parent(place, opened):
+    place.session("cli:plan", "go", title="Parent")
+    for agent in ("one", "two"):
+        place.session(f"cli:plan:delegate:{agent}", "sub", title=f"Agent {agent}")
+    tab = opened("/c/cli%3Aplan")
+    assert shown(tab) == ["cli:plan"]
+    tab.get_by_role("button", name="2 sub-agents").click()
+    expect(tab.locator("li.session li.session .session-title")).to_have_text(["Agent two", "Agent one"])
+    tab.locator('li.session li.session a:has-text("Agent one")').click()
+    expect(tab.locator("a[aria-current=page] .session-title")).to_have_text("Agent one")
+    row(tab, "cli:plan").locator("> a").focus()
+    tab.keyboard.press("ArrowLeft")
+    expect(tab.locator("li.session li.session")).to_have_count(0)
+
+
+def test_filters_leave_what_fits(place, opened):
+    place.session("a", "x", title="A", channel="discord", model="demo")
+    place.session("b", "x", title="B", channel="cli", model="demo")
+    place.session("c", "x", title="C", channel="cli", archived=True)
+    tab = opened("/c/b")
+    tab.get_by_role("button", name="Filter conversations").click()
+    form = tab.locator("#session-filters")
+    form.get_by_label("Channel").select_option("cli")
+    until(lambda: shown(tab) == ["b"])
+    form.get_by_label("Archived").check()
+    until(lambda: shown(tab) == ["c"])
+    form.get_by_role("button", name="Clear").click()
+    until(lambda: shown(tab) == ["b", "a"])
+    expect(tab.locator(".sidebar-filter")).to_be_hidden()
+
+
+def test_the_width_is_set_with_keys_and_remembered(place, opened):
+    place.session("a", "x")
+    tab = opened("/c/a")
+    edge = tab.get_by_role("separator", name="Width of the list of conversations")
+    edge.focus()
+    for _ in range(3):
+        tab.keyboard.press("ArrowRight")
+    assert tab.locator("#sidebar").bounding_box()["width"] == 340
+    tab.reload()
+    assert tab.locator("#sidebar").bounding_box()["width"] == 340
+    assert edge.get_attribute("aria-valuenow") == "340"
+
+
+def test_a_drawer_on_a_phone(place, opened):
+    place.session("a", "x", title="A")
+    place.session("b", "x", title="B")
+    tab = opened("/c/a", width=390, height=800, has_touch=True, is_mobile=True)
+    expect(tab.locator("#sidebar")).to_be_hidden()
+    button = tab.locator("#conversation [data-do=drawer]")
+    button.focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#sidebar")).to_be_visible()
+    for _ in range(20):
+        tab.keyboard.press("Tab")
+        assert tab.evaluate("document.querySelector('#sidebar').contains(document.activeElement)")
+    tab.keyboard.press("Escape")
+    expect(tab.locator("#sidebar")).to_be_hidden()
+    expect(button).to_be_focused()
+    button.tap()
+    row(tab, "b").locator("a").tap()
+    expect(tab.locator("#sidebar")).to_be_hidden()
+    until(lambda: tab.evaluate("location.href").endswith("/c/b"))
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_swipe_has_the_actions_of_a_row(place, opened):
+    place.session("a", "x", title="A")
+    tab = opened("/c/a", width=390, height=800, has_touch=True, is_mobile=True)
+    tab.locator("#conversation [data-do=drawer]").tap()
+    expect(row(tab, "a").locator("a")).to_be_visible()
+    swipe = """(row) => {
+      const link = row.querySelector("a");
+      const send = (kind, x) => link.dispatchEvent(new PointerEvent(kind, {bubbles: true, pointerType: "touch", clientX: x, clientY: 20}));
+      send("pointerdown", 150); send("pointermove", 130); send("pointermove", 90); send("pointerup", 90);
+    }"""
+    row(tab, "a").evaluate(swipe)
+    row(tab, "a").get_by_role("button", name="Pin", exact=True).tap()
+    until(lambda: place.store.get_session("a").pinned_at is not None)
+
+
+@pytest.mark.parametrize("body", ['{"color": "url(x)"}', '{"pinned": "yes"}', '{"deleted_at": 1}', "[]", "not json"])
+def test_a_change_that_is_none_is_refused(place, opened, body):
+    place.session("a", "x", title="A")
+    tab = opened("/c/a", expected=("400",))
+    status = tab.evaluate(
+        "body => fetch('/page/session/a', {method: 'PATCH', body, headers: {'content-type': 'application/json'}}).then((answer) => answer.status)",
+        body,
+    )
+    assert status == 400
+    assert place.store.get_session("a").color is None

@@ -1,0 +1,256 @@
+"""What a person does in a conversation, without a browser: the branches that it makes, and that nothing happens twice."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from recollect.agent import Agent
+from recollect.agent.demo import DemoModel
+from recollect.agent.events import Responded, TextDelta
+from recollect.errors import InvalidValue, KeyReused, ModelNotConfigured, SessionBusy, SessionNotFound
+from recollect.model.message import Draft
+from recollect.model.part import AttachmentPart, TextPart
+from recollect.server import actions
+from recollect.server.account import Account
+from recollect.store_async import open_async
+
+
+class Held(DemoModel):
+    """Answers with a word, then waits until it is let go."""
+
+    name = "held"
+
+    def __init__(self):
+        super().__init__(pace=0)
+        self.go = asyncio.Event()
+
+    async def run(self, spoken, *, instructions, tools, toolsets=()):
+        yield TextDelta(text="begun ")
+        await self.go.wait()
+        yield Responded(message=Draft(role="assistant", parts=(TextPart(text="begun and ended"),), model="held"))
+
+
+class Failing(DemoModel):
+    async def run(self, spoken, *, instructions, tools, toolsets=()):
+        yield TextDelta(text="half an ")
+        raise ConnectionError("the provider hung up")
+
+
+@contextlib.asynccontextmanager
+async def an_account(model=None):
+    async with open_async(":memory:") as store:
+        account = Account("", store, Agent(model or DemoModel(pace=0), store=store, name="web"))
+        try:
+            yield account
+        finally:
+            await account.talks.close()
+            await account.agent.close()
+
+
+async def ended(said):
+    async for _ in said.run.follow(pace=0):
+        pass
+    return said
+
+
+def run(story):
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+async def texts(session):
+    return [message.text for message in await session.messages()]
+
+
+def test_what_is_said_is_stored_before_the_answer_and_the_answer_comes():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            said = await actions.say(account, session.id, "echo hello")
+            assert (await session.message(said.turn)).text == "echo hello"
+            await ended(said)
+            assert await texts(session) == ["echo hello", "hello"]
+
+    run(story())
+
+
+def test_nothing_and_nowhere_are_refused():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            with pytest.raises(InvalidValue):
+                await actions.say(account, session.id, " \n ")
+            with pytest.raises(SessionNotFound):
+                await actions.say(account, "nowhere", "hello")
+            with pytest.raises(InvalidValue):
+                await actions.retry(account, session.id)
+            assert await account.store.get_session("nowhere") is None
+            assert await texts(session) == []
+
+    run(story())
+
+
+def test_an_edit_makes_a_branch_and_keeps_what_was_there_and_the_attachments():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            picture = AttachmentPart(mime_type="image/png", name="a.png", data="aGVsbG8=")
+            first = await ended(await actions.say(account, session.id, "echo one", [picture]))
+            await ended(await actions.say(account, session.id, "echo two"))
+            await ended(await actions.edit(account, session.id, first.turn, "echo other"))
+            await session.refresh()
+            messages = await session.messages()
+            assert [message.text for message in messages] == ["echo other", "other"]
+            assert messages[0].parts[1] == picture
+            assert len(await session.branches()) == 2
+            await session.switch(1)
+            assert await texts(session) == ["echo one", "one", "echo two", "two"]
+
+    run(story())
+
+
+def test_an_answer_is_no_question_and_is_not_edited():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            await ended(await actions.say(account, session.id, "echo one"))
+            answer = (await session.messages())[-1]
+            with pytest.raises(InvalidValue):
+                await actions.edit(account, session.id, answer.id, "mine")
+            assert len(await session.branches()) == 1
+
+    run(story())
+
+
+def test_regenerate_asks_again_also_on_a_branch_that_is_not_the_active_one():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            first = await ended(await actions.say(account, session.id, "echo one"))
+            answer = (await session.messages())[-1]
+            await ended(await actions.regenerate(account, session.id, answer.id))
+            await ended(await actions.edit(account, session.id, first.turn, "echo else"))
+            assert await texts(session) == ["echo else", "else"]
+            await ended(await actions.regenerate(account, session.id, answer.id))
+            assert await texts(session) == ["echo one", "one"]
+            branches = await session.branches()
+            assert [(branch.parent, branch.fork_at) for branch in branches] == [(None, 0)] * 4
+
+    run(story())
+
+
+def test_a_second_question_during_an_answer_is_refused_and_leaves_the_branch_alone():
+    async def story():
+        model = Held()
+        async with an_account(model) as account:
+            session = await account.store.create_session()
+            said = await actions.say(account, session.id, "one")
+            for again in (
+                actions.say(account, session.id, "two"),
+                actions.edit(account, session.id, said.turn, "three"),
+                actions.regenerate(account, session.id),
+            ):
+                with pytest.raises(SessionBusy):
+                    await again
+            model.go.set()
+            await ended(said)
+            assert await texts(session) == ["one", "begun and ended"]
+            assert len(await session.branches()) == 1
+
+    run(story())
+
+
+def test_stop_keeps_what_came():
+    async def story():
+        async with an_account(Held()) as account:
+            session = await account.store.create_session()
+            assert not await actions.stop(account, session.id)
+            said = await actions.say(account, session.id, "one")
+            while said.run.count < 2:
+                await asyncio.sleep(0.01)
+            assert await actions.stop(account, session.id)
+            await ended(said)
+            last = (await session.messages())[-1]
+            assert (last.text, last.state) == ("begun ", "interrupted")
+
+    run(story())
+
+
+def test_retry_after_a_failure_asks_again_beside_it():
+    async def story():
+        async with an_account(Failing(pace=0)) as account:
+            session = await account.store.create_session()
+            await ended(await actions.say(account, session.id, "echo one"))
+            assert (await session.turns())[-1].status == "failed"
+            account.agent._model = DemoModel(pace=0)
+            await ended(await actions.retry(account, session.id))
+            assert await texts(session) == ["echo one", "one"]
+            assert len(await session.branches()) == 2
+
+    run(story())
+
+
+def test_the_same_key_happens_once_also_at_once_and_after_a_restart():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            both = await asyncio.gather(*(actions.say(account, session.id, "echo one", key="k") for _ in range(3)))
+            assert len({said.turn for said in both}) == 1
+            await ended(both[0])
+            with pytest.raises(KeyReused):
+                await actions.say(account, session.id, "echo two", key="k")
+            restarted = Account("", account.store, account.agent)
+            again = await actions.say(restarted, session.id, "echo one", key="k")
+            assert again == actions.Said(session.id, both[0].turn)
+            assert await texts(session) == ["echo one", "one"]
+
+    run(story())
+
+
+def test_a_key_whose_action_failed_may_be_used_again():
+    async def story():
+        async with an_account(Held()) as account:
+            session = await account.store.create_session()
+            said = await actions.say(account, session.id, "one")
+            with pytest.raises(SessionBusy):
+                await actions.say(account, session.id, "two", key="k")
+            account.agent._model.go.set()
+            await ended(said)
+            await ended(await actions.say(account, session.id, "two", key="k"))
+            assert (await texts(session))[::2] == ["one", "two"]
+
+    run(story())
+
+
+def test_a_model_is_remembered_and_one_that_can_not_be_talked_to_changes_nothing():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            await ended(await actions.say(account, session.id, "echo one", model="demo"))
+            assert (await session.refresh()).model == "demo"
+            with pytest.raises(ModelNotConfigured):
+                await actions.choose_model(account, session.id, "nobody:nothing")
+            assert (await session.refresh()).model == "demo"
+            assert (await actions.choose_model(account, session.id, None)).model is None
+
+    run(story())
+
+
+def test_commands_move_rename_and_never_write_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            await ended(await actions.say(account, session.id, "echo one"))
+            done = await actions.command(account, session.id, "/rename A title")
+            assert not done.outcome.failed
+            assert (await session.refresh()).title == "A title"
+            moved = await actions.command(account, session.id, "/new")
+            assert moved.session != session.id
+            for line in ("/export", "/export md out.md"):
+                assert (await actions.command(account, session.id, line)).outcome.data == "export"
+            assert (await actions.command(account, session.id, "/nonsense")).outcome.failed
+            assert list(tmp_path.iterdir()) == []
+
+    run(story())

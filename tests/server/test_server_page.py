@@ -1,0 +1,282 @@
+"""What the page is drawn from, without a browser: stretches of a conversation, branches, a live answer, its events, files."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.agent import Agent
+from recollect.agent.demo import DemoModel, finished
+from recollect.agent.events import ReasoningDelta, Responded, TextDelta, ToolStarted
+from recollect.model.branch import Branch
+from recollect.model.message import Draft
+from recollect.model.part import ReasoningPart, TextPart, ToolCallPart
+from recollect.server import actions
+from recollect.server.account import Account
+from recollect.server.page import branching, events, items
+from recollect.server.page.clock import Clock
+from recollect.server.page.picture import picture
+from recollect.server.page.uploads import _kind, _name
+from recollect.server.talks import Run
+from recollect.store_async import open_async
+
+CLOCK = Clock()
+
+
+@contextlib.asynccontextmanager
+async def an_account():
+    async with open_async(":memory:") as store:
+        account = Account("", store, Agent(DemoModel(pace=0), store=store, name="web"))
+        try:
+            yield account
+        finally:
+            await account.feed.close()
+            await account.talks.close()
+            await account.changes.close()
+            await account.agent.close()
+
+
+def run(story):
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+def keys(view):
+    return [item.key for item in view.items if not item.key.startswith("day-")]
+
+
+def branch(id, parent, fork_at, last, current=False):
+    return Branch(id=id, parent=parent, fork_at=fork_at, last=last, current=current, created_at=id)
+
+
+def test_ways_on_are_found_where_branches_part():
+    branches = [
+        branch(1, None, 0, 6),
+        branch(2, 1, 2, 4),
+        branch(3, 1, 2, 4, current=True),
+        branch(4, None, 0, 2),
+        branch(5, 2, 4, 4),
+    ]
+    assert branching.path(branches) == {3: (2, 4), 1: (0, 2)}
+    assert branching.forks(branches) == {3: [1, 2, 3], 1: [1, 4]}
+    assert branching.tip(branches, 1, 1) == 3
+    assert branching.tip(branches, 1, 3) == 1
+    assert branching.tip(branches, 4, 1) == 4
+
+
+def test_a_fork_in_another_session_is_no_step_here():
+    assert branching.forks([branch(7, 3, 4, 6, current=True)]) == {}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=7))
+def test_every_step_of_a_random_tree_leads_to_its_version(taken):
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            await session.append([{"role": "user", "content": "0"}, {"role": "assistant", "content": "a"}] * 3)
+            for number, (to, again) in enumerate(taken):
+                count = len(await session.messages())
+                await session.rewind(min(to, count))
+                text = "again" if again else f"version {number}"
+                await session.append(
+                    [{"role": "user", "content": text}, {"role": "assistant", "content": f"answer {number}"}]
+                )
+            messages, branches = await session.messages(), await session.branches()
+            steps = await branching.steps(session, messages, branches)
+            for id, step in steps.items():
+                assert 1 <= step.number <= step.ways
+                position = int(id.split(".")[1])
+                for target in (step.before, step.after):
+                    if target is not None:
+                        await session.switch(target)
+                        there = (await session.messages(1, before=position + 1))[0]
+                        now = await branching.steps(session, [there], await session.branches())
+                        assert now[there.id].ways == step.ways
+                        assert (
+                            now[there.id].number
+                            == step.number + (1 if target == step.after and target != step.before else -1)
+                            or step.before == step.after
+                        )
+
+    run(story())
+
+
+def test_pages_meet_without_a_gap_and_begin_with_a_question():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            for number in range(100):
+                await session.save_turn(
+                    f"q {number}", [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
+                )
+            view = await items.latest(account, session, CLOCK)
+            seen = keys(view)
+            while view.older:
+                assert seen[0].startswith("m-")
+                position = int(seen[0].partition(".")[2])
+                assert (await session.message(position if False else f"1.{position}")).role == "user"
+                view = await items.older(account, session, CLOCK, before=view.first)
+                seen = keys(view) + seen
+            assert len(seen) == len(set(seen)) == 200
+            whole = await items.between(account, session, CLOCK, first=1, last=None)
+            assert keys(whole) == seen
+            middle = await items.around(account, session, CLOCK, position=150)
+            assert middle.older
+            assert middle.newer
+            after = await items.between(account, session, CLOCK, first=middle.last + 1, last=middle.last + 60)
+            assert after.first == middle.last + 1
+
+    run(story())
+
+
+def test_what_was_summed_up_is_one_item_and_pages_step_over_it():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            for number in range(90):
+                await session.save_turn(f"q {number}", {"role": "assistant", "content": "a"})
+            await session.compact(before="1.101", summary="the first fifty")
+            view = await items.latest(account, session, CLOCK)
+            assert keys(view)[0] == "m-1.121"
+            view = await items.older(account, session, CLOCK, before=view.first)
+            assert keys(view)[0] == "fold-1"
+            assert not view.older
+            fold = (await session.compactions())[0]
+            inside = await items.folded(account, session, CLOCK, fold, None)
+            assert keys(inside)[-1] == "m-1.100"
+            assert inside.older
+            earlier = await items.folded(account, session, CLOCK, fold, inside.first)
+            assert keys(earlier)[0] == "m-1.1"
+            jumped = await items.around(account, session, CLOCK, position=50)
+            assert "m-1.50" in keys(jumped)
+
+    run(story())
+
+
+def pieces(text, size):
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+class Page:
+    """What a browser has of a live answer, put together from the changes that it was sent."""
+
+    def __init__(self):
+        self.version, self.blocks = -1, []
+
+    def take(self, seen):
+        version = seen.advance()
+        changes = seen.changes(self.version)
+        for index, *rest in changes["blocks"]:
+            block = seen.blocks[index]
+            if len(rest) == 2:
+                kept, html = rest
+                assert "".join(self.blocks[index][:kept]) + html == "".join(block.stream.blocks)
+            else:
+                assert rest[0] == block.whole()
+                if index == len(self.blocks):
+                    self.blocks.append(None)
+            self.blocks[index] = list(block.stream.blocks) if block.stream is not None else [rest[0]]
+        del self.blocks[changes["count"] :]
+        self.version = version
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 9), st.lists(st.integers(0, 2), min_size=1, max_size=60))
+def test_a_live_answer_looks_as_it_will_be_stored(size, looks):
+    """Two pages that look at different moments end with the same blocks, which are those of the stored answer."""
+    text = "# Title\n\nOne *two* three.\n\n1. a\n2. b\n\n```python\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\nEnd."
+    call = ToolCallPart(call_id="c", tool="look", arguments={"query": "x"})
+    happened = [ReasoningDelta(text=piece) for piece in pieces("I think so.", size)]
+    happened += [TextDelta(text=piece) for piece in pieces(text, size)]
+    reasoning = ReasoningPart(text="I think so.", metadata={"duration_ms": 2000})
+    first = Draft(role="assistant", parts=(reasoning, TextPart(text=text), call))
+    happened += [Responded(message=first), ToolStarted(call_id="c", tool="look", arguments=call.input)]
+    result = finished(call, "success", "found", 40)
+    happened += [
+        result,
+        TextDelta(text="Done."),
+        Responded(message=Draft(role="assistant", parts=(TextPart(text="Done."),))),
+    ]
+
+    async def story():
+        live = Run("s")
+        live.turn = "1.1"
+        seen = picture(live)
+        watching = [Page(), Page()]
+        for number, event in enumerate(happened):
+            live.add(event)
+            look = looks[number % len(looks)]
+            if look < 2:
+                watching[look].take(seen)
+        for page in watching:
+            page.take(seen)
+            assert page.version == seen.version
+            assert len(page.blocks) == len(seen.blocks) == 4
+        async with an_account() as account:
+            session = await account.store.create_session()
+            await session.append([{"role": "user", "content": "q"}])
+            await session.append([first, result.message, Draft(role="assistant", parts=(TextPart(text="Done."),))])
+            stored = (await items.latest(account, session, CLOCK)).items[-1].html
+            for block in seen.blocks[:2] + seen.blocks[3:]:
+                assert block.whole() in stored
+            assert "look" in seen.blocks[2].whole()
+
+    run(story())
+
+
+def heard(piece):
+    lines = dict(line.split(": ", 1) for line in piece.decode().strip().split("\n") if ": " in line)
+    return lines.get("event"), json.loads(lines.get("data", "{}")), lines.get("id")
+
+
+def test_the_event_stream_tells_changes_and_progress_and_resumes():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            stream = events.follow(account, [session.id], None)
+            hello = (await anext(stream)).split(b"\n\n", 1)[1]
+            assert heard(hello)[1] == {"missed": True}
+            said = await actions.say(account, session.id, "echo one")
+            told = []
+            async for piece in stream:
+                told.append(heard(piece))
+                if told[-1][0] == "ended":
+                    break
+            await stream.aclose()
+            assert {name for name, _, _ in told} >= {"change", "progress", "ended"}
+            assert told[-1][1]["turn"] == said.turn
+            mark = [id for _, _, id in told if id][-1]
+            await session.update(title="Meanwhile")
+            await asyncio.sleep(0.2)
+            again = events.follow(account, [], mark)
+            hello = (await anext(again)).split(b"\n\n", 1)[1]
+            assert heard(hello)[1] == {"missed": False}
+            name, change, _ = heard(await anext(again))
+            assert (name, change["session"]) == ("change", session.id)
+            assert change["running"] is False
+            await again.aclose()
+            assert account.feed.watchers == set()
+            unknown = events.follow(account, [], "elsewhere.7")
+            assert heard((await anext(unknown)).split(b"\n\n", 1)[1])[1] == {"missed": True}
+            account.closing.set()
+            assert [piece async for piece in unknown] == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("../../etc/passwd", "passwd"), ("C:\\a\\b.txt", "b.txt"), ("\u202egnp.exe\n", "gnp.exe"), ("", "file"), (None, "file"), ("a" * 400, "a" * 200)],
+)  # fmt: skip
+def test_file_names_lose_their_folders_and_tricks(name, shown):
+    assert _name(name) == shown
+
+
+def test_a_file_is_what_it_is_and_not_what_it_says():
+    assert _kind(b"\x89PNG\r\n\x1a\nrest", "a.html", "text/html") == "image/png"
+    assert _kind(b"<script>", "a.png", "image/png") == "text/plain"
+    assert _kind(b"\0\1\2", "a.png", "image/png") == "application/octet-stream"
+    assert _kind(b"<svg/>", "a.svg", "image/svg+xml") == "image/svg+xml"

@@ -1,0 +1,201 @@
+"""Markdown as it is shown: nothing in it runs, formulas stay, and in pieces it is the same as at once."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from recollect.server.page import markdown
+
+VOID = {"br", "hr", "img"}
+
+
+class Reader(HTMLParser):
+    """Reads HTML, and counts the elements at its top."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.depth, self.top, self.tags, self.attributes, self.text = 0, 0, [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.top += self.depth == 0
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+        self.depth += tag not in VOID
+
+    def handle_endtag(self, tag):
+        self.depth -= tag not in VOID
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "[a](javascript:alert(1))",
+    "[a](JaVaScRiPt:alert(1))",
+    "[a](java&#x73;cript:alert(1))",
+    "[a](&#x6A;avascript:alert(1))",
+    "[a]( javascript:alert(1))",
+    "[a](<javascript:alert(1)>)",
+    "[a](data:text/html;base64,PHNjcmlwdD4=)",
+    "![a](data:image/svg+xml;base64,PHN2Zz4=)",
+    "![a](javascript:alert(1))",
+    "![x](https://elsewhere.example/pixel.gif)",
+    "[![x](https://elsewhere.example/pixel.gif)](https://a.example)",
+    "[a](vbscript:x) [b](file:///etc/passwd) [c](//elsewhere.example)",
+    "<javascript:alert(1)> <https://a.example>",
+    '```"><script>alert(1)</script>\ncode\n```',
+    "```python onclick=alert(1)\n</code></pre><script>alert(1)</script>\n```",
+    '[a](https://a.example "\\" onmouseover=alert(1) x=\\"")',
+    "[a]: javascript:alert(1)\n\n[a]",
+    "<svg><animate onbegin=alert(1)>",
+    "| a | <b onclick=x> |\n|:-:|--:|\n| <style>*{}</style> | `<i>` |",
+    "<!-- comment --> <?php ?> <![CDATA[x]]>",
+    "https://a.example/<script>alert(1)</script>",
+    '<button data-do="delete">x</button>',
+    "\u202e[a](https://a.example)\u2066",
+    "<a href='/api/v1/x'>y</a> [z](/api/v1/sessions)",
+    "$<script>alert(1)</script>$ \\(<img src=x onerror=y>\\)",
+    "$$\n<script>alert(1)</script>\n$$",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_text(text):
+    assert_safe(markdown.render(text))
+
+
+def assert_safe(shown):
+    read = Reader(shown)
+    assert set(read.tags) <= markdown._SHOWN_TAGS
+    for tag, name, value in read.attributes:
+        assert name in {
+            "href",
+            "title",
+            "target",
+            "rel",
+            "class",
+            "src",
+            "alt",
+            "loading",
+            "start",
+            "type",
+            "data-do",
+        }, name
+        if name == "href":
+            assert re.match(r"https?://|mailto:|/files/", value, re.IGNORECASE), value
+        if name == "src":
+            assert value.startswith("/files/"), value
+        if name == "data-do":
+            assert (tag, value) == ("button", "copy-code")
+    for tag in ("a",):
+        if tag in read.tags:
+            assert 'rel="noopener noreferrer"' in shown
+            assert 'target="_blank"' in shown
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="<>[]()!\"'&#;:/ \nabjsx`*_$|-=\\~javascript", max_size=80))
+def test_whatever_is_written_is_safe(text):
+    assert_safe(markdown.render(text))
+
+
+def test_an_image_of_another_host_is_a_link_and_one_of_ours_is_shown():
+    assert '<a href="https://elsewhere.example/a.gif"' in markdown.render("![cat](https://elsewhere.example/a.gif)")
+    assert "<img" not in markdown.render("![cat](https://elsewhere.example/a.gif)")
+    assert '<img src="/files/x/1.1/0" alt="cat"' in markdown.render("![cat](/files/x/1.1/0)")
+
+
+def test_an_address_in_the_text_is_a_link_without_the_full_stop():
+    shown = markdown.render("See https://a.example/b_c?d=1, and (https://b.example).")
+    assert 'href="https://a.example/b_c?d=1"' in shown
+    assert 'href="https://b.example"' in shown
+    assert "<a" not in markdown.render("`https://a.example`")
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["$a_1 * b_2 * c$", r"\(x_1 \_ y\)", r"\[a * b * c\]", "$$e^{i\\pi} * 1 * 2$$", "$$\na_1 * b_2\n- c *d*\n=\n$$", "\\[\n1. a\n\\]"],
+)  # fmt: skip
+def test_formulas_stay_as_they_are(formula):
+    read = Reader(markdown.render(f"before\n\n{formula}\n\nafter *this*"))
+    assert formula in "".join(read.text)
+    assert read.tags.count("em") == 1
+
+
+def test_prices_are_no_formula():
+    assert "<em>maybe</em>" in markdown.render("It costs $5 and *maybe* $10.")
+
+
+def test_code_is_coloured_and_keeps_every_character():
+    code = "def f(x):\n\n    return '<&>'  # \u00e9\n"
+    shown = markdown.render(f"```python\n{code}```")
+    assert '<span class="k">def</span>' in shown
+    read = Reader(shown)
+    assert code in "".join(read.text)
+
+
+def test_tables_align_by_class_and_never_by_style():
+    shown = markdown.render("| a | b |\n|:-:|--:|\n| 1 | 2 |")
+    assert '<td class="center">1</td>' in shown
+    assert "style" not in shown
+
+
+def test_a_text_that_would_take_too_long_is_shown_as_it_is():
+    text = "![" * 4_000
+    assert markdown.render(text) == markdown.plain(text)
+    assert markdown.render("a" * (markdown.LONGEST + 1)).startswith('<div class="plain-text">')
+
+
+def test_the_cache_is_bounded():
+    cache = markdown.Cache(100)
+    for number in range(50):
+        cache.put(f"text {number}", "x" * 10)
+    assert cache.get("text 49") == "x" * 10
+    assert cache.get("text 0") is None
+    cache.put("long", "x" * 1000)
+    assert cache.get("long") is None
+    assert sum(len(text) + len(made) for text, made in cache._kept.items()) <= 100
+
+
+LINES = st.sampled_from(
+    [
+        "", "", "word", "*em* `code`", "# head", "#", "---", "===", "- item", "  more", "1. one", "2. two", "10) ten", "* star", "> said",
+        ">", "```", "```python", "~~~", "x = 1", "    indented", "| a | b |", "|---|---|", "| 1 | 2 |", "[a]: https://a.example",
+        '"title', 'title"', "[a] and [b][a]", "$$", "\\[", "\\]", "-", "+", "\tTab", "<div>", "2", "a\\", "**bold", "over**", "![i](/files/a)",
+    ]
+)  # fmt: skip
+TEXTS = st.lists(LINES, max_size=14).map("\n".join) | st.text(alphabet="ab-+*#>`~|=[]:1.2) \n\r\t$", max_size=60)
+
+
+@settings(max_examples=250, deadline=None)
+@given(TEXTS, st.lists(st.integers(1, 7), min_size=1, max_size=20))
+@example("1. a\n\n2. b\n\nend", [1])
+@example("foo\n#bar\n\nend", [5, 1])
+@example('[a]: https://a.example\n"tit\nle"\n\n[a]', [1])
+@example("[a] first\n\nsecond\n\nthird\n\n[a]: https://a.example", [3])
+@example("a\r\n\r\nb\r\n\r\nc", [3, 1])
+def test_in_pieces_it_is_the_same_as_at_once(text, sizes):
+    stream = markdown.Stream()
+    shown: list[str] = []
+    at, turn = 0, 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        start = stream.add(text[at : at + size])
+        at, turn = at + size, turn + 1
+        shown[start:] = stream.blocks[start:]
+        assert shown == stream.blocks == markdown.blocks(text[:at])
+        assert all(Reader(block).top == 1 for block in shown), shown
+
+
+def test_settled_blocks_are_not_rendered_again():
+    stream = markdown.Stream()
+    for number in range(200):
+        assert stream.add(f"Paragraph {number} with *words*.\n\n") >= number - 2
+    assert stream.settled >= 198
