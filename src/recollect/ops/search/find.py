@@ -221,12 +221,13 @@ class _Finder:
         """
         if self.dense is not None:
             return self.dense
-        self.dense = False
+        dense = False
         common = all(count >= _MOST_COUNTED for count in self.counts or ())
         if common and self.where is None and _unfiltered(self.params):
             row = yield from one("search_dense", sought=sought, sample=_SAMPLE)
-            self.dense = row is not None and row[1] >= _SAMPLE and row[0] >= _DENSE * row[1]
-        return self.dense
+            dense = row is not None and row[1] >= _SAMPLE and row[0] >= _DENSE * row[1]
+        self.dense = dense
+        return dense
 
     def _titles(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         if self.words is None or not self._may_be_title():

@@ -189,11 +189,18 @@ WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch
 ORDER BY search_index.rowid DESC LIMIT :pool
 
 -- name: search_dense
-SELECT 0, 0
+SELECT 0, 0 WHERE :sought AND :sample
 
 -- name: search_newest
-SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank(search_index, :weights)
+SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, CASE
+    WHEN s.owner <> :owner THEN NULL
+    WHEN (s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {suits})
+        OR EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
+        THEN recollect_rank(search_index, :weights)
+    END
 FROM search_index
+CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
+LEFT JOIN sessions AS s ON s.key = b.session
 WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
     AND search_index.rowid >= (:low_branch << 32) | :low_position
 ORDER BY search_index.rowid DESC LIMIT :pool
