@@ -94,13 +94,14 @@
     if (list.querySelector("li.session")) list.querySelector(".sessions-empty")?.remove();
   }
   function place(row) {
+    const at = Number(row.dataset.at);
+    if (!row.isConnected && row.dataset.group !== "pinned" && list.querySelector(".sessions-more")) {
+      const loaded = [...list.querySelectorAll("section:not([data-group=pinned]) > ul > li.session")].pop();
+      if (!loaded || at < Number(loaded.dataset.at)) return;  /* it stands on a page that is not loaded yet */
+    }
     const focused = row.contains(document.activeElement) ? document.activeElement : null;
     const home = section(row.dataset.group, row.dataset.label).querySelector("ul");
-    const at = Number(row.dataset.at);
-    const after = [...home.children].find((other) => other !== row && Number(other.dataset.at) < at);
-    const next = after || null;
-    const last = !next && !row.isConnected && list.querySelector(".sessions-more") && home.closest("section") === [...list.querySelectorAll("section.session-group")].pop();
-    if (last && home.children.length) return;  /* it stands on a page that is not loaded yet */
+    const next = [...home.children].find((other) => other !== row && Number(other.dataset.at) < at) || null;
     if (row.parentElement !== home || row.nextElementSibling !== next) home.insertBefore(row, next);
     focused?.focus({ preventScroll: true });
     tidy();
