@@ -15,7 +15,7 @@ def pytest_pyfunc_call(pyfuncitem):
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     async def limited():
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await pyfuncitem.obj(**arguments)
 
     asyncio.run(limited())

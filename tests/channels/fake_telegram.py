@@ -81,7 +81,7 @@ class FakeTelegram:
     def made(self, method):
         return [call for name, call in self.calls if name == method]
 
-    async def until(self, condition, seconds=30):
+    async def until(self, condition, seconds=90):
         async with asyncio.timeout(seconds):
             while not condition():
                 await asyncio.sleep(0.01)
