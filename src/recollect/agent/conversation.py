@@ -76,7 +76,7 @@ class Conversation:
         """Whether the talk keeps its session, as a place has one: what begins anew begins in it."""
         self.within: str | None = None
         """The session that searches are limited to; None searches everything."""
-        self.presents: Callable[[Draft], Draft] | None = None
+        self.presents: Callable[[Draft | Message], Draft | Message] | None = None
         """How a message is put to the model: who said it, and what the model can read of its files."""
         self._recorder = Recorder(self._emit)
         self._queue: asyncio.Queue[Event | None] | None = None

@@ -10,7 +10,7 @@ import binascii
 
 import msgspec
 
-from recollect.model.message import Draft
+from recollect.model.message import Draft, Message
 from recollect.model.part import AttachmentPart, Part, TextPart
 
 _READ = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
@@ -30,7 +30,7 @@ def instructions(platform: str) -> str:
     )
 
 
-def presented(draft: Draft) -> Draft:
+def presented(draft: Draft | Message) -> Draft | Message:
     """Give a message as the model is to read it."""
     if draft.role != "user":
         return draft
