@@ -71,8 +71,12 @@ def test_the_link_gives_a_cookie_and_a_page_that_goes_on(server):
     assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
 
 
-@pytest.mark.parametrize("path", ["//evil.example/", "/%5Cevil.example", "/c/a%22%3E%3Cscript%3E", "/\\evil.example/"])
-def test_the_link_never_leads_elsewhere(server, path):
+def test_the_link_never_leads_elsewhere(server):
+    for path in ["//evil.example/", "/%5Cevil.example", "/c/a%22%3E%3Cscript%3E", "/\\evil.example/"]:
+        _leads_here(server, path)
+
+
+def _leads_here(server, path):
     request = f"GET {path}?token={TOKEN}&m=%22%3E1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     answer = raw(server, request.encode()).decode()
     place = re.search(r'url=([^"]*)"', answer)
@@ -92,10 +96,19 @@ def test_a_cookie_is_secure_where_a_proxy_on_this_machine_speaks_tls(serving):
         assert client.post("/sessions").status_code == 201
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "0.0.0.0", "[::2]", "10.0.0.1", "localhost@evil"])  # fmt: skip
-def test_another_host_is_refused(server, host):
-    answer = httpx.get(f"{server.url}/api/v1/health", headers={"Host": host})
-    assert answer.status_code in (400, 421)
+def test_another_host_is_refused(server):
+    for host in [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "",
+        "0.0.0.0",
+        "[::2]",
+        "10.0.0.1",
+        "localhost@evil",
+    ]:
+        answer = httpx.get(f"{server.url}/api/v1/health", headers={"Host": host})
+        assert answer.status_code in (400, 421), host
 
 
 def test_a_public_server_takes_addresses_in_numbers_but_no_names(serving):
@@ -104,15 +117,19 @@ def test_a_public_server_takes_addresses_in_numbers_but_no_names(serving):
         assert httpx.get(f"{server.url}/api/v1/health", headers={"Host": host}).status_code == status
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+FOREIGN = [
         {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:1"}, {"Origin": "garbage"},
         {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
         {"Origin": "http://127.0.0.1", "Sec-Fetch-Site": "same-origin"},
-    ],
-)  # fmt: skip
-def test_a_foreign_page_has_no_access(server, headers):
+    ]  # fmt: skip
+
+
+def test_a_foreign_page_has_no_access(server):
+    for headers in FOREIGN:
+        _stays_out(server, headers)
+
+
+def _stays_out(server, headers):
     _, cookie = cookie_of(server)
     for access in ({"Cookie": cookie}, {"Authorization": f"Bearer {TOKEN}"}):
         with server.client(token=None, headers={**access, **headers}) as client:
