@@ -70,7 +70,7 @@ class Scripted(DemoModel):
 
 def main():
     listener = serve.listen("127.0.0.1", int(sys.argv[2]), exact=True)
-    print(f"Recollect is at http://127.0.0.1:{listener.getsockname()[1]}/?token", flush=True)  # noqa: T201
+    print(f"Recollect is at http://127.0.0.1:{listener.getsockname()[1]}/?token", flush=True)
     serve.run(
         listener, os.path.join(FOLDER, "talk.db"),
         lambda store: Agent(Scripted(pace=0.001), store=store, name="web"), {sys.argv[3]: ""},

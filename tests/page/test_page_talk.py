@@ -30,6 +30,8 @@ def said(page, text):
 
 def answered(page, text=None):
     """Wait until an answer is complete, with this text in it."""
+    if text is not None:
+        expect(page.locator("#messages > .assistant").last).to_contain_text(text)
     expect(page.locator("#send")).to_be_visible()
     expect(page.locator("#messages > .live")).to_have_count(0)
     if text is not None:
@@ -464,6 +466,7 @@ def test_keys_alone_are_enough(talk):
     page.locator("#composer-text").focus()
     page.keyboard.type("echo keys")
     page.keyboard.press("Enter")
+    expect(page.locator("#composer-text")).to_have_value("")
     answered(page, "keys")
     for _ in range(12):
         page.keyboard.press("Shift+Tab")

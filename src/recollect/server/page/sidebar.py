@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from litestar import Request, Response, get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from recollect import ops
 from recollect.agent.titles import from_text
@@ -127,7 +127,7 @@ async def _first_words(store: AsyncStore, session: str) -> str:
 async def rows(
     request: Request[Any, Any, Any],
     account: Account,
-    ids: Annotated[list[str], Parameter(query="id", max_items=_MOST_ROWS)],
+    ids: Annotated[list[str], QueryParameter(name="id", max_items=_MOST_ROWS)],
     view: View = "",
     channel: str = "",
     model: str = "",
