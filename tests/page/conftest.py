@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -20,6 +21,9 @@ FLAGS = (
 )  # fmt: skip
 
 
+LOOP: list[asyncio.AbstractEventLoop | None] = []
+
+
 @pytest.fixture(scope="session")
 def chromium():
     found = next((path for path in (*BROWSERS, shutil.which("chromium") or "") if path and os.path.exists(path)), None)
@@ -28,8 +32,21 @@ def chromium():
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+        LOOP.append(asyncio._get_running_loop())
         yield browser
+        asyncio._set_running_loop(LOOP.pop())
         browser.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Let Playwright's loop run while a test of the page does; other tests of this process have loops of their own."""
+    ours = os.path.dirname(item.path) == os.path.dirname(__file__)
+    asyncio._set_running_loop(LOOP[0] if LOOP and ours else None)
+    try:
+        return (yield)
+    finally:
+        asyncio._set_running_loop(None)
 
 
 @pytest.fixture(scope="session")
