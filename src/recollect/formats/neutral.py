@@ -48,14 +48,13 @@ def read(message: dict[str, Any]) -> list[Draft]:
 
 def write_at_once(message: Message, format: str) -> dict[str, Any] | None:
     """Write a role with a string, the most common message by far, before it is looked at more closely."""
-    if message.native is not None or len(message.parts) != 1 or message.role == "tool":
+    parts, role, came = message.parts, message.role, message.format
+    if message.native is not None or len(parts) != 1 or role == "tool":
         return None  # a tool's text that answers no call is a tool's message nowhere
-    part = message.parts[0]
-    if type(part) is not TextPart or part.native is not None:
+    part = parts[0]
+    if type(part) is not TextPart or part.native is not None or (came != format and came is not None):
         return None
-    if message.format is not None and message.format != format:
-        return None
-    return {"role": message.role, "content": part.text}
+    return {"role": role, "content": part.text}
 
 
 def write(message: Message) -> dict[str, Any] | None:
@@ -166,7 +165,7 @@ def _is_step(part: Part) -> bool:
 
 def joined(messages: Sequence[Message], pieces: str) -> Sequence[Message]:
     """Make one message of the pieces of an answer that came one by one, as the items of this format do."""
-    if all(message.format != pieces for message in messages):
+    if pieces not in [message.format for message in messages]:
         return messages
     found: list[Message] = []
     for message in messages:

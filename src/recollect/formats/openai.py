@@ -126,7 +126,7 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
             written.append(at_once)
         elif message.format == NAME:
             own = _own(message)
-            written.append(own if kept_response(message) is None else _accepted(own))
+            written.append(own if message.native is None or kept_response(message) is None else _accepted(own))
         else:
             as_is = neutral.write(message)
             if as_is is None:

@@ -90,6 +90,12 @@ def kept(item: dict[str, Any]) -> Part:
 
 def write(part: Part) -> dict[str, Any] | None:
     """Give the item that a part came in; None for a part that never was one."""
+    if part.native is None:  # most of what agents write
+        if type(part) is ToolResultPart and part.text is not None:
+            return {"type": _FUNCTION_OUTPUT, "call_id": part.call_id, "output": part.text}
+        if type(part) is ToolCallPart and part.arguments_text is not None:
+            arguments = part.arguments_text
+            return {"type": _FUNCTION, "call_id": part.call_id, "name": part.tool, "arguments": arguments}
     match part:
         case ToolCallPart():
             return _call(part)

@@ -77,7 +77,12 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if at_once is not None:
             written.append(at_once)
         elif message.format == NAME:
-            written += _own(message)
+            if message.native is None and len(message.parts) == 1 and type(message.parts[0]) in _ALONE:
+                item = openai_items.write(message.parts[0])
+                if item is not None:
+                    written.append(item)
+            else:
+                written += _own(message)
         else:
             written += _translated(message)
     return written

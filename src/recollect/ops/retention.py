@@ -64,6 +64,7 @@ def remove(scope: Scope, here: sessions.Here) -> Steps[None]:
     yield from search.untitle(here.session)
     yield from do("session_delete", session=here.session)
     yield from _sweep(scope, here.tree, branches, {here.session})
+    yield from presence.forget(scope, [here.value.id])
 
 
 def alone(here: sessions.Here) -> Steps[dict[int, int]]:
