@@ -254,3 +254,80 @@ def test_commands_move_rename_and_never_write_a_file(tmp_path, monkeypatch):
             assert list(tmp_path.iterdir()) == []
 
     run(story())
+
+
+def test_a_key_is_exact_for_ever_whatever_was_said_since():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            first = await actions.say(account, session.id, "echo one", key="said")
+            await ended(first)
+            other = await actions.edit(account, session.id, first.turn, "echo two", key="edited")
+            await ended(other)
+            again = await actions.regenerate(account, session.id, other.turn, key="again")
+            await ended(again)
+            last = await actions.retry(account, session.id, key="retried")
+            await ended(last)
+            for number in range(15):
+                await ended(await actions.say(account, session.id, f"echo {number}"))
+            branches, messages = len(await session.branches()), (await session.refresh()).message_count
+            later = Account("", account.store, account.agent)
+            assert (await actions.say(later, session.id, "echo one", key="said")).turn == first.turn
+            assert (await actions.edit(later, session.id, first.turn, "echo two", key="edited")).turn == other.turn
+            assert (await actions.regenerate(later, session.id, other.turn, key="again")).turn == again.turn
+            assert (await actions.retry(later, session.id, key="retried")).turn == last.turn
+            assert len({first.turn, other.turn, again.turn, last.turn}) == 4
+            await refused_under_their_keys(later, session.id, first.turn, other.turn)
+            assert (len(await session.branches()), (await session.refresh()).message_count) == (branches, messages)
+
+    run(story())
+
+
+async def refused_under_their_keys(account, session, first, other):
+    """The same key with other content is an error, whichever action took it."""
+    for begin in (
+        lambda: actions.say(account, session, "echo other", key="said"),
+        lambda: actions.say(account, session, "echo two", key="edited"),
+        lambda: actions.edit(account, session, first, "echo three", key="edited"),
+        lambda: actions.edit(account, session, other, "echo two", key="edited"),
+        lambda: actions.edit(account, session, first, "echo one", key="said"),
+        lambda: actions.regenerate(account, session, first, key="again"),
+        lambda: actions.regenerate(account, session, key="again"),
+        lambda: actions.retry(account, session, key="said"),
+        lambda: actions.regenerate(account, session, first, key="retried"),
+    ):
+        with pytest.raises(KeyReused):
+            await begin()
+
+
+def test_a_key_is_answered_while_another_turn_runs():
+    async def story():
+        async with an_account(Held()) as account:
+            session = await account.store.create_session()
+            account.agent._model.go.set()
+            first = await actions.say(account, session.id, "one", key="k")
+            await ended(first)
+            account.agent._model.go.clear()
+            running = await actions.say(account, session.id, "two")
+            later = Account("", account.store, account.agent)
+            assert (await actions.say(later, session.id, "one", key="k")).turn == first.turn
+            account.agent._model.go.set()
+            await ended(running)
+
+    run(story())
+
+
+def test_two_servers_that_take_the_same_key_at_once_begin_one_turn():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            agents = [Agent(DemoModel(pace=0), store=account.store, name="web") for _ in range(4)]
+            servers = [account, *(Account("", account.store, agent) for agent in agents)]
+            said = await asyncio.gather(*(actions.say(one, session.id, "echo one", key="k") for one in servers))
+            assert len({item.turn for item in said}) == 1
+            await ended(next(item for item in said if item.run is not None))
+            assert await texts(session) == ["echo one", "one"]
+            for agent in agents:
+                await agent.close()
+
+    run(story())

@@ -16,6 +16,7 @@ from recollect.model.value import iso
 _SHOWN = 10
 _LISTED = 50
 _LONGEST = 2_000
+_DIGITS = 9
 _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
 _FORMATS = ("md", "json", "jsonl", "html")
 
@@ -147,8 +148,8 @@ def shown(message: Message) -> str:
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise InvalidValue(f"{text!r} is no number.")
+    if not text.isdecimal() or len(text) > _DIGITS or not int(text):
+        raise InvalidValue(f"{text[:40]!r} is no number from 1 on that can be used here.")
     return int(text)
 
 

@@ -91,7 +91,7 @@ def is_terminal() -> bool:
 def columns() -> int:
     """How many columns the output may take."""
     named = os.environ.get("COLUMNS", "")
-    if named.isdecimal() and int(named):
+    if named.isdecimal() and len(named) < 6 and int(named):  # noqa: PLR2004
         found = int(named)
     else:
         try:

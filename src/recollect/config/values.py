@@ -7,6 +7,7 @@ from typing import Any
 
 from recollect.config.settings import MOST, Kind, Setting
 
+_DIGITS = 19
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _SECONDS = {
     "s": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400,
@@ -89,7 +90,7 @@ def spoken(setting: Setting, text: str) -> Any:
     if setting.kind in ("path", "url"):
         return text  # relative to where the command runs; the engine reads it
     if setting.kind == "number":
-        raw = int(text) if text.strip().isdecimal() else text
+        raw = int(text) if text.strip().isdecimal() and len(text) < _DIGITS else text
     elif setting.kind == "flag":
         raw = text.lower() in _YES if text.lower() in (*_YES, *_NO) else text
     elif setting.kind == "texts":

@@ -340,7 +340,7 @@ def place(name: str, first: int = 1) -> tuple[int, int]:
     """Read a message's id. A snapshot may reach to before the first message, which is written as position 0."""
     branch, dot, position = name.partition(".")
     if dot and branch.isascii() and branch.isdecimal() and position.isascii() and position.isdecimal():
-        found = int(branch), int(position)
+        found = int(branch[:11]), int(position[:11])  # more digits are too many anyway
         if 0 < found[0] < 1 << 31 and first <= found[1] < 1 << 32:
             return found
     raise InvalidValue(f"{name!r} is no message id. An id looks like '1.17': branch and position.")

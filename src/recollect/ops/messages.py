@@ -80,6 +80,18 @@ def _append(
     return Appended(written.branch, written.first, len(records), written.revision), written.counts
 
 
+def under_key(scope: Scope, session: str, key: str, drafts: Sequence[Draft] | None = None) -> Op[Appended | None]:
+    """Find what was appended under a key; where drafts are given, other ones than those are an error."""
+    check_key(key)
+    records = None if drafts is None else [record.record(draft, scope.now) for draft in drafts]
+    return Op(_under_key, scope, session, key, records, writes=False)
+
+
+def _under_key(scope: Scope, session: str, key: str, records: Sequence[record.Record] | None) -> Steps[Appended | None]:
+    before = yield from appended_before(scope, session, key, records)
+    return None if before is None else before[0]
+
+
 def remember(scope: Scope, written: Written, key: str, records: Sequence[record.Record]) -> Steps[None]:
     """Keep what an append made under its key."""
     yield from do(
@@ -100,14 +112,14 @@ def _digest(records: Sequence[record.Record]) -> bytes:
 
 
 def appended_before(
-    scope: Scope, session: str, key: str, records: Sequence[record.Record]
+    scope: Scope, session: str, key: str, records: Sequence[record.Record] | None
 ) -> Steps[tuple[Appended, Row, int, int] | None]:
     """Find what an earlier append under this key made; the same key for other content is an error."""
     here = yield from sessions.find(scope, session)
     row = yield from one("append_get", session=here.session, key=key)
     if row is None:
         return None
-    if row[0] != _digest(records):
+    if records is not None and row[0] != _digest(records):
         raise KeyReused(session=session, key=key)
     branch = yield from one("branch_get", branch=row[1])
     assert branch is not None

@@ -12,6 +12,10 @@ from recollect.op import Steps, rows
 MessageId = str | int | Message
 """A message, its id ("1.17"), or its position on the active path."""
 
+_LONGEST = 10
+"""Digits that the parts of an id have at most; what is longer is not even read as a number."""
+
+_SHOWN = 80
 LAST = (1 << 32) - 1
 MOST_BRANCHES = (1 << 31) - 1
 
@@ -34,12 +38,17 @@ def parse(name: Any) -> tuple[int | None, int]:
     """Read a message's id, "branch.position", or a message; a number alone is a position on the active path."""
     if isinstance(name, Message):
         return name.branch, name.position
-    if isinstance(name, int) and not isinstance(name, bool) and name >= 0:
+    if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < 10**_LONGEST:
         return None, name
     branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
-    if dot and branch.isdecimal() and position.isdecimal():
+    if dot and _number(branch) and _number(position):
         return int(branch), int(position)
-    raise InvalidValue(f"{name!r} is no message id. An id looks like '1.17': branch and position.")
+    told = name[:_SHOWN] if isinstance(name, str) else "A number so large" if isinstance(name, int) else name
+    raise InvalidValue(f"{told!r} is no message id. An id looks like '1.17': branch and position.")
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST
 
 
 def shown(name: MessageId) -> str | int:

@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import html
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -32,8 +33,10 @@ PATIENCE = 30.0
 """Seconds that a client may be silent in the middle of what it sends."""
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-_ONCE = (b"host", b"origin", b"authorization", b"content-length", b"content-type")
-_OPEN = ("/static/", "/api/v1/health", "/favicon.ico")
+_ONCE = (b"host", b"transfer-encoding", b"origin", b"authorization", b"content-length", b"content-type")
+_OPEN = ("/api/v1/health", "/favicon.ico")
+_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^][:@/?#\s]+)(?::[0-9]{0,5})?", re.ASCII | re.IGNORECASE)
+_SHOWN = 100
 _YEAR = 31_536_000
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
@@ -43,7 +46,7 @@ _ARRIVAL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 <meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={place}">
 </head><body><p><a href="{place}">Open Recollect</a></p></body></html>
 """
-_HEADERS = (
+HEADERS = (
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -107,7 +110,7 @@ class Access:
         async def guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
                 present = {name.lower() for name, _ in message["headers"]}
-                extra = [(name, value) for name, value in _HEADERS if name not in present]
+                extra = [(name, value) for name, value in HEADERS if name not in present]
                 if b"cache-control" not in present:
                     extra.append((b"cache-control", b"no-store"))
                 message = {**message, "headers": [*message["headers"], *extra]}
@@ -127,10 +130,12 @@ class Access:
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")
-        if _bare(host) not in self._hosts and not (self._public and _is_address(host)):
+        shown = host[:_SHOWN] or "a request without a host"
+        known = _bare(host) in self._hosts or (self._public and _is_address(host))
+        if not known or _HOST.fullmatch(host.strip()) is None:
             raise Refusal(
                 421, "wrong-host",
-                f"This server does not answer for {host or 'a request without a host'!r}. server.hosts names the hosts "
+                f"This server does not answer for {shown!r}. server.hosts names the hosts "
                 f"that it is reached by.",
             )  # fmt: skip
 
@@ -150,7 +155,7 @@ class Access:
         Not by a redirect: after a link on a page of another site it would belong to that site, and a browser would not
         send the cookie with it. The page that goes on by itself is our own.
         """
-        if scope["method"] != "GET" or scope["path"].startswith("/api/"):
+        if scope["method"] != "GET" or scope["path"].lstrip("/").startswith("api/"):
             return False
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         token = next((value for name, value in pairs if name == "token"), None)
@@ -177,7 +182,7 @@ class Access:
     async def _identify(self, scope: Any, headers: Mapping[str, str]) -> None:
         """Find out whose request this is; the handlers find the account in the scope's state."""
         scope.setdefault("state", {})
-        if scope["path"].startswith(_OPEN):
+        if scope["path"] in _OPEN or scope["path"].startswith("/static/"):
             return
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
@@ -240,6 +245,8 @@ def _read(headers: Any) -> dict[str, str]:
 def _check_once(headers: Any) -> None:
     """Refuse a request that says twice what counts once: this side and a proxy could read it differently."""
     names = [name.lower() for name, _ in headers]
+    if b"content-length" in names and b"transfer-encoding" in names:
+        raise Refusal(400, "invalid-request", "Say the length of the body, or send it in chunks, but not both.")
     twice = next((name for name in _ONCE if names.count(name) > 1), None)
     if twice is not None:
         raise Refusal(400, "invalid-request", f"The header {twice.decode()} is there more than once.")

@@ -1,18 +1,20 @@
 """What a person does in a conversation, once for the page and the API: say, edit, regenerate, retry, carry on, stop.
 
 Nothing here is destroyed: what is said in the place of something else makes a branch, and the old one stays beside it.
-A `key` makes an action that may be sent twice happen once: the same key gives the same turn, also after a restart.
+A `key` makes an action that may be sent twice happen once: the same key gives the same turn, for good, since the store
+keeps it with the turn. The same key with other content is an error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from recollect import ops
 from recollect.agent import commands
-from recollect.errors import InvalidValue, RecollectError, SessionBusy
+from recollect.errors import AlreadySaid, InvalidValue, KeyReused, RecollectError, SessionBusy
 from recollect.model.message import Draft, Message
 from recollect.model.part import AttachmentPart, Part, TextPart
 from recollect.server.account import Account
@@ -20,8 +22,8 @@ from recollect.server.talks import Run
 from recollect.store_async import AsyncSession
 
 CONTINUE = "Continue"
-_KEY = "idempotency_key"
-_LOOKED_BACK = 20
+_INSTEAD, _AGAIN = "instead_of", "asks_again"
+"""What the metadata of a message under a key says: in the place of which one it was said, or what was asked again."""
 _WALKED_BACK = 400
 _ELSEWHERE = ("export", "quit")
 """Commands that mean something else here: a file on the server's disk is of no use to who looks at a page."""
@@ -53,13 +55,14 @@ async def say(
     take_over: bool = False,
 ) -> Said:
     """Say something, and begin the answer. What was said is stored when this returns."""
-    parts = _parts(text, attachments)
+    draft = _draft(_parts(text, attachments))
 
     async def begin() -> Said:
         session = await account.store.session(session_id, create=False)
-        return await _begin(account, session, parts, model=model, key=key, take_over=take_over)
+        before = await _before(session, key, [draft])
+        return before or await _begin(account, session, draft, model=model, key=key, take_over=take_over)
 
-    return await _once(account, session_id, key, ("say", parts), begin)
+    return await _once(account, session_id, key, ("say", draft.parts), begin)
 
 
 async def edit(
@@ -75,16 +78,18 @@ async def edit(
     """Say something else in the place of a message; its attachments stay unless others are given."""
 
     async def begin() -> Said:
-        session = await _free(account, session_id)
+        session = await account.store.session(session_id, create=False)
         message = await session.message(message_id)
         if message.role != "user":
             raise InvalidValue(f"{message_id} is not what a person said. Regenerate an answer instead.")
         kept = attachments
         if kept is None:
             kept = [part for part in message.parts if isinstance(part, AttachmentPart)]
-        return await _instead(account, session, message, _parts(text, kept), model=model, key=key)
+        draft = _draft(_parts(text, kept), None if key is None else {_INSTEAD: message.id})
+        before = await _before(session, key, [draft])
+        return before or await _instead(account, session, message, draft, model=model, key=key)
 
-    return await _once(account, session_id, key, ("edit", message_id, text), begin)
+    return await _once(account, session_id, key, ("edit", message_id, text, attachments), begin)
 
 
 async def regenerate(
@@ -98,9 +103,15 @@ async def regenerate(
     """Ask the same again: the question of a message's turn, or the last one. The answer that was there is kept."""
 
     async def begin() -> Said:
-        session = await _free(account, session_id)
+        session = await account.store.session(session_id, create=False)
+        about = None if key is None else {_AGAIN: message_id or "the last"}
+        before = await _before(session, key)
+        if before is not None:
+            if (await session.message(before.turn)).metadata != about:
+                raise KeyReused(session=session_id, key=key)
+            return before
         message = await _question(session, None if message_id is None else await session.message(message_id))
-        return await _instead(account, session, message, message.parts, model=model, key=key)
+        return await _instead(account, session, message, _draft(message.parts, about), model=model, key=key)
 
     return await _once(account, session_id, key, ("regenerate", message_id), begin)
 
@@ -146,17 +157,18 @@ async def _known(account: Account, model: str | None) -> None:
     await asyncio.to_thread(account.agent.model, model)
 
 
-async def _free(account: Account, session_id: str) -> AsyncSession:
-    """Give a session in which no answer is in progress here."""
-    if account.talks.running(session_id):
-        raise SessionBusy(session=session_id, holder="this server", until="its answer is complete")
-    return await account.store.session(session_id, create=False)
+async def _before(session: AsyncSession, key: str | None, drafts: Sequence[Draft] | None = None) -> Said | None:
+    """Find the turn that was begun under a key, by whichever process; other drafts than its own are an error."""
+    if key is None:
+        return None
+    made = await session.store.run(ops.messages.under_key(session.store.scope(), session.id, key, drafts))
+    return None if made is None else Said(session.id, made.ids[0])
 
 
 async def _begin(
     account: Account,
     session: AsyncSession,
-    parts: Sequence[Part],
+    draft: Draft,
     *,
     model: str | None,
     key: str | None,
@@ -166,8 +178,7 @@ async def _begin(
         await _known(account, model)
         if session.model != model:
             await session.update(model=model)
-    draft = Draft(role="user", parts=tuple(parts), metadata=None if key is None else {_KEY: key})
-    run = await account.talks.say(session, [draft], model=model, take_over=take_over)
+    run = await account.talks.say(session, [draft], model=model, take_over=take_over, key=key)
     return Said(session.id, run.turn or "", run)
 
 
@@ -175,19 +186,21 @@ async def _instead(
     account: Account,
     session: AsyncSession,
     message: Message,
-    parts: Sequence[Part],
+    draft: Draft,
     *,
     model: str | None,
     key: str | None,
 ) -> Said:
     """Go back to before a message, on a branch of its own, and say something there; go forward again if that fails."""
+    if account.talks.running(session.id):
+        raise SessionBusy(session=session.id, holder="this server", until="its answer is complete")
     branch = session.branch
     here = await session.messages(1, before=message.position + 1)
     if not here or here[0].id != message.id:
         await session.rewind(message.id)
     await session.rewind(message.position - 1)
     try:
-        return await _begin(account, session, parts, model=model, key=key)
+        return await _begin(account, session, draft, model=model, key=key)
     except BaseException:
         with contextlib.suppress(RecollectError):
             await session.switch(branch)
@@ -216,18 +229,21 @@ def _parts(text: str, attachments: Sequence[AttachmentPart]) -> tuple[Part, ...]
     return (*said, *attachments)
 
 
+def _draft(parts: Sequence[Part], about: Mapping[str, Any] | None = None) -> Draft:
+    return Draft(role="user", parts=tuple(parts), metadata=None if about is None else dict(about))
+
+
 async def _once(
     account: Account, session_id: str, key: str | None, content: Any, begin: Callable[[], Awaitable[Said]]
 ) -> Said:
+    """Begin a turn once under its key. What began here lately is known with its run; the store knows all."""
     if key is None:
         return await begin()
 
-    async def unless_stored() -> Said:
-        """Look for the key in what was said last: this process may be another one than that which took it."""
-        session = await account.store.get_session(session_id)
-        for message in reversed(await session.messages(_LOOKED_BACK)) if session is not None else ():
-            if message.role == "user" and (message.metadata or {}).get(_KEY) == key:
-                return Said(session_id, message.id)
-        return await begin()
+    async def unless_said() -> Said:
+        try:
+            return await begin()
+        except AlreadySaid as said:  # another process was faster by a moment
+            return Said(session_id, said.fields["turn"])
 
-    return await account.once.run((session_id, key), content, unless_stored)
+    return await account.once.run((session_id, key), content, unless_said)

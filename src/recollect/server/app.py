@@ -84,7 +84,7 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     if isinstance(error, RecursionError):
         told = Problem(status=400, code="invalid-request", title="Invalid request", detail="This is nested too deeply.")
     else:
-        _log.error("%s of %s failed", request.method, request.scope["path"], exc_info=error)
+        _log.error("%.20r of %.200r failed", request.method, request.scope["path"], exc_info=error)
         told = Problem(
             status=500, code="server-error", title="Server error", detail="Something went wrong here. It is in the log."
         )

@@ -11,6 +11,9 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from recollect.server.access import HEADERS
+from recollect.server.problem import TYPE, Problem
+
 PATIENCE = 30.0
 """Seconds from a connection, or from the first byte of a request, to the end of the request's headers."""
 
@@ -37,6 +40,22 @@ class Connection(H11Protocol):
         """Stop waiting."""
         self._rest()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, with the headers that every answer has."""
+        told = Problem(status=400, code="invalid-request", title="Invalid request", detail=msg).body()
+        given = [
+            (b"content-type", TYPE.encode()), (b"content-length", str(len(told)).encode()),
+            (b"connection", b"close"), (b"cache-control", b"no-store"), *HEADERS,
+        ]  # fmt: skip
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            for event in (
+                h11.Response(status_code=400, headers=given, reason=b"Bad Request"),
+                h11.Data(data=told),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _rest(self) -> None:
         if self._timer is not None:

@@ -17,6 +17,8 @@ from recollect.server.talks import Talks
 KEPT = 2_000
 """Changes that are remembered."""
 
+_DIGITS = 18
+
 
 class News(NamedTuple):
     """A session that has changed: its revision (None where it was erased), and whether a turn runs in it here.
@@ -85,7 +87,7 @@ class Feed:
     def place(self, mark: str | None) -> int | None:
         """Find a place by its name; None where what followed is no longer known."""
         name, _, number = (mark or "").partition(".")
-        if name != self._name or not number.isdecimal():
+        if name != self._name or not number.isdecimal() or len(number) > _DIGITS:
             return None
         place = int(number)
         return place if self.count - len(self._kept) <= place <= self.count else None

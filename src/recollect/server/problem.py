@@ -47,7 +47,7 @@ def status_of(error: errors.RecollectError) -> int:
 
 def code_of(error: errors.RecollectError) -> str:
     """Name an error for programs: SessionNotFound is session-not-found."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(error).__name__).lower()
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
 def problem(error: errors.RecollectError) -> Problem:

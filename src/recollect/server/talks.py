@@ -138,11 +138,19 @@ class Talks:
         """Give a conversation in a session, with the model that was chosen for it."""
         return await self.agent.talk(session, model=model or talkable(session.model))
 
-    async def say(self, session: AsyncSession, said: Any, *, model: str | None = None, take_over: bool = False) -> Run:
+    async def say(
+        self,
+        session: AsyncSession,
+        said: Any,
+        *,
+        model: str | None = None,
+        take_over: bool = False,
+        key: str | None = None,
+    ) -> Run:
         """Begin a turn with what a person said. It is stored when this returns; a conflict is raised."""
         talk = await self.talk(session, model)
         run = Run(session.id)
-        task = asyncio.create_task(self._drive(talk, run, said, take_over=take_over))
+        task = asyncio.create_task(self._drive(talk, run, said, take_over=take_over, key=key))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await run.stored.wait()
@@ -150,11 +158,11 @@ class Talks:
             raise run.error
         return run
 
-    async def _drive(self, talk: Conversation, run: Run, said: Any, *, take_over: bool) -> None:
+    async def _drive(self, talk: Conversation, run: Run, said: Any, *, take_over: bool, key: str | None) -> None:
         """Run a turn to its end, whoever listens."""
         error: BaseException | None = None
         try:
-            async with contextlib.aclosing(talk.send(said, take_over=take_over)) as events:
+            async with contextlib.aclosing(talk.send(said, take_over=take_over, key=key)) as events:
                 async for event in events:
                     if not run.stored.is_set() and not isinstance(event, Notice):
                         self._begin(talk, run, getattr(event, "turn", None))

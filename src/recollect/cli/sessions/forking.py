@@ -25,7 +25,7 @@ def fork(id: str, at: str | None, title: str | None, new: str | None, as_json: b
     """
     with place.writing() as store:
         origin = store.find_session(id)
-        place_in_it = int(at) if at is not None and at.isdecimal() else at
+        place_in_it = int(at) if at is not None and at.isdecimal() and len(at) < 11 else at  # noqa: PLR2004
         made = origin.fork(place_in_it, id=new, **({} if title is None else {"title": title}))
     if as_json:
         print_json({"sessions": [made.to_dict()]})

@@ -91,6 +91,6 @@ def _no_url() -> InvalidValue:
 def _size(text: str | None) -> int:
     if text is None:
         return POOL_SIZE
-    if text.isdecimal() and int(text) > 0:
+    if text.isdecimal() and len(text) < 10 and int(text) > 0:  # noqa: PLR2004
         return int(text)
     raise InvalidValue(f"pool_size is a number from 1 on; got {text!r}.")

@@ -62,8 +62,8 @@ def config() -> OpenAPIConfig:
         title="Recollect",
         version=__version__,
         description=_DESCRIPTION,
-        path="/api/v1",
-        render_plugins=[Document(path="/openapi.json", media_type="application/json")],  # pyright: ignore[reportArgumentType]
+        path="/api/v1/openapi.json",  # under /api/v1 the framework would answer what is not there
+        render_plugins=[Document(path="/", media_type="application/json")],  # pyright: ignore[reportArgumentType]
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
         use_handler_docstrings=True,

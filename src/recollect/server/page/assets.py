@@ -14,20 +14,16 @@ _KEEP = "public, max-age=31536000, immutable"
 
 
 @functools.cache
-def _read(name: str) -> bytes | None:
-    """Read a file of static/; None where there is none of that name."""
-    if "/" in name or "\\" in name or name.startswith("."):
-        return None
-    file = importlib.resources.files("recollect.server.page") / "static" / name
-    return file.read_bytes() if file.is_file() else None
+def _files() -> dict[str, bytes]:
+    """Read the files of static/. A name that a stranger asks for is looked up here, and never on the disk."""
+    folder = importlib.resources.files("recollect.server.page") / "static"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file() and file.name[0] != "."}
 
 
 @functools.cache
 def asset(name: str) -> str:
     """Give the address of a file of static/."""
-    content = _read(name)
-    if content is None:
-        raise LookupError(name)
+    content = _files()[name]
     return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
@@ -44,9 +40,9 @@ def static(name: str) -> Response[bytes]:
 
 
 def _file(name: str) -> Response[bytes]:
-    content = _read(name)
+    content = _files().get(name)
     if content is None:
-        raise NotFoundException(f"There is no file {name!r} here.")
+        raise NotFoundException("There is no file of this name here.")
     kind = mimetypes.guess_type(name)[0] or "text/plain"
     if kind.startswith("text/"):
         kind += "; charset=utf-8"

@@ -17,6 +17,7 @@ from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page.parts import SHOWN_IMAGES
 
+_LONGEST_NAME = 120
 _POLICY = "default-src 'none'; sandbox"
 
 
@@ -33,10 +34,11 @@ async def file(account: Account, session: str, message: str, place: str) -> Resp
         raise NotFoundException("There is no file in this place.")
     kind = (part.mime_type or "").lower()
     shown = kind in SHOWN_IMAGES
-    given = part.name or f"file-{message}-{place}"
+    disposition = "inline" if shown else "attachment"
+    given = (part.name or f"file-{message}-{place}")[:_LONGEST_NAME].encode("utf-8", "replace")
     headers = {
         "content-security-policy": _POLICY,
-        "content-disposition": f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(given, safe='')}",
+        "content-disposition": f"{disposition}; filename*=UTF-8''{quote(given, safe='')}",
         "cache-control": "private, max-age=3600",
     }
     return Response(content, media_type=kind if shown else "application/octet-stream", headers=headers)

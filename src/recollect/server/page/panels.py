@@ -66,7 +66,7 @@ async def tool(account: Account, session: str, place: str) -> Response[str]:
     found = await opened(account, session_id(session))
     name, _, index = place.rpartition(".")
     message = await found.message(name)
-    number = int(index) if index.isascii() and index.isdecimal() else -1
+    number = int(index) if index.isascii() and index.isdecimal() and len(index) < 6 else -1  # noqa: PLR2004
     part = message.parts[number] if 0 <= number < len(message.parts) else None
     if not isinstance(part, ToolCallPart):
         raise NotFoundException("There is no tool call in this place.")
