@@ -48,6 +48,4 @@ def _file(name: str) -> Response[bytes]:
     if content is None:
         raise NotFoundException(f"There is no file {name!r} here.")
     kind = mimetypes.guess_type(name)[0] or "text/plain"
-    if kind.startswith("text/"):
-        kind += "; charset=utf-8"
     return Response(content, media_type=kind, headers={"cache-control": _KEEP})
