@@ -122,7 +122,7 @@
       }
       mine.last = null;
       sent(mine, text);
-    } catch (error) { if (r.isBusy(error) && state === mine) busy(error, mine); else r.failed(error); }
+    } catch (error) { if (r.isBusy(error) && state === mine) busy(error, mine); else r.failed(error.offline ? new Error("The server can not be reached. What you wrote stays here: send it again when it is back.") : error); }
     finally { mine.sending = false; mine.form.classList.remove("sending"); }
   }
 
