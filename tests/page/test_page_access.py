@@ -133,7 +133,7 @@ def test_all_with_keys(place, opened):
     expect(tab.locator("#keys")).to_be_visible()
     tab.keyboard.press("Escape")
     tab.keyboard.press("Alt+n")
-    until(lambda: "New conversation" in tab.locator(".session-title").all_text_contents())
+    until(lambda: "New chat" in tab.locator(".session-title").all_text_contents())
 
 
 def test_the_theme_is_remembered_and_rendered_at_once(place, opened):

@@ -499,6 +499,13 @@ def test_on_a_phone(talk):
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
     code = page.locator(".code pre")
     assert code.evaluate("(pre) => pre.getBoundingClientRect().right") <= 390
+    doings = page.locator("#messages .user .doings")
+    assert doings.bounding_box()["width"] <= 1
+    assert page.locator("#messages .assistant .doings").bounding_box()["width"] > 100
+    page.locator("#messages .user .said").tap()
+    assert doings.bounding_box()["width"] > 100
+    page.locator("#messages .user .said").tap()
+    assert doings.bounding_box()["width"] <= 1
     for button in ("#send", "[data-do=attach]"):
         box = page.locator(button).bounding_box()
         assert box["width"] >= 36

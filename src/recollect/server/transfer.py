@@ -15,10 +15,10 @@ from recollect.model.value import iso
 from recollect.server.account import Account
 
 TYPES = {
-    "md": "text/markdown; charset=utf-8",
+    "md": "text/markdown",
     "json": "application/json",
     "jsonl": "application/x-ndjson",
-    "html": "text/html; charset=utf-8",
+    "html": "text/html",
 }
 LARGEST = 1 << 30
 """Bytes that an import may have."""
