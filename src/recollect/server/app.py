@@ -33,7 +33,7 @@ _CODES = {
 
 
 class Application(Litestar):
-    """The framework without its plugins for other libraries' classes: where those are installed, they would be loaded."""
+    """The framework without its plugins for classes of other libraries, which they would load where they are there."""
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
