@@ -39,6 +39,10 @@ def mend(messages: Sequence[Message], rules: Rules) -> tuple[list[Message], list
 
     repairs: list[Repair] = []
     view = cleaning.clean(messages, rules, repairs)
+    if rules.own_outputs:
+        from recollect.context import consent  # noqa: PLC0415  only for one provider
+
+        view = consent.leave_out(view, repairs)
     view = answering.answer(view, rules, repairs)
     view = cleaning.conclude(view, rules, repairs)
     if rules.alternates:
@@ -73,6 +77,11 @@ def is_sound(messages: Sequence[Message], rules: Rules) -> bool:
         if not look.further(message):
             return False
     return look.ended(messages)
+
+
+def _is_about_consent(part: DataPart) -> bool:
+    """Whether a provider asks here whether it may call a tool, or is told so."""
+    return type(part.native) is dict and str(part.native.get("type")).startswith("mcp_approval")
 
 
 def _lists_calls(native: dict[str, Any]) -> bool:
@@ -145,7 +154,10 @@ class _Look:
         self.said = True
         if message.format != self.rules.format:
             return False
-        return type(part) is not DataPart or (self.rules.format in _KEPT and not is_reasoning(part))
+        if type(part) is not DataPart:
+            return True
+        asks = self.rules.own_outputs and _is_about_consent(part)
+        return self.rules.format in _KEPT and not is_reasoning(part) and not asks
 
     def _answers(self, call_id: str, message: Message) -> bool:
         """Take a result; whether it is where it belongs."""
@@ -180,6 +192,8 @@ class _Look:
             return False
         if rules.objects and message.format == rules.format and type(part.arguments) is not dict:
             return False
+        if rules.own_outputs and type(part.native) is dict and part.native.get("type") == "computer_call":
+            return False  # only a picture answers it, which needs a closer look
         self.seen.add(call_id)
         return True
 

@@ -123,6 +123,12 @@ def arguments(part: ToolCallPart) -> str:
     return "{}" if part.arguments is UNSET else compact(part.arguments)
 
 
+def custom_input(part: ToolCallPart) -> str | None:
+    """Give what a custom tool of OpenAI's is called with, which is a text and no JSON; None for any other call."""
+    kind = part.native.get("type") if is_dict(part.native) else None
+    return part.arguments if kind in ("custom", "custom_tool_call") and type(part.arguments) is str else None
+
+
 def input(part: ToolCallPart) -> dict[str, Any]:
     """Give the arguments of a call as an object."""
     value = part.arguments if part.arguments_text is None else _parsed(part.arguments_text)

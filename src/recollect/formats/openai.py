@@ -410,5 +410,8 @@ def _file_block(found: attachment.File) -> dict[str, Any] | None:
 
 
 def _translated_call(part: ToolCallPart) -> dict[str, Any]:
+    custom = neutral.custom_input(part)
+    if custom is not None:
+        return {"id": part.call_id, "type": "custom", "custom": {"name": part.tool, "input": custom}}
     function = {"name": part.tool, "arguments": neutral.arguments(part)}
     return {"id": part.call_id, "type": "function", "function": function}
