@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -14,6 +15,7 @@ from around import TOKEN, WAIT, Place, wait_for
 import recollect
 
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+LOOP = []
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
@@ -27,9 +29,20 @@ def chromium():
         pytest.skip("There is no Chromium here. scripts/test installs it where it may.")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
+        LOOP.append(asyncio._get_running_loop())
         browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
         yield browser
+        asyncio._set_running_loop(LOOP.pop())
         browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _a_loop_of_its_own():
+    """Leave other tests of this process their loops: the browser's counts as running for as long as it is open."""
+    if LOOP:
+        asyncio._set_running_loop(LOOP[0])
+    yield
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture(scope="session")

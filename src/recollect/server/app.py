@@ -33,7 +33,7 @@ _CODES = {
 
 
 class Application(Litestar):
-    """The framework without its plugins for other libraries' classes: where those are installed, they would be loaded."""
+    """The framework without its plugins for the classes of other libraries, which it would load where they are."""
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
