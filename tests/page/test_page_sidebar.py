@@ -170,19 +170,19 @@ def test_erasing_what_has_forks_asks_twice(place, opened):
     assert [message.text for message in fork.messages()] == ["one", "two"]
 
 
-def test_a_thousand_sessions_are_loaded_as_one_scrolls(place, opened):
-    for number in range(1_000):
+def test_hundreds_of_sessions_are_loaded_as_one_scrolls(place, opened):
+    for number in range(300):
         place.store.session(f"s{number}", title=f"Number {number}")
-    tab = opened("/c/s999")
+    tab = opened("/c/s299")
     assert len(shown(tab)) <= 130
     place.store.get_session("s0").update(title="Renamed far below")
     tab.evaluate("recollect.emit('change', {session: 's0'})")
-    place.session("s500", "said")
-    expect(row(tab, "s500")).to_have_count(1)
-    assert shown(tab)[0] == "s500"
-    row(tab, "s999").locator("a").focus()
-    until(lambda: tab.evaluate("void document.querySelector('#sessions').scrollTo(0, 1e9)") or len(shown(tab)) == 1_000)
-    assert shown(tab) == ["s500", *(f"s{number}" for number in range(999, -1, -1) if number != 500)]
+    place.session("s150", "said")
+    expect(row(tab, "s150")).to_have_count(1)
+    assert shown(tab)[0] == "s150"
+    row(tab, "s299").locator("a").focus()
+    until(lambda: tab.evaluate("void document.querySelector('#sessions').scrollTo(0, 1e9)") or len(shown(tab)) == 300)
+    assert shown(tab) == ["s150", *(f"s{number}" for number in range(299, -1, -1) if number != 150)]
     assert row(tab, "s0").locator(".session-title").inner_text() == "Renamed far below"
     assert tab.locator(".session-heading").count() == 1
     tab.keyboard.press("End")

@@ -33,7 +33,7 @@ _CODES = {
 
 
 class Application(Litestar):
-    """The framework without its plugins for classes of other libraries, which they would load where they are there."""
+    """The framework without its plugins for the classes of other libraries, which it would load where they are."""
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:

@@ -320,7 +320,7 @@ class Drawing:
                     waits = "running" if open_turn else "canceled"
                     files: list[str] = []
                     if result is not None and result.message is not None:
-                        files = parts.files_of(result.part, self._session, result.message, result.number)
+                        files = parts.files_of(result.part, self._session, result.message, result.place)
                     place = f"{message.id}.{index}"
                     made.append(
                         parts.card(part, result, unanswered=waits, place=place, sessions=self._delegates, files=files)

@@ -278,7 +278,7 @@ def _cleaner() -> nh3.Cleaner:
             "a": {"target": {"_blank"}},
             "button": {"type": {"button"}, "data-do": {"copy-code"}},
             "img": {"loading": {"lazy"}},
-            **{name: {"dir": {"auto"}} for name in ("blockquote", "ol", "table", "ul")},
+            **{tag: {"dir": {"auto"}} for tag in ("blockquote", "ol", "table", "ul")},
         },
         allowed_classes={
             "code": {"whole"},

@@ -44,7 +44,7 @@ class Result(NamedTuple):
     part: ToolResultPart
     message: str | None = None
     latency_ms: int | None = None
-    number: int = 0
+    place: int = 0
 
 
 class Card(NamedTuple):

@@ -117,7 +117,7 @@
     try {
       const given = await r.send("POST", base() + "/items", { want, first: mine.first, last: mine.last });
       if (talk !== mine) return;
-      if (given.gone) { gone(given); return; }
+      if (given.gone) { await gone(given); return; }
       hold();
       const known = new Map([...mine.list.children].map((node) => [node.dataset.key, node]));
       const nodes = [];
@@ -175,7 +175,7 @@
     try { given = await r.send("POST", base() + "/items", { first: mine.first, last: mine.newer ? mine.last : null, have }); }
     catch (error) { if (!error.offline) r.failed(error); return; }
     if (talk !== mine) return;
-    if (given.gone) { await gone(given); return; }
+    if (given.gone) { await gone(given).catch(r.failed); return; }
     reconcile(given, over);
     r.emit("refreshed", { session: mine.session });
     if (!$("panel").hidden) await r.refreshPanel();

@@ -274,7 +274,12 @@
     if (at < 0) return beside?.of === id && byId(beside.next) ? beside.next : all[0]?.dataset.id;
     return (all[at + 1] || all[at - 1])?.dataset.id;
   }
-  r.openNext = async (id) => { const next = neighbour(id); return next ? show(next) : r.begin(); };
+  r.openNext = async (id) => {
+    const next = neighbour(id);
+    if (!next) return r.begin();
+    try { return await show(next); }
+    catch (error) { if (error.status !== 404) throw error; return r.begin(); }  /* that one is gone too */
+  };
   r.remove = async (id) => {
     const row = byId(id), title = titleOf(row);
     const next = neighbour(id);
