@@ -1,6 +1,6 @@
 """Take the picture of the web app that the README shows: a store with some talks in it, a server, a browser.
 
-`.venv/bin/python tools/picture.py` writes docs/picture.png. It needs Chromium, as the tests of the page do.
+`.venv/bin/python tools/picture.py` writes docs/app.png. It needs Chromium, as the tests of the page do.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def main() -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None
-                take(server.stdout.readline().split()[-1], ROOT / "docs" / "picture.png")
+                take(server.stdout.readline().split()[-1], ROOT / "docs" / "app.png")
             finally:
                 server.terminate()
 
