@@ -34,7 +34,7 @@ def completed(call, line, **more):
 
 
 def test_commands_and_options(call):
-    assert completed(call, "recollect s") == ["sessions"]
+    assert completed(call, "recollect s") == ["serve", "sessions"]
     assert "rename" in completed(call, "recollect sessions ")
     assert completed(call, "recollect sessions list --so") == ["--sort"]
     assert completed(call, "recollect sessions list --sort ") == ["activity", "created", "title"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
+
 import recollect
 
 
@@ -29,3 +31,12 @@ def test_migrate_makes_and_updates_and_says_so(call, path):
     assert "up to date" in call("db", "migrate").stderr
     assert os.path.exists(path)
     assert json.loads(call("db", "migrate", "--json").stdout)["path"] == path
+
+
+@pytest.mark.parametrize("command", ["check", "stats", "reindex", "optimize", "backup"])
+def test_a_database_that_is_not_there_is_neither_sound_nor_made(call, path, tmp_path, command):
+    more = [str(tmp_path / "copy.db")] if command == "backup" else []
+    shown = call("db", command, *more, code=3)
+    assert f"There is no database at {path} to " in shown.stderr
+    assert shown.stdout == ""
+    assert os.listdir(tmp_path) == []

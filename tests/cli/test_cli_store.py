@@ -173,6 +173,23 @@ class TestTransfer:
         shown = call("--db", str(tmp_path / "other.db"), "sessions", "import", str(file), code=5)
         assert "talk.jsonl" in shown.stderr
 
+    def test_a_file_of_another_kind_is_told_in_a_few_lines(self, call, talk, tmp_path):
+        file = tmp_path / "talk.html"
+        call("sessions", "export", talk.id, "-o", str(file))
+        other = ("--db", str(tmp_path / "other.db"), "sessions", "import", str(file))
+        shown = call(*other, code=5).stderr.splitlines()
+        assert len(shown) < 20
+        assert any("more lines can not be read. --json lists them." in line for line in shown)
+        assert any("has no conversation that can be imported" in line for line in shown)
+        told = json.loads(call(*other, "--json", code=5).stdout)["files"][0]
+        assert len(told["bad"]) == told["bad_count"] > 20
+
+    def test_what_needs_a_yes_says_what_it_is_about(self, call, talk, tmp_path):
+        file = tmp_path / "talk.md"
+        file.write_text("mine", encoding="utf-8")
+        shown = call("sessions", "export", talk.id, "-o", str(file), code=4)
+        assert shown.stderr.startswith(f"recollect: {file} is there already. Write over it? Nothing was done:")
+
 
 class TestDatabase:
     def test_check(self, call, talk):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from around import TOKEN, WAIT, Place, wait_for
@@ -14,6 +16,7 @@ from around import TOKEN, WAIT, Place, wait_for
 import recollect
 
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+LOOP = []
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
@@ -27,16 +30,37 @@ def chromium():
         pytest.skip("There is no Chromium here. scripts/test installs it where it may.")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
+        LOOP.append(asyncio._get_running_loop())
         browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
         yield browser
+        asyncio._set_running_loop(LOOP.pop())
         browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _a_loop_of_its_own():
+    """Leave other tests of this process their loops: the browser's counts as running for as long as it is open."""
+    if LOOP:
+        asyncio._set_running_loop(LOOP[0])
+    yield
+    asyncio._set_running_loop(None)
+
+
+def environment():
+    """Give the environment of a server. Where no bytecode may be written beside the sources, it is kept apart: servers
+    start often here.
+    """
+    env = dict(os.environ)
+    if env.pop("PYTHONDONTWRITEBYTECODE", ""):
+        env["PYTHONPYCACHEPREFIX"] = os.path.join(tempfile.gettempdir(), f"recollect-bytecode-{os.getuid()}")
+    return env
 
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     path = str(folder / "page.db")
-    env = {**os.environ, "RECOLLECT_DB": path, "RECOLLECT_TOKEN": TOKEN, "XDG_CONFIG_HOME": str(folder)}
+    env = {**environment(), "RECOLLECT_DB": path, "RECOLLECT_TOKEN": TOKEN, "XDG_CONFIG_HOME": str(folder)}
     env.pop("RECOLLECT_CONFIG", None)
     with recollect.open(path) as store:
         process = subprocess.Popen(
@@ -73,7 +97,7 @@ class Server:
         port = self.url.rpartition(":")[2] or "0"
         script = os.path.join(os.path.dirname(__file__), "scripted_server.py")
         self._process = subprocess.Popen(
-            [sys.executable, script, str(self.folder), port, TOKEN],
+            [sys.executable, script, str(self.folder), port, TOKEN], env=environment(),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.url = self._process.stdout.readline().split(" at ", 1)[1].split("/?token", 1)[0]

@@ -9,13 +9,15 @@ from playwright.sync_api import expect
 AXE = os.path.join(os.path.dirname(__file__), "..", "..", ".node", "node_modules", "axe-core", "axe.min.js")
 
 
-def findings(tab):
+def findings(tab, *rules):
     """Give what axe finds serious or critical; it is put into the page past its policy, as an extension would."""
     if not os.path.exists(AXE):
         pytest.skip("axe-core is not here. scripts/test installs it with npm.")
-    with open(AXE, encoding="utf-8") as file:
-        tab.evaluate(file.read() + "; undefined")
-    found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    if not tab.evaluate("!!window.axe"):
+        with open(AXE, encoding="utf-8") as file:
+            tab.evaluate(file.read() + "; undefined")
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = tab.evaluate("(options) => axe.run(document, options)", options)
     return [
         (one["id"], node["target"], node["failureSummary"])
         for one in found["violations"] if one["impact"] in ("serious", "critical") for node in one["nodes"]
@@ -52,25 +54,26 @@ def fill(place):
 def test_axe_finds_nothing_serious(place, opened, theme):
     fill(place)
     tab = opened("/c/a", color_scheme=theme, reduced_motion="reduce")
-    assert findings(tab) == []
+    rules = ["color-contrast"] if theme == "dark" else []  # all else is the same in both
+    assert findings(tab, *rules) == []
     row(tab, "a").locator("> a").focus()
     tab.keyboard.press("Shift+F10")
     expect(tab.locator("#session-menu")).to_be_visible()
-    assert findings(tab) == []
+    assert findings(tab, *rules) == []
     tab.keyboard.press("Escape")
     tab.get_by_role("button", name="1 sub-agent").click()
     tab.keyboard.press("Control+k")
     tab.keyboard.type("file")
     expect(tab.locator(".hit").first).to_be_visible()
     tab.get_by_role("button", name="Filters", exact=True).click()
-    assert findings(tab) == []
+    assert findings(tab, *rules) == []
     tab.keyboard.press("Escape")
     tab.evaluate("recollect.filter({view: 'trash'})")
     expect(row(tab, "gone")).to_have_count(1)
-    assert findings(tab) == []
+    assert findings(tab, *rules) == []
     tab.goto(place.url + "/figures")
     tab.locator("summary").first.click()
-    assert findings(tab) == []
+    assert findings(tab, *rules) == []
 
 
 def test_axe_on_dialogs_and_an_empty_store(place, opened):
@@ -133,7 +136,7 @@ def test_all_with_keys(place, opened):
     expect(tab.locator("#keys")).to_be_visible()
     tab.keyboard.press("Escape")
     tab.keyboard.press("Alt+n")
-    until(lambda: "New conversation" in tab.locator(".session-title").all_text_contents())
+    until(lambda: "New chat" in tab.locator(".session-title").all_text_contents())
 
 
 def test_the_theme_is_remembered_and_rendered_at_once(place, opened):

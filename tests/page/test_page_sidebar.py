@@ -25,13 +25,41 @@ def test_rows_say_what_a_session_is(place, opened):
     assert tab.locator(".session-heading").all_text_contents() == ["Pinned", "Today"]
     assert row(tab, "plain").locator(".session-title").inner_text() == "What is the plan?"
     assert "cli · 1 message · now" in row(tab, "plain").locator(".session-note").inner_text()
-    assert row(tab, "empty").locator(".session-title").inner_text() == "New conversation"
+    assert row(tab, "empty").locator(".session-title").inner_text() == "New chat"
     hostile = tab.locator('li.session[data-color="green"]')
     assert hostile.locator(".session-title").inner_text() == " ".join(HOSTILE.split())
     hostile.locator("a").click()
     expect(hostile.locator("a")).to_have_attribute("aria-current", "page")
     assert tab.url.startswith(place.url + "/c/discord%3Adm%3A42%2F%23%2520%20%3F%C3%A9")
     assert tab.evaluate("window.hacked") is None
+
+
+def test_the_open_session_is_marked_wherever_it_stands_in_the_list(place, opened):
+    place.session("old", "x", title="Old")
+    place.session("older", "x", title="Older too")
+    for number in range(100):
+        place.session(f"s{number}", title=f"Number {number}")
+    tab = opened("/c/old", height=500)
+    heading = tab.locator('section[data-group="open"] .session-heading')
+    expect(heading).to_have_text("Open now")
+    expect(tab.locator("#sessions a[aria-current]")).to_have_count(1)
+    expect(row(tab, "old").locator("> a")).to_be_in_viewport()
+    tab.evaluate("recollect.open('older')")
+    expect(row(tab, "older").locator("> a")).to_have_attribute("aria-current", "page")
+    expect(row(tab, "older").locator("> a")).to_be_in_viewport()
+    expect(row(tab, "old")).to_have_count(0)
+    place.store.session("older").update(title="Renamed")
+    expect(row(tab, "older").locator(".session-title")).to_have_text("Renamed")
+    expect(tab.locator("#sessions a[aria-current]")).to_have_count(1)
+
+    def at_the_end():
+        tab.locator("#sessions").evaluate("list => { list.scrollTop = list.scrollHeight; }")
+        return tab.locator(".sessions-more").count() == 0
+
+    until(at_the_end)
+    expect(heading).to_have_count(0)
+    expect(row(tab, "older")).to_have_count(1)
+    expect(tab.locator("#sessions a[aria-current]")).to_have_count(1)
 
 
 def test_rename_pin_color_and_archive(place, opened):
@@ -83,7 +111,7 @@ def test_deleting_all_leaves_a_new_one(place, opened):
     tab = opened("/c/only")
     row(tab, "only").locator("a").focus()
     tab.keyboard.press("Delete")
-    expect(tab.locator("li.session .session-title")).to_have_text(["New conversation"])
+    expect(tab.locator("li.session .session-title")).to_have_text(["New chat"])
     assert [session.id for session in place.store.list_sessions(deleted=True)] == ["only"]
     assert tab.url != f"{place.url}/c/only"
 
@@ -120,11 +148,12 @@ def test_a_newer_session_is_not_erased_in_the_place_of_the_older(place, opened):
     place.session("cli:default", "old", title="Old")
     place.store.delete_session("cli:default")
     place.session("cli:default", "new", title="New")
-    tab = opened("/c/cli%3Adefault", expected=("400",))
+    tab = opened("/c/cli%3Adefault")
     tab.evaluate("recollect.filter({view: 'trash'})")
     tab.get_by_role("button", name="Erase Old for good").click()
     tab.get_by_role("button", name="Erase", exact=True).click()
-    expect(tab.locator(".toast")).to_contain_text("A newer conversation")
+    expect(row(tab, "cli:default")).to_have_count(0)
+    assert place.store.list_sessions(deleted=True) == []
     assert place.store.get_session("cli:default").title == "New"
 
 
@@ -141,19 +170,19 @@ def test_erasing_what_has_forks_asks_twice(place, opened):
     assert [message.text for message in fork.messages()] == ["one", "two"]
 
 
-def test_a_thousand_sessions_are_loaded_as_one_scrolls(place, opened):
-    for number in range(1_000):
+def test_hundreds_of_sessions_are_loaded_as_one_scrolls(place, opened):
+    for number in range(300):
         place.store.session(f"s{number}", title=f"Number {number}")
-    tab = opened("/c/s999")
+    tab = opened("/c/s299")
     assert len(shown(tab)) <= 130
     place.store.get_session("s0").update(title="Renamed far below")
     tab.evaluate("recollect.emit('change', {session: 's0'})")
-    place.session("s500", "said")
-    expect(row(tab, "s500")).to_have_count(1)
-    assert shown(tab)[0] == "s500"
-    row(tab, "s999").locator("a").focus()
-    until(lambda: tab.evaluate("void document.querySelector('#sessions').scrollTo(0, 1e9)") or len(shown(tab)) == 1_000)
-    assert shown(tab) == ["s500", *(f"s{number}" for number in range(999, -1, -1) if number != 500)]
+    place.session("s150", "said")
+    expect(row(tab, "s150")).to_have_count(1)
+    assert shown(tab)[0] == "s150"
+    row(tab, "s299").locator("a").focus()
+    until(lambda: tab.evaluate("void document.querySelector('#sessions').scrollTo(0, 1e9)") or len(shown(tab)) == 300)
+    assert shown(tab) == ["s150", *(f"s{number}" for number in range(299, -1, -1) if number != 150)]
     assert row(tab, "s0").locator(".session-title").inner_text() == "Renamed far below"
     assert tab.locator(".session-heading").count() == 1
     tab.keyboard.press("End")

@@ -30,6 +30,8 @@ def said(page, text):
 
 def answered(page, text=None):
     """Wait until an answer is complete, with this text in it."""
+    if text is not None:
+        expect(page.locator("#messages > .assistant").last).to_contain_text(text)
     expect(page.locator("#send")).to_be_visible()
     expect(page.locator("#messages > .live")).to_have_count(0)
     if text is not None:
@@ -464,6 +466,7 @@ def test_keys_alone_are_enough(talk):
     page.locator("#composer-text").focus()
     page.keyboard.type("echo keys")
     page.keyboard.press("Enter")
+    expect(page.locator("#composer-text")).to_have_value("")
     answered(page, "keys")
     for _ in range(12):
         page.keyboard.press("Shift+Tab")
@@ -496,6 +499,13 @@ def test_on_a_phone(talk):
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
     code = page.locator(".code pre")
     assert code.evaluate("(pre) => pre.getBoundingClientRect().right") <= 390
+    doings = page.locator("#messages .user .doings")
+    assert doings.bounding_box()["width"] <= 1
+    assert page.locator("#messages .assistant .doings").bounding_box()["width"] > 100
+    page.locator("#messages .user .said").tap()
+    assert doings.bounding_box()["width"] > 100
+    page.locator("#messages .user .said").tap()
+    assert doings.bounding_box()["width"] <= 1
     for button in ("#send", "[data-do=attach]"):
         box = page.locator(button).bounding_box()
         assert box["width"] >= 36

@@ -35,7 +35,9 @@ TABLES = (
     "blob",
     "branch",
     "compaction",
+    "copy",  # no table: what a copy asks of all of them
     "message",
+    "owner",  # the same
     "pin",
     "session",
     "setting",
@@ -57,6 +59,9 @@ SCANS = {
     "sessions_total": "a check looks at all there is",
     "blobs_named": "a check looks at all there is",
     "trees_short": "a check looks at all there is",
+    "owners_all": "a copy takes all there is",
+    "copy_holds": "it ends with the first that it finds",
+    "copy_size": "a copy takes all there is",
 }
 WHOLE = ("search_empty_terms", "search_empty_titles", "search_restart", "search_retitle")  # the index is made anew
 WIDE = {
@@ -67,6 +72,9 @@ WIDE = {
     "blobs_refs": "a check looks at all there is",
     "sessions_trashed": "the trash is small, and has an index of its own",
     "sessions_without_title": "its index has only those, and a few are taken",
+    "sessions_held": "a server looks at all when it starts",
+    "copy_holds": "it ends with the first that it finds",
+    "copy_size": "a copy takes all there is",
 }
 SORTS = {
     "sessions_by_deletion": "the trash is small, and an index for its order would cost every session",
@@ -90,6 +98,9 @@ SORTS = {
     "search_terms_with": "the shortest words come first",
     "search_titles_match": "the best titles come first",
     "tool_calls_of_path": "the stretches of a path are put in order, few as they are",
+    "owners_all": "there are few owners",
+    "compactions_whole": "a branch has few",
+    "snapshots_whole": "a session has few",
 }
 IN_ORDER = (
     "sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward", "turns_of_span",

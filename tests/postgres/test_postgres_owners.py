@@ -50,6 +50,7 @@ def ann(postgres):
         store.delete_session("gone")
         store.index()
         store.set_setting("color", "red")
+        session.arrive("terminal", id="hers")
         yield store
 
 
@@ -90,6 +91,7 @@ WHOLE = {
     "stats": lambda store: store.stats().messages == 0,
     "tool_stats": lambda store: store.tool_stats() == [],
     "check": lambda store: store.check(repair=True).found == (),
+    "recover": lambda store: store.recover() == [],
 }
 NO_SESSION = {"list_sessions", "last_session", "setting", "set_setting", "watch", "close", "run", "follow", "scope"}
 NO_FILE = {"backup", "space", "optimize"}
@@ -124,7 +126,14 @@ SESSION = {
     "pin_message": lambda s: s.pin_message("1.1"),
     "unpin_message": lambda s: s.unpin_message("1.1"),
     "stats": lambda s: s.stats(),
+    "resume_turn": lambda s: s.resume_turn("1.1"),
+    "arrive": lambda s: s.arrive("terminal"),
+    "present": lambda s: s.present(),
 }
+
+
+# Those that name a place of one's own instead: a place of someone else is not there.
+PLACES = {"stay": lambda s: s.stay("hers"), "leave": lambda s: s.leave("hers")}
 
 
 def public(kind):
@@ -133,7 +142,7 @@ def public(kind):
 
 def test_every_method_is_tried():
     assert public(recollect.Store) == set(STORE) | set(WHOLE) | NO_SESSION | NO_FILE
-    assert public(recollect.Session) - {"saw", "to_dict"} == set(SESSION)
+    assert public(recollect.Session) - {"saw", "to_dict"} == set(SESSION) | set(PLACES)
 
 
 def test_nothing_of_another_is_found_or_touched(ann, bob, databases, database):
@@ -153,6 +162,9 @@ def test_nothing_of_another_is_found_or_touched(ann, bob, databases, database):
         for name, call in SESSION.items():
             with pytest.raises(recollect.NotFound):
                 call(stolen)
+            assert contents(databases, database, "ann") == before, name
+        for name, call in PLACES.items():
+            assert not call(stolen)
             assert contents(databases, database, "ann") == before, name
     for name in ("find", "prefix"):
         with pytest.raises(recollect.SessionNotFound):

@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import json
+import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +19,7 @@ from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart, ToolCallPart
 from recollect.server import actions
 from recollect.server.account import Account
-from recollect.server.page import branching, events, items
+from recollect.server.page import branching, events, files, items
 from recollect.server.page.clock import Clock
 from recollect.server.page.picture import picture
 from recollect.server.page.uploads import _kind, _name
@@ -227,6 +230,31 @@ def test_a_live_answer_looks_as_it_will_be_stored(size, looks):
     run(story())
 
 
+def test_each_file_of_several_results_is_linked_to_its_own_place():
+    def file(name):
+        return {"kind": "attachment", "mime_type": "text/plain", "name": name, "text": f"this is {name}"}
+
+    def result(call, *names):
+        return {"kind": "tool_result", "call_id": call, "status": "success", "content": [file(name) for name in names]}
+
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session("s/1")
+            calls = [{"kind": "tool_call", "call_id": name, "tool": "get", "arguments": {}} for name in ("one", "two")]
+            await session.append({"role": "user", "content": "get them"})
+            await session.append({"role": "assistant", "parts": calls})
+            results = [result("one", "a"), result("two", "b", "c"), result("lost", "d")]
+            await session.append({"role": "tool", "parts": results})
+            shown = "".join(item.html for item in (await items.latest(account, session, CLOCK)).items)
+            links = re.findall(r'href="/files/s%2F1/([^/"]+)/([^"]+)"', shown)
+            assert [place for _, place in links] == ["0.0", "1.0", "1.1", "2.0"]
+            message = await session.message(links[0][0])
+            assert [files._part(message, place).name for _, place in links] == ["a", "b", "c", "d"]
+            assert {at for at, _ in links} == {message.id}
+
+    run(story())
+
+
 def heard(piece):
     lines = dict(line.split(": ", 1) for line in piece.decode().strip().split("\n") if ": " in line)
     return lines.get("event"), json.loads(lines.get("data", "{}")), lines.get("id")
@@ -280,3 +308,37 @@ def test_a_file_is_what_it_is_and_not_what_it_says():
     assert _kind(b"<script>", "a.png", "image/png") == "text/plain"
     assert _kind(b"\0\1\2", "a.png", "image/png") == "application/octet-stream"
     assert _kind(b"<svg/>", "a.svg", "image/svg+xml") == "image/svg+xml"
+
+
+def test_the_charset_is_told_once(api, session, server):
+    api.post(f"{session}/messages", json={"messages": [{"role": "user", "content": "x"}]})
+    page = f"{server.url}/page/conversation/s%2F1"
+    for path in (
+        f"{server.url}/c/s%2F1", f"{server.url}/figures", f"{server.url}/static/frame.css", f"{server.url}/static/frame.js",
+        f"{server.url}/page/sessions", page, f"{page}/text?first=1.1&last=1.1", f"{server.url}/page/export?scope=all&format=md",
+        f"{server.url}/page/export?scope=all&format=html", f"{server.url}/static/nothing.css",
+    ):  # fmt: skip
+        kind = api.get(path).headers["content-type"]
+        assert kind.count("charset") == (1 if kind.startswith("text/") else 0), (path, kind)
+    with api.stream("GET", f"{server.url}/events") as stream:
+        assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+
+
+def test_a_link_that_leads_nowhere_is_a_page_for_a_browser_and_a_problem_for_a_program(api, server):
+    path = f"{server.url}/c/%3Cb%3Enobody"
+    shown = api.get(path, headers={"Sec-Fetch-Mode": "navigate"})
+    assert shown.status_code == 404
+    assert shown.headers["content-type"] == "text/html; charset=utf-8"
+    assert "&lt;b&gt;nobody" in shown.text
+    assert "<b>nobody" not in shown.text
+    assert api.get(path).json()["code"] == "session-not-found"
+    assert api.get("/sessions/nobody", headers={"Sec-Fetch-Mode": "navigate"}).json()["code"] == "session-not-found"
+
+
+def test_other_libraries_are_not_loaded_for_their_classes():
+    code = (
+        "import sys\nfrom recollect.server import app\nfrom recollect.server.account import Accounts\n"
+        "app.make(Accounts(':memory:', lambda store: None), {'t': ''})\n"
+        "sys.exit(any(name in sys.modules for name in ('pydantic', 'attrs', 'pygments.lexers')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

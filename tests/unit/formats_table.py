@@ -85,6 +85,13 @@ def _openai() -> dict[str, Messages]:
         "text": user({"type": "text", "text": NEEDLE}),
         "system message": [{"role": "developer", "content": NEEDLE}],
         "tool call": called(json.dumps({"a": NEEDLE})),
+        "custom tool call": [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": NEEDLE}}],
+            }
+        ],
         "tool result": called("{}", NEEDLE),
         "image, as bytes": user({"type": "image_url", "image_url": {"url": PNG}}),
         "image, by address": user({"type": "image_url", "image_url": {"url": LINK}}),
@@ -127,6 +134,7 @@ def _responses() -> dict[str, Messages]:
         "reasoning": thought(NEEDLE, "e"),
         "signature or encrypted reasoning": thought("t", NEEDLE),
         "tool call": [{**call, "arguments": json.dumps({"a": NEEDLE})}],
+        "custom tool call": [{"type": "custom_tool_call", "call_id": "c", "name": "f", "input": NEEDLE}],
         "tool result": asked(NEEDLE),
         "image, as bytes": user(image(PNG)),
         "image, by address": user(image(LINK)),

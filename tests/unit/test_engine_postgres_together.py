@@ -38,7 +38,7 @@ def test_side_by_side(op):
     [
         messages.append(SCOPE, "a", [DRAFT], key="k"),
         messages.mark(SCOPE, "a", "1.1", deleted=True),
-        streams.close(SCOPE, "a", FLOW, DRAFT, lease=1),
+        streams.close(SCOPE, "a", FLOW, Draft(role="assistant"), lease=1),
         branches.rewind(SCOPE, "a", 1),
         branches.fork(SCOPE, "a", None, "b", {}),
         retention.erase(SCOPE, "a"),

@@ -82,7 +82,7 @@ def test_a_row_is_called_by_its_title_its_task_its_first_words_or_as_new():
     assert row(session(task="Do it"), clock).title == "Do it"
     assert row(session(), clock, first_words="what I said").title == "what I said"
     new = row(session(), clock)
-    assert (new.title, new.untitled) == ("New conversation", True)
+    assert (new.title, new.untitled) == ("New chat", True)
     assert len(row(session(title="x" * 100_000), clock).title) == 200
 
 
@@ -287,4 +287,4 @@ def test_hits_are_grouped_by_session_and_cut_at_their_marks():
     first, second = searching.places(hits, Clock("UTC", NOON))
     assert [hit.what for hit in first.hits] == ["You", "Tool result, read"]
     assert first.hits[0].pieces == [("one ", False), ("two", True), (" three", False)]
-    assert (second.title, second.note, second.hits[0].titled) == ("New conversation", "archived", True)
+    assert (second.title, second.note, second.hits[0].titled) == ("New chat", "archived", True)

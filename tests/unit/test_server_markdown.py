@@ -87,6 +87,7 @@ def assert_safe(shown):
             "start",
             "type",
             "data-do",
+            "dir",
         }, name
         if name == "href":
             assert re.match(r"https?://|mailto:|/files/", value, re.IGNORECASE), value
@@ -199,3 +200,15 @@ def test_settled_blocks_are_not_rendered_again():
     for number in range(200):
         assert stream.add(f"Paragraph {number} with *words*.\n\n") >= number - 2
     assert stream.settled >= 198
+
+
+def test_a_short_piece_of_code_is_never_broken_and_a_long_one_may_be():
+    assert '<code class="whole">--dry-run</code>' in markdown.render("with `--dry-run` on")
+    assert f"<code>{'a-b ' * 10}c</code>" in markdown.render(f"`{'a-b ' * 10}c`")
+    assert '<code class="whole">&lt;b&gt;</code>' in markdown.render("`<b>`")
+
+
+def test_lists_quotes_and_tables_begin_on_the_side_of_their_text():
+    shown = markdown.render("- \u05d0\n\n1. b\n\n> c\n\n| d |\n|---|\n| e |")
+    sided = [tag for tag, name, value in Reader(shown).attributes if (name, value) == ("dir", "auto")]
+    assert sided == ["ul", "ol", "blockquote", "table"]

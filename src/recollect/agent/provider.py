@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import os
+import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -55,6 +56,9 @@ _TASKS = {
 }
 _TASK_CHARACTERS = 200_000
 _OLLAMA = "http://localhost:11434/v1"
+_KEY = re.compile(r"Set the `(\w*(?:KEY|TOKEN))` environment variable")
+_BROUGHT = ("anthropic", "openai", "openai-chat", "openai-responses", "ollama")
+"""Providers whose libraries the extra `chat` brings."""
 
 
 class ProviderModel:
@@ -212,10 +216,18 @@ def _made(name: str, base_url: str | None, api_key: str | None) -> LibraryModel:
             return infer_model(name, lambda provider: _provider(provider, api_key=api_key))
         return infer_model(name)
     except (UserError, ValueError, ImportError) as error:
-        reason = _short(str(error))
-        if ":" not in name:
-            reason = "write it as provider:name, such as anthropic:... or ollama:..., or set a base URL"
-        raise ModelNotConfigured(model=repr(name), reason=reason) from error
+        raise ModelNotConfigured(model=repr(name), reason=_lacking(name, error)) from error
+
+
+def _lacking(name: str, error: Exception) -> str:
+    """Say what a model needs, in the words of who talks: the library's own speak to who writes a program with it."""
+    if ":" not in name:
+        return "write it as provider:name, such as anthropic:... or ollama:..., or set a base URL"
+    if (key := _KEY.match(str(error))) is not None:
+        return f"it needs a key. Set {key[1]} in the environment, or model.api_key in the configuration"
+    if isinstance(error, ImportError) and name.partition(":")[0] in _BROUGHT:
+        return "its library is not installed. Install it with: pip install 'recollect[chat]'"
+    return _short(str(error))
 
 
 def _provider(name: str, **options: Any) -> Any:

@@ -21,7 +21,7 @@ __all__ = ["main", "recollect"]
     cls=Group,
     lazy={
         "chat": ("recollect.cli.chat:chat", "Talk to an agent. Everything that is said is kept."),
-        "serve": ("recollect.cli.serve:serve", "Serve the web app and the HTTP API."),
+        "serve": ("recollect.cli.serve:serve", "Serve the web app, and the HTTP API under /api/v1."),
         "discord": ("recollect.cli.discord:discord", "Talk to people on Discord, as a bot."),
         "telegram": ("recollect.cli.telegram:telegram", "Talk to people on Telegram, as a bot."),
         "sessions": ("recollect.cli.sessions:sessions", "Find, read, change, keep and let go of conversations."),

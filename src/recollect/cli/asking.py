@@ -15,6 +15,6 @@ def must_agree(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Refused("Nothing was done: there is no terminal to ask on. Add -y if you mean it.")
+        raise Refused(f"{question} Nothing was done: there is no terminal to ask on. Add -y if you mean it.")
     if not click.confirm(safe(question), default=False, err=True):
         raise Refused("Nothing was done.")

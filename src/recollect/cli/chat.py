@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from recollect.cli import place
+from recollect.cli import extra, place
 from recollect.cli.group import Command
 from recollect.errors import InvalidValue, SessionNotFound
 
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
 @click.option("-c", "--continue", "last", is_flag=True, help="Go on with the last conversation.")
 @click.option(
     "-r", "--resume", is_flag=False, flag_value=_PICK, metavar="[SESSION]",
-    help="Go on with a conversation: its id, a prefix of it, or its title. Without one, choose from a list.",
+    help="Go on with a conversation: its id, the beginning of its id, or its title. Without one, choose from a list.",
 )  # fmt: skip
 @click.option(
     "--session", is_flag=False, flag_value=_SESSION, metavar="[NAME]",
@@ -78,9 +78,7 @@ def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) ->
     except KeyboardInterrupt:
         status = 130
     except ImportError as error:
-        raise InvalidValue(
-            f"`recollect chat` needs the chat extra: pip install 'recollect[chat]' (missing: {error.name})."
-        ) from error
+        raise extra.refusal("chat", error.name) from error
     click.get_current_context().exit(status)
 
 

@@ -16,7 +16,6 @@ from recollect.cli.group import Group
 from recollect.cli.progress import Progress
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
-from recollect.errors import NotFound
 
 _BAR = 30
 
@@ -69,6 +68,7 @@ def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> N
     The file itself, checksums, references, indexes, counters, the search index, and tool calls without a result. Exit
     status 5 where a problem was found and not repaired.
     """
+    place.must_exist("check")
     with place.reading() as store, Progress("Checking") as progress:
         found = store.check(deep=not quick, repair=repair, progress=progress)
     if as_json:
@@ -102,8 +102,7 @@ def backup(file: str, yes: bool, as_json: bool) -> None:
     there = os.path.lexists(file)
     if there:
         must_agree(f"{file} is there already. Write over it?", yes=yes)
-    if place.missing():
-        raise NotFound(f"There is no database at {place.where()} to copy.")
+    place.must_exist("copy")
     with place.reading() as store, Progress("Copying") as progress:
         written = store.backup(file, overwrite=there, progress=progress)
     size = os.stat(written).st_size
@@ -193,6 +192,7 @@ def stats(as_json: bool) -> None:
     Text, tool output, attachments, index, free, and the rest. On a pipe each line has, between tabs: what it is, and
     bytes.
     """
+    place.must_exist("measure")
     with place.reading() as store:
         space = plain(store.space())
     if as_json:
@@ -220,6 +220,7 @@ def reindex(as_json: bool) -> None:
 
     It is kept up to date by itself; this is for one that `db check` finds fault with.
     """
+    place.must_exist("index")
     with place.opened() as store, Progress("Indexing"):
         count = store.reindex()
     if as_json:
@@ -235,6 +236,7 @@ def optimize(as_json: bool) -> None:
 
     Free space goes back to the disk, the log is emptied, and statistics for the planner are brought up to date.
     """
+    place.must_exist("optimize")
     with place.opened() as store, Progress("Optimizing"):
         found = store.optimize()
     if as_json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli import place
+from recollect.cli import extra, place
 from recollect.cli.ending import DEBUG
 from recollect.cli.group import Command
 from recollect.cli.screen import remark
@@ -36,20 +36,22 @@ def discord(model: str | None, compact: bool) -> None:
     channels.discord.guilds (servers) and channels.discord.roles: nobody, unless they are named. Direct messages with a
     person, a channel and a thread are each a conversation of their own. Ctrl-C stops it.
     """
+    extra.need("discord", "discord", "aiohttp")
     config = place.settings()
     _check(config)
     import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
 
-    from recollect.agent import Agent  # noqa: PLC0415
+    from recollect.agent import configured  # noqa: PLC0415
     from recollect.channels.bot.presenting import instructions  # noqa: PLC0415
 
-    agent = Agent(
-        model or config["model.name"] or "demo",
-        store=place.named(),
+    if place.retention(config):
+        with place.writing():  # lets go of what the configuration says is to go
+            pass
+    agent = configured(
+        place.named(),
+        model=model,
+        config=config,
         instructions=instructions("Discord"),
-        base_url=config["model.base_url"],
-        api_key=config["model.api_key"],
-        window=config["model.context_window"],
         compact=compact,
         name="discord",
     )
@@ -57,9 +59,7 @@ def discord(model: str | None, compact: bool) -> None:
         with _plain_log():
             asyncio.run(_run(agent, config))
     except ImportError as error:
-        raise InvalidValue(
-            f"`recollect discord` needs the discord extra: pip install 'recollect[discord]' (missing: {error.name})."
-        ) from error
+        raise extra.refusal("discord", error.name) from error
     remark("Stopped. Everything that was said is kept.")
 
 

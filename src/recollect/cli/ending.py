@@ -126,9 +126,17 @@ def sentence(error: BaseException) -> str:
     )
 
 
+def _usual(error: RecollectError) -> str | None:
+    """Give the sentence of this kind of error; one that was raised with other words need not have its fields."""
+    try:
+        return type(error).sentence(error.fields)
+    except KeyError:
+        return None
+
+
 def _in_commands(error: RecollectError) -> str | None:
     session = error.fields.get("session")
-    if str(error) != type(error).sentence(error.fields):
+    if str(error) != _usual(error):
         return None
     if isinstance(error, SessionInTrash):
         return f"{session!r} is in the trash. `recollect sessions restore {session}` brings it back whole."

@@ -15,6 +15,7 @@ from recollect.cli.amount import many
 from recollect.cli.group import DATABASE
 from recollect.cli.screen import remark
 from recollect.engine.url import MEMORY, Target, target
+from recollect.errors import NotFound
 
 if TYPE_CHECKING:
     from recollect.config.effective import Config
@@ -45,6 +46,12 @@ def missing() -> bool:
     """Whether there is no database yet."""
     found = _target()
     return found.engine == "sqlite" and found.path != MEMORY and not os.path.exists(found.path)
+
+
+def must_exist(purpose: str) -> None:
+    """Refuse where there is no database: an empty one in its place would be said to be sound."""
+    if missing():
+        raise NotFound(f"There is no database at {where()} to {purpose}.")
 
 
 def settings() -> Config:

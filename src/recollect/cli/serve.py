@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli import place
+from recollect.cli import extra, place
 from recollect.cli.group import Command
 from recollect.errors import InvalidValue
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.option("--host", help="The address to listen on; other machines reach it only if it is not a loopback one.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port to listen on; 0 takes any that is free.")
-@click.option("-m", "--model", help="The model to talk to: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
+@click.option("-m", "--model", help="The model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
 @click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
 def serve(host: str | None, port: int | None, model: str | None, opened: bool) -> None:
     """Serve the web app, and the HTTP API under /api/v1.
 
     It prints the link that opens the page. The link has a token in it: who has it can read and write everything.
     """
+    extra.need("server", "uvicorn", "litestar", "jinja2", "markdown_it", "nh3", "pygments")
     from recollect.server import serve as server  # noqa: PLC0415
 
     config = place.settings()
@@ -55,9 +56,7 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
     try:
         server.run(listener, place.named(), agent, tokens, hosts=(address, *config["server.hosts"]), keep=keep)
     except ImportError as error:
-        raise InvalidValue(
-            f"`recollect serve` needs the server extra: pip install 'recollect[server]' (missing: {error.name})."
-        ) from error
+        raise extra.refusal("server", error.name) from error
 
 
 def _tokens(config: Config, address: str, *, public: bool) -> dict[str, str]:

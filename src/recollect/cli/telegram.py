@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli import place
+from recollect.cli import extra, place
 from recollect.cli.group import Command
 from recollect.cli.screen import remark
 from recollect.errors import InvalidValue
@@ -27,37 +27,45 @@ def telegram(model: str | None, compact: bool) -> None:
     channels.telegram.chats (groups): nobody, unless they are named. Each chat and each topic is a conversation of its
     own, telegram:CHAT or telegram:CHAT:TOPIC. Ctrl-C stops it.
     """
+    extra.need("telegram", "telegram")
     config = place.settings()
-    if not config["channels.telegram.token"]:
-        raise InvalidValue(
-            "The bot has no token. Ask @BotFather on Telegram for one, and set RECOLLECT_TELEGRAM_TOKEN or "
-            "channels.telegram.token."
-        )
+    _check(config)
     import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
 
-    from recollect.agent import Agent  # noqa: PLC0415
+    from recollect.agent import configured  # noqa: PLC0415
     from recollect.channels.bot.presenting import instructions  # noqa: PLC0415
 
     if place.retention(config):
         with place.writing():  # lets go of what the configuration says is to go
             pass
-    agent = Agent(
-        model or config["model.name"] or "demo",
-        store=place.named(),
+    agent = configured(
+        place.named(),
+        model=model,
+        config=config,
         instructions=instructions("Telegram"),
-        base_url=config["model.base_url"],
-        api_key=config["model.api_key"],
-        window=config["model.context_window"],
         compact=compact,
         name="telegram",
     )
     try:
         asyncio.run(_run(agent, config))
     except ImportError as error:
-        raise InvalidValue(
-            f"`recollect telegram` needs the telegram extra: pip install 'recollect[telegram]' (missing: {error.name})."
-        ) from error
+        raise extra.refusal("telegram", error.name) from error
     remark("Stopped. Everything that was said is kept.")
+
+
+def _check(config: Config) -> None:
+    if not config["channels.telegram.token"]:
+        raise InvalidValue(
+            "The bot has no token. Ask @BotFather on Telegram for one, and set RECOLLECT_TELEGRAM_TOKEN or "
+            "channels.telegram.token."
+        )
+    for name in ("allow", "chats"):
+        wrong = [item for item in config[f"channels.telegram.{name}"] if not item.removeprefix("-").isdecimal()]
+        if wrong:
+            raise InvalidValue(
+                f"channels.telegram.{name} takes ids, which are numbers; {wrong[0]!r} is none. Somebody whom the bot "
+                "does not know is told their id when they write to it."
+            )
 
 
 def _chosen(config: Config) -> dict[str, Any]:

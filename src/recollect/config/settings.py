@@ -27,7 +27,10 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("db.path", "path", DATABASE, "The database file.", '"~/conversations.db"', option="--db"),
-        Setting("db.url", "url", DATABASE, "The database as a URL.", '"sqlite:////data/r.db"', option="--db"),
+        Setting(
+            "db.url", "url", DATABASE, "The database as a URL.",
+            '"postgresql://app@db.example.com/talks"', option="--db",
+        ),
         Setting("model.name", "text", "RECOLLECT_MODEL", "The model to talk to, with its provider.", '"anthropic:x"'),
         Setting(
             "model.base_url", "address", "RECOLLECT_BASE_URL", "Where the model is reached.", '"http://localhost:11434/v1"'

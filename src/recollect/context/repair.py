@@ -13,7 +13,7 @@ from typing import Any
 from recollect.context.pairs import is_call, is_reasoning, is_result
 from recollect.context.rules import ANY, RULES, Rules
 from recollect.model.message import Message
-from recollect.model.part import DataPart, Part, ReasoningPart, TextPart
+from recollect.model.part import DataPart, Part, ReasoningPart, TextPart, ToolResultPart
 from recollect.model.repair import Repair
 
 # Formats in which a block that we have no words for is in its place wherever it stands.
@@ -39,6 +39,10 @@ def mend(messages: Sequence[Message], rules: Rules) -> tuple[list[Message], list
 
     repairs: list[Repair] = []
     view = cleaning.clean(messages, rules, repairs)
+    if rules.own_outputs:
+        from recollect.context import consent  # noqa: PLC0415  only for one provider
+
+        view = consent.leave_out(view, repairs)
     view = answering.answer(view, rules, repairs)
     view = cleaning.conclude(view, rules, repairs)
     if rules.alternates:
@@ -53,20 +57,37 @@ def mend(messages: Sequence[Message], rules: Rules) -> tuple[list[Message], list
 def is_sound(messages: Sequence[Message], rules: Rules) -> bool:
     """Say whether nothing needs to be mended, in one pass over the messages. In doubt the answer is no."""
     look = _Look(rules)
-    follows, apart = look.follows if rules.alternates else None, rules.results_apart
+    alternates, apart, waiting = rules.alternates, rules.results_apart, look.waiting
     for message in messages:
-        parts = message.parts
         if message.state != "completed":
             return False
-        if len(parts) == 1 and type(parts[0]) is TextPart and message.native is None and not (look.waiting and apart):
-            text, role = parts[0].text, message.role
-            if text and not text.isspace() and role != "tool":
-                if follows is not None and not follows(role, message):
-                    return False
+        parts, role, native = message.parts, message.role, message.native
+        part = parts[0] if len(parts) == 1 and (native is None or not _lists_calls(native)) else None
+        # A text, or a single result: nearly all messages are one of these, and need no further look.
+        if type(part) is TextPart and role != "tool" and not (waiting and apart):
+            if part.text and not part.text.isspace():
+                if not alternates or look.follows(role, message):
+                    continue
+                return False
+        elif type(part) is ToolResultPart and role == "tool":
+            if part.call_id in waiting and look.follows(role, message):
+                waiting.remove(part.call_id)
                 continue
+            return False
         if not look.further(message):
             return False
     return look.ended(messages)
+
+
+def _is_about_consent(part: DataPart) -> bool:
+    """Whether a provider asks here whether it may call a tool, or is told so."""
+    return type(part.native) is dict and str(part.native.get("type")).startswith("mcp_approval")
+
+
+def _lists_calls(native: dict[str, Any]) -> bool:
+    """Whether calls were kept as they came, because one of them could not be read."""
+    fields = native.get("fields")
+    return bool(fields) and "tool_calls" in fields
 
 
 class _Look:
@@ -104,32 +125,39 @@ class _Look:
 
     def further(self, message: Message) -> bool:
         """Look at the parts of a message that is more than a text."""
-        fields = (message.native or {}).get("fields")
-        if fields and "tool_calls" in fields:
+        if message.native is not None and _lists_calls(message.native):
             return False
         if self.rules.unique == "message":
             self.seen = set()
         self.calls, self.called, self.said = [], False, False
-        return all(self._passes(part, message) for part in message.parts) and self._whole(message)
+        for part in message.parts:
+            if is_call(part):
+                if message.role != "assistant" or not self._takes(part, message):
+                    return False
+                self.calls.append(part.call_id)
+                self.called = True
+            elif is_result(part):
+                if not self._answers(part.call_id, message):
+                    return False
+            elif not self._passes(part, message):
+                return False
+        return self._whole(message)
 
     def _passes(self, part: Part, message: Message) -> bool:
-        """Look at one part."""
+        """Look at one part that is neither a call nor a result."""
         if type(part) is TextPart:
             blank = not part.text or part.text.isspace()
             self.said = self.said or not blank
             return not (blank and self.rules.no_blanks)
-        if is_call(part):
-            self.calls.append(part.call_id)
-            self.called = True
-            return message.role == "assistant" and self._takes(part, message)
-        if is_result(part):
-            return self._answers(part.call_id, message)
         if type(part) is ReasoningPart:
             return message.role == "assistant"
         self.said = True
         if message.format != self.rules.format:
             return False
-        return type(part) is not DataPart or (self.rules.format in _KEPT and not is_reasoning(part))
+        if type(part) is not DataPart:
+            return True
+        asks = self.rules.own_outputs and _is_about_consent(part)
+        return self.rules.format in _KEPT and not is_reasoning(part) and not asks
 
     def _answers(self, call_id: str, message: Message) -> bool:
         """Take a result; whether it is where it belongs."""
@@ -164,6 +192,8 @@ class _Look:
             return False
         if rules.objects and message.format == rules.format and type(part.arguments) is not dict:
             return False
+        if rules.own_outputs and type(part.native) is dict and part.native.get("type") == "computer_call":
+            return False  # only a picture answers it, which needs a closer look
         self.seen.add(call_id)
         return True
 

@@ -24,6 +24,8 @@ class Rules(NamedTuple):
     """Where a call id may be there only once."""
     call_id: re.Pattern[str] | None = None
     """What a call id looks like; None where any text will do that is not empty."""
+    own_outputs: bool = False
+    """A call is answered by an output of its own type; a picture or a person's consent can not be made up."""
     reasoning_alone: bool = False
     """Reasoning may be a message of its own, if the agent's words or calls follow in the next one."""
 
@@ -39,7 +41,11 @@ RULES: dict[str, Rules] = {
     ),
     "openai": Rules("openai", unique="message", call_id=re.compile(r".{1,40}", re.DOTALL)),
     "openai-responses": Rules(
-        "openai-responses", results_apart=False, call_id=re.compile(r".{1,64}", re.DOTALL), reasoning_alone=True
+        "openai-responses",
+        results_apart=False,
+        call_id=re.compile(r".{1,64}", re.DOTALL),
+        own_outputs=True,
+        reasoning_alone=True,
     ),
     "ai-sdk": Rules("ai-sdk"),
     "ai-sdk-ui": Rules("ai-sdk-ui", results_apart=False),

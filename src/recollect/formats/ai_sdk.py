@@ -224,6 +224,8 @@ def _read_piece(piece: dict[str, Any]) -> Content:
 def _block(part: Part) -> dict[str, Any] | None:
     """Give the part that a part of ours came in; None for one that never was one."""
     native = part.native
+    if type(part) is ToolResultPart:  # most of what agents write
+        return _result_block(part)
     match part:
         case TextPart():
             return overlay({"type": "text", "text": part.text}, native)
@@ -236,8 +238,6 @@ def _block(part: Part) -> dict[str, Any] | None:
             if part.arguments is not UNSET:
                 call["input"] = part.arguments
             return overlay(call, native)
-        case ToolResultPart():
-            return _result_block(part)
         case AttachmentPart():
             return restored(native, payload(part)) if is_taken(native) else None
         case _:
@@ -245,11 +245,14 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 
 def _result_block(part: ToolResultPart) -> dict[str, Any]:
+    if part.native is None and part.text is not None:  # nearly always
+        output: dict[str, Any] = {"type": _TYPES[part.status, "text"], "value": part.text}
+        return {"type": "tool-result", "toolCallId": part.call_id, "toolName": part.tool, "output": output}
     native = part.native if is_dict(part.native) else {}
     if WHOLE in native:
         return dict(native[WHOLE])
     result: dict[str, Any] = {"type": "tool-result", "toolCallId": part.call_id, "toolName": part.tool}
-    output: dict[str, Any] = {}
+    output = {}
     if part.text is not None:
         output = {"type": _TYPES[part.status, "text"], "value": part.text}
     elif part.data is not UNSET:

@@ -43,6 +43,7 @@ _JOINED = {"joined": True}  # a result that stands in the part of its call
 _SHADOW = {"shadow": True}  # what is said in a field of the message that is kept whole
 _ASKED = frozenset({"input-available", "approval-requested", "approval-responded"})
 _ANSWERED = frozenset({"output-available", "output-error", "output-denied"})
+_ANSWERS = {"output-available": "output", "output-error": "errorText"}
 _DENIED = "The tool was not run."
 
 
@@ -79,13 +80,15 @@ def is_older(message: Draft | Message) -> bool:
 
 def own(message: Draft | Message) -> dict[str, Any]:
     """Give a message that came in this format back as it came."""
-    native = message.native or {}
-    written: dict[str, Any] = {"role": message.role}
-    if native.get("content") == "string":
-        first = message.parts[0]
-        written["content"] = first.text if type(first) is TextPart else ""
+    native, parts = message.native or {}, message.parts
+    first = parts[0] if parts else None
+    if "content" in native and native["content"] == "string":
+        said = first.text if type(first) is TextPart else ""
+        return overlay({"role": message.role, "content": said}, native.get("fields"))
+    if len(parts) == 1 and type(first) is TextPart and first.native is None:  # most of what people write
+        written: dict[str, Any] = {"role": message.role, "parts": [{"type": "text", "text": first.text}]}
     else:
-        written["parts"] = _parts(message.parts)
+        written = {"role": message.role, "parts": _parts(parts)}
     return overlay(written, native.get("fields"))
 
 
@@ -177,7 +180,7 @@ def _tool_result(part: dict[str, Any], call_id: str, tool: str, field: str | Non
 
 def _answer_field(state: Any) -> str | None:
     """Name the field that has the answer; None where the tool was not allowed to run."""
-    return {"output-available": "output", "output-error": "errorText"}.get(state)
+    return _ANSWERS.get(state)
 
 
 def _read_invocation(used: dict[str, Any], native: dict[str, Any]) -> list[Part]:
@@ -266,7 +269,7 @@ class _Page:
         self.messages.append(message)
         self.answer = None
         for part in message.get("parts", ()):
-            if "toolCallId" in part and tool_name(part) is not None and _is_one_of(part.get("state"), _ASKED):
+            if _is_one_of(part.get("state"), _ASKED) and "toolCallId" in part and tool_name(part) is not None:
                 self.asked[str(part.get("toolCallId"))] = part
 
     def _say(self, message: Message) -> None:

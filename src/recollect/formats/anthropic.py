@@ -254,16 +254,22 @@ def _read_piece(block: dict[str, Any]) -> Content:
 
 def _own(message: Message) -> dict[str, Any]:
     """Give a message that came in this format back as it came; of a whole response, what the API takes as input."""
-    native = message.native or {}
+    native = message.native
     written: dict[str, Any] = {"role": "user" if message.role == "tool" else message.role}
+    if native is None:
+        place_content(written, message.parts, None, "blocks", _block)
+        return written
     place_content(written, message.parts, native.get("content"), "blocks", _block)
     return overlay(written, native.get("fields"))
 
 
 def _block(part: Part) -> dict[str, Any] | None:
     """Give the block that a part came in; None for a part that never was one."""
-    if part.native is None and type(part) is ToolCallPart and part.arguments is not UNSET:  # most of what agents write
-        return {"type": "tool_use", "id": part.call_id, "name": part.tool, "input": part.arguments}
+    if part.native is None:  # most of what agents write
+        if type(part) is ToolCallPart and part.arguments is not UNSET:
+            return {"type": "tool_use", "id": part.call_id, "name": part.tool, "input": part.arguments}
+        if type(part) is ToolResultPart and part.text is not None and part.status != "error":
+            return {"type": "tool_result", "tool_use_id": part.call_id, "content": part.text}
     match part:
         case TextPart():
             return overlay({"type": "text", "text": part.text}, part.native)

@@ -48,14 +48,13 @@ def read(message: dict[str, Any]) -> list[Draft]:
 
 def write_at_once(message: Message, format: str) -> dict[str, Any] | None:
     """Write a role with a string, the most common message by far, before it is looked at more closely."""
-    if message.native is not None or len(message.parts) != 1 or message.role == "tool":
+    parts, role, came = message.parts, message.role, message.format
+    if message.native is not None or len(parts) != 1 or role == "tool":
         return None  # a tool's text that answers no call is a tool's message nowhere
-    part = message.parts[0]
-    if type(part) is not TextPart or part.native is not None:
+    part = parts[0]
+    if type(part) is not TextPart or part.native is not None or (came != format and came is not None):
         return None
-    if message.format is not None and message.format != format:
-        return None
-    return {"role": message.role, "content": part.text}
+    return {"role": role, "content": part.text}
 
 
 def write(message: Message) -> dict[str, Any] | None:
@@ -124,6 +123,12 @@ def arguments(part: ToolCallPart) -> str:
     return "{}" if part.arguments is UNSET else compact(part.arguments)
 
 
+def custom_input(part: ToolCallPart) -> str | None:
+    """Give what a custom tool of OpenAI's is called with, which is a text and no JSON; None for any other call."""
+    kind = part.native.get("type") if is_dict(part.native) else None
+    return part.arguments if kind in ("custom", "custom_tool_call") and type(part.arguments) is str else None
+
+
 def input(part: ToolCallPart) -> dict[str, Any]:
     """Give the arguments of a call as an object."""
     value = part.arguments if part.arguments_text is None else _parsed(part.arguments_text)
@@ -166,7 +171,7 @@ def _is_step(part: Part) -> bool:
 
 def joined(messages: Sequence[Message], pieces: str) -> Sequence[Message]:
     """Make one message of the pieces of an answer that came one by one, as the items of this format do."""
-    if all(message.format != pieces for message in messages):
+    if pieces not in [message.format for message in messages]:
         return messages
     found: list[Message] = []
     for message in messages:

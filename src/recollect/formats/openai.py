@@ -126,7 +126,7 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
             written.append(at_once)
         elif message.format == NAME:
             own = _own(message)
-            written.append(own if kept_response(message) is None else _accepted(own))
+            written.append(own if message.native is None or kept_response(message) is None else _accepted(own))
         else:
             as_is = neutral.write(message)
             if as_is is None:
@@ -410,5 +410,8 @@ def _file_block(found: attachment.File) -> dict[str, Any] | None:
 
 
 def _translated_call(part: ToolCallPart) -> dict[str, Any]:
+    custom = neutral.custom_input(part)
+    if custom is not None:
+        return {"id": part.call_id, "type": "custom", "custom": {"name": part.tool, "input": custom}}
     function = {"name": part.tool, "arguments": neutral.arguments(part)}
     return {"id": part.call_id, "type": "function", "function": function}

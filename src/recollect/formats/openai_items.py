@@ -37,16 +37,18 @@ from recollect.model.part import (
 )
 
 _FUNCTION, _FUNCTION_OUTPUT = "function_call", "function_call_output"
+CUSTOM = "custom_tool_call"
 _COMPUTER = "computer_call"
+_LOCAL_SHELL, _SHELL, _PATCH = "local_shell_call", "shell_call", "apply_patch_call"
 _SCREENSHOT = "computer_call_output"
 # The field with the arguments of a call, and the tool where the item does not name it.
 _CALLS: dict[str, tuple[str, str | None]] = {
     _FUNCTION: ("arguments", None),
-    "custom_tool_call": ("input", None),
+    CUSTOM: ("input", None),
     _COMPUTER: ("action", "computer"),
-    "local_shell_call": ("action", "local_shell"),
-    "shell_call": ("action", "shell"),
-    "apply_patch_call": ("operation", "apply_patch"),
+    _LOCAL_SHELL: ("action", "local_shell"),
+    _SHELL: ("action", "shell"),
+    _PATCH: ("operation", "apply_patch"),
 }
 # The field with the id of the call that an output answers.
 _OUTPUTS: dict[str, str] = {
@@ -57,6 +59,7 @@ _OUTPUTS: dict[str, str] = {
     "shell_call_output": "call_id",
     "apply_patch_call_output": "call_id",
 }
+_PRINTED = frozenset({"stdout", "stderr", "outcome"})
 _MIME_TYPES = {
     "png": "image/png",
     "webp": "image/webp",
@@ -90,6 +93,12 @@ def kept(item: dict[str, Any]) -> Part:
 
 def write(part: Part) -> dict[str, Any] | None:
     """Give the item that a part came in; None for a part that never was one."""
+    if part.native is None:  # most of what agents write
+        if type(part) is ToolResultPart and part.text is not None:
+            return {"type": _FUNCTION_OUTPUT, "call_id": part.call_id, "output": part.text}
+        if type(part) is ToolCallPart and part.arguments_text is not None:
+            arguments = part.arguments_text
+            return {"type": _FUNCTION, "call_id": part.call_id, "name": part.tool, "arguments": arguments}
     match part:
         case ToolCallPart():
             return _call(part)
@@ -101,6 +110,61 @@ def write(part: Part) -> dict[str, Any] | None:
             return restored(part.native, payload(part)) if is_taken(part.native) else None
         case _:
             return dict(part.native) if is_dict(part.native) else None
+
+
+def kind_of(part: ToolCallPart) -> str:
+    """Name the type of the item that a call came in."""
+    kind = part.native.get("type") if is_dict(part.native) else None
+    return kind if type(kind) is str and kind in _CALLS else _FUNCTION
+
+
+def is_screen_call(part: Part) -> bool:
+    """Say whether this is a call that only a picture of the screen answers."""
+    return type(part) is ToolCallPart and kind_of(part) == _COMPUTER
+
+
+def output(part: ToolResultPart, kind: str | None, told: str | list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Write what came in no item as the output of a call of a type; None where it can not be that."""
+    call_id, failed = part.call_id, part.status != "success"
+    interrupted = part.error_code == "interrupted"
+    words = told if isinstance(told, str) else "\n".join(block["text"] for block in told if "text" in block)
+    match kind:
+        case "custom_tool_call":
+            return {"type": "custom_tool_call_output", "call_id": call_id, "output": told}
+        case "local_shell_call":
+            item = {"type": "local_shell_call_output", "id": call_id, "output": words}
+            return {**item, "status": "incomplete"} if interrupted else item
+        case "shell_call":
+            item = {"type": "shell_call_output", "call_id": call_id, "output": _shell_output(part, words)}
+            return {**item, "status": "incomplete"} if interrupted else item
+        case "apply_patch_call":
+            status = "failed" if failed else "completed"
+            return {"type": "apply_patch_call_output", "call_id": call_id, "status": status, "output": words}
+        case "computer_call":
+            picture = screenshot(part)
+            return None if picture is None else {"type": _SCREENSHOT, "call_id": call_id, "output": picture}
+        case _:
+            return {"type": _FUNCTION_OUTPUT, "call_id": call_id, "output": told}
+
+
+def _shell_output(part: ToolResultPart, words: str) -> list[dict[str, Any]]:
+    """Write what commands printed. What never ran has printed nothing and has no exit code."""
+    if part.error_code == "interrupted":
+        return []
+    if is_list(part.data) and all(is_dict(piece) and piece.keys() >= _PRINTED for piece in part.data):
+        return part.data
+    failed = part.status != "success"
+    outcome = {"type": "exit", "exit_code": 1 if failed else 0}
+    return [{"stdout": "" if failed else words, "stderr": words if failed else "", "outcome": outcome}]
+
+
+def screenshot(part: ToolResultPart) -> dict[str, Any] | None:
+    """Give the picture in a result as the output of a computer call; None where there is none."""
+    for piece in part.content or ():
+        found = attachment.file(piece) if type(piece) is AttachmentPart else None
+        if found is not None and found.is_image and (found.data is not None or attachment.is_web(found.url)):
+            return {"type": "computer_screenshot", "image_url": found.link}
+    return None
 
 
 def reader(role: Role) -> Callable[[dict[str, Any]], Content]:

@@ -9,8 +9,10 @@ history is not this room's work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from recollect.errors import InvalidValue
 from recollect.formats import attachment, neutral, openai_items
@@ -72,15 +74,57 @@ def gather(drafts: Sequence[Draft]) -> list[Draft]:
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Write messages as items: what came in this format as it came, the rest translated."""
     written: list[dict[str, Any]] = []
+    kinds: dict[str, str] = {}  # an output is of the type of its call, which only the call says
     for message in messages:
         at_once = neutral.write_at_once(message, NAME)
         if at_once is not None:
             written.append(at_once)
         elif message.format == NAME:
-            written += _own(message)
+            _note_kinds(message, kinds)
+            if message.native is None and len(message.parts) == 1 and type(message.parts[0]) in _ALONE:
+                item = openai_items.write(message.parts[0])
+                if item is not None:
+                    written.append(item)
+            else:
+                written += _own(message)
         else:
-            written += _translated(message)
+            _note_kinds(message, kinds)
+            written += _translated(message, kinds)
     return written
+
+
+def _note_kinds(message: Message, kinds: dict[str, str]) -> None:
+    """Note which calls of a message are no calls of functions."""
+    for part in message.parts:
+        if type(part) is not ToolCallPart:
+            continue
+        if part.native is not None and message.format == NAME:
+            kinds[part.call_id] = openai_items.kind_of(part)
+        elif part.native is not None and neutral.custom_input(part) is not None:
+            kinds[part.call_id] = openai_items.CUSTOM
+        elif kinds:
+            kinds.pop(part.call_id, None)
+
+
+def without(message: Message, places: Collection[int]) -> Message:
+    """Leave parts that are an item each out of a message of this format, with what is noted of them."""
+    native, parts = message.native or {}, message.parts
+    if _ITEMS not in native:
+        left = tuple(part for index, part in enumerate(parts) if index not in places)
+        return msgspec.structs.replace(message, parts=left)
+    entries = iter(native[_ITEMS])
+    kept: list[Part] = []
+    noted: list[Any] = []
+    start = 0
+    while start < len(parts):
+        alone = type(parts[start]) in _ALONE
+        entry = None if alone else next(entries, None)
+        end = start + (1 if entry is None else entry[_COUNT])
+        if start not in places:
+            kept += parts[start:end]
+            noted += [] if alone else [entry]
+        start = end
+    return msgspec.structs.replace(message, parts=tuple(kept), native={**native, _ITEMS: noted})
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
@@ -213,14 +257,14 @@ def _message_item(role: Role, parts: Sequence[Part], native: dict[str, Any]) -> 
     return overlay(written, native.get("fields"))
 
 
-def _translated(message: Message) -> Iterator[dict[str, Any]]:
+def _translated(message: Message, kinds: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Write a message of another format: texts as messages, each tool call and each result as an item."""
     if message.role == "assistant":
-        yield from _answer(message.parts)
+        yield from _answer(message.parts, kinds)
         return
     for part in message.parts:
         if type(part) is ToolResultPart:
-            yield _result(part)
+            yield from _result(part, kinds)
     blocks = _content(message.parts)
     if blocks:
         bare = len(blocks) == 1 and blocks[0]["type"] == "input_text"
@@ -228,7 +272,7 @@ def _translated(message: Message) -> Iterator[dict[str, Any]]:
         yield {"role": role, "content": blocks[0]["text"] if bare else blocks}
 
 
-def _answer(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+def _answer(parts: Sequence[Part], kinds: dict[str, str]) -> Iterator[dict[str, Any]]:
     said = ""
     for part in parts:
         if type(part) is TextPart:
@@ -238,17 +282,28 @@ def _answer(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
                 yield {"role": "assistant", "content": said}
             said = ""
             if type(part) is ToolCallPart:
-                arguments = neutral.arguments(part)
-                yield {"type": "function_call", "call_id": part.call_id, "name": part.tool, "arguments": arguments}
+                yield _call(part)
             elif type(part) is ToolResultPart:
-                yield _result(part)
+                yield from _result(part, kinds)
     if neutral.is_said(said):
         yield {"role": "assistant", "content": said}
 
 
-def _result(part: ToolResultPart) -> dict[str, Any]:
-    output = _content(part.content) if part.content is not None else neutral.answer(part)
-    return {"type": "function_call_output", "call_id": part.call_id, "output": output or part.error_message or ""}
+def _call(part: ToolCallPart) -> dict[str, Any]:
+    custom = neutral.custom_input(part)
+    if custom is not None:
+        return {"type": openai_items.CUSTOM, "call_id": part.call_id, "name": part.tool, "input": custom}
+    arguments = neutral.arguments(part)
+    return {"type": "function_call", "call_id": part.call_id, "name": part.tool, "arguments": arguments}
+
+
+def _result(part: ToolResultPart, kinds: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Write a result as the output of its call; nothing where the call is one that only a picture answers."""
+    blocks = None if part.content is None else _content(part.content)
+    output = (neutral.answer(part) if blocks is None else blocks) or part.error_message or ""
+    item = openai_items.output(part, kinds.get(part.call_id), output)
+    if item is not None:
+        yield item
 
 
 def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -61,15 +62,16 @@ def decode(text: str | bytes) -> Any:
 
 
 @functools.cache
-def _typed(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+def decoder(kind: Any) -> Callable[[str | bytes], Any]:
+    """Give what reads text that msgspec wrote, which does not begin with a space, into a type."""
+    return msgspec.json.Decoder(kind).decode
 
 
 def decode_as(kind: Any, text: str | bytes) -> Any:
     """Read JSON text that encode() wrote into the type it had."""
     if text[:1] in (" ", b" "):
         return msgspec.convert(json.loads(text), kind)
-    return _typed(kind).decode(text)
+    return decoder(kind)(text)
 
 
 def exact(value: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Literal
 from recollect.model.value import Value
 
 RepairKind = Literal[
-    "interrupted_call", "orphan_result", "duplicate_result", "moved_result", "misplaced_call", "partial_call",
-    "call_id", "arguments", "unreadable_block", "empty_message", "only_reasoning", "last_reasoning", "blank_text",
-    "wrong_role", "same_role", "first_role", "last_space",
+    "interrupted_call", "unanswered_call", "orphan_result", "duplicate_result", "moved_result", "misplaced_call",
+    "partial_call", "call_id", "arguments", "unreadable_block", "empty_message", "only_reasoning", "last_reasoning",
+    "blank_text", "wrong_role", "same_role", "first_role", "last_space",
 ]  # fmt: skip
 
 

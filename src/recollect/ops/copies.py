@@ -288,7 +288,7 @@ class _Reading:
         self.cursor = Cursor("trees", self.cursor.tree, "session", place + 1)
 
     def links(self) -> Steps[None]:
-        found = yield from rows("links_after", owner=self.owner, after=self.cursor.low, limit=_SLICE)
+        found = yield from rows("sessions_linked", owner=self.owner, after=self.cursor.low, limit=_SLICE)
         self._add("links", [row[1:] for row in found])
         self.cursor = Cursor("links", low=found[-1][0]) if len(found) == _SLICE else Cursor("settings")
 

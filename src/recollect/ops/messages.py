@@ -288,7 +288,7 @@ def stretch(
 ) -> Steps[list[Message]]:
     """Read messages of a stretch, after a position and up to another, in the order of the query."""
     found = yield from rows(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
-    if any(row[record.REST] is not None and record.blobs_of(row) is not None for row in found):
+    if any(record.blobs_of(row) is not None for row in found if row[record.REST] is not None):
         return (yield from _with_payloads(scope, span.number, found))
     return record.messages(found, span.number)
 

@@ -18,7 +18,6 @@ from recollect.op import Row
 Parts = tuple[Part, ...]
 _BARE_TEXT: tuple[Sequence[Any], Sequence[Any], bool] = ((), (), True)
 _NOTHING: Mapping[str, bytes] = types.MappingProxyType({})
-_Many = list[Parts]
 _SPACE = ord(" ")
 
 # Where a row that is read has its parts, and what is rare in it.
@@ -118,12 +117,18 @@ def message(row: Row, branch: int, parts: Parts) -> Message:
 
 
 def messages(found: list[Row], branch: int) -> list[Message]:
-    """Make messages of rows, decoding the parts of all of them at once where that is possible."""
-    texts = [row[_PARTS] for row in found]
-    if any(text[0] == _SPACE for text in texts):  # written by the standard json module, and read by it
-        return [message(row, branch, json.decode_as(Parts, row[_PARTS])) for row in found]
-    decoded = json.decode_as(_Many, b"[" + b",".join(texts) + b"]")
-    return [message(row, branch, parts) for row, parts in zip(found, decoded, strict=True)]
+    """Make messages of rows. Most have only what is usual, and are made here without a call for each."""
+    decode = json.decoder(Parts)  # for each row: joining a page's texts to decode them at once costs more than it saves
+    return [
+        Message(
+            branch, position, role, decode(text), created, turn, tokens, format, model, given, taken,
+            None if native is None else json.decode(native), "completed", created,
+        )
+        if rest is None and text[0] != _SPACE
+        else message(row, branch, json.decode_as(Parts, text))
+        for row in found
+        for text, position, role, created, turn, tokens, format, model, given, taken, native, rest in (row,)
+    ]  # fmt: skip
 
 
 def blobs_of(row: Row) -> list[str] | None:

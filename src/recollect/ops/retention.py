@@ -26,16 +26,19 @@ class Erased(NamedTuple):
     sessions: list[str]
 
 
-def erase(scope: Scope, session: str, *, forks: str = "refuse") -> Op[Erased]:
-    """Erase a session, living or in the trash, and every branch that no other session reaches."""
+def erase(scope: Scope, session: str, *, forks: str = "refuse", deleted: bool | None = None) -> Op[Erased]:
+    """Erase a session, and every branch that no other session reaches.
+
+    `deleted` says where it is: True in the trash, False not; None takes a living one first.
+    """
     if forks not in FORKS:
         raise InvalidValue(f"forks is one of {', '.join(FORKS)}; got {forks!r}.")
-    return Op(_erase, scope, session, forks, scrubs=True, unindexes=True)
+    return Op(_erase, scope, session, forks, deleted, scrubs=True, unindexes=True)
 
 
-def _erase(scope: Scope, session: str, forks: str) -> Steps[Erased]:
-    row = yield from sessions.living(scope, session)
-    if row is None:
+def _erase(scope: Scope, session: str, forks: str, deleted: bool | None) -> Steps[Erased]:
+    row = None if deleted is True else (yield from sessions.living(scope, session))
+    if row is None and deleted is not False:
         row = yield from sessions.in_trash(scope, session)
     if row is None:
         raise SessionNotFound(session=session)
@@ -61,6 +64,7 @@ def remove(scope: Scope, here: sessions.Here) -> Steps[None]:
     yield from search.untitle(here.session)
     yield from do("session_delete", session=here.session)
     yield from _sweep(scope, here.tree, branches, {here.session})
+    yield from presence.forget(scope, [here.value.id])
 
 
 def alone(here: sessions.Here) -> Steps[dict[int, int]]:

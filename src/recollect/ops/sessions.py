@@ -24,6 +24,8 @@ from recollect.ops import leases
 
 _MATCHES = 6
 
+_DAY = 86_400_000
+
 
 class Here(NamedTuple):
     """Where a session is stored: what other operations need to work on it."""
@@ -263,13 +265,17 @@ def _opened(scope: Scope, session: str) -> Steps[Session]:
 
 
 def running(scope: Scope) -> Op[list[str]]:
-    """Name the sessions in which a turn is open, whoever holds it."""
-    return Op(_with_open_turns, scope, writes=False)
+    """Name the sessions of the last day in which a turn is open, whoever holds it."""
+    return Op(_running, scope, writes=False)
+
+
+def _running(scope: Scope) -> Steps[list[str]]:
+    return [id for (id,) in (yield from rows("sessions_running", owner=scope.owner, since=scope.now - _DAY))]
 
 
 def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
     """Mark what processes that are gone left open, in a session or in all, and give the ids of those that changed."""
-    names = [session] if session is not None else (yield Op(_with_open_turns, scope, writes=False))
+    names = [session] if session is not None else (yield Op(_held, scope, writes=False))
     changed: list[str] = []
     for name in names:
         if (yield Op(_recover, scope, name)):
@@ -277,8 +283,8 @@ def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
     return changed
 
 
-def _with_open_turns(scope: Scope) -> Steps[list[str]]:
-    return [id for (id,) in (yield from rows("sessions_with_open_turns", owner=scope.owner))]
+def _held(scope: Scope) -> Steps[list[str]]:
+    return [id for (id,) in (yield from rows("sessions_held", owner=scope.owner))]
 
 
 def _recover(scope: Scope, session: str) -> Steps[bool]:

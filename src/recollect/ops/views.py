@@ -111,6 +111,8 @@ def _opened(found: Sequence[Message]) -> bool:
 
 def _joined(always: Sequence[Message], read: list[Message]) -> list[Message]:
     """Put what is always there and what was read in order; a summary comes before a message at its place."""
+    if not always:
+        return read
     known = {message.position for message in read}
     more = {m.position: m for m in always if type(m) is Message and m.position not in known}
     summaries = [message for message in always if type(message) is not Message]

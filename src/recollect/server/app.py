@@ -10,6 +10,8 @@ from typing import Any
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 
 from recollect.errors import RecollectError
 from recollect.server import api, page
@@ -17,6 +19,7 @@ from recollect.server.access import Access
 from recollect.server.account import Account, Accounts
 from recollect.server.api import openapi
 from recollect.server.api.answer import ExactRequest
+from recollect.server.page.door import door
 from recollect.server.problem import TYPE, Problem, problem
 
 _log = logging.getLogger("recollect.server")
@@ -27,6 +30,14 @@ LARGEST_BODY = 64 * 1024 * 1024
 _CODES = {
     400: "invalid-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "wrong-media-type",
 }  # fmt: skip
+
+
+class Application(Litestar):
+    """The framework without its plugins for the classes of other libraries, which it would load where they are."""
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        return [*plugins, MsgspecDIPlugin()]
 
 
 def make(
@@ -41,7 +52,7 @@ def make(
         finally:
             await accounts.close()
 
-    app = Litestar(
+    app = Application(
         route_handlers=[*api.ROUTES, *page.ROUTES],
         dependencies={"account": Provide(_account, sync_to_thread=False)},
         exception_handlers={RecollectError: _told, HTTPException: _refused, Exception: _failed},
@@ -95,5 +106,8 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     return _response(request, told)
 
 
-def _response(_: Request[Any, Any, Any], told: Problem) -> Response[bytes]:
+def _response(request: Request[Any, Any, Any], told: Problem) -> Response[bytes]:
+    """Answer with a problem; a person who followed a link in a browser is shown a page."""
+    if request.headers.get("sec-fetch-mode") == "navigate" and not request.scope["path"].startswith(api.PATH):
+        return Response(door(told), status_code=told.status, media_type="text/html")
     return Response(told.body(), status_code=told.status, media_type=TYPE)

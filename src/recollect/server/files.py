@@ -87,7 +87,7 @@ def file(message: Message, number: int) -> File:
     if kind in IMAGES:
         shown, disposition = kind, "inline"
     elif kind.startswith("text/") and kind in ("text/plain", "text/csv", "text/markdown"):
-        shown, disposition = "text/plain; charset=utf-8", "inline"
+        shown, disposition = "text/plain", "inline"
     else:
         shown, disposition = "application/octet-stream", attachment(part.name or f"file {number}")
     headers = {

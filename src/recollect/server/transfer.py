@@ -15,16 +15,16 @@ from recollect.model.value import iso
 from recollect.server.account import Account
 
 TYPES = {
-    "md": "text/markdown; charset=utf-8",
+    "md": "text/markdown",
     "json": "application/json",
     "jsonl": "application/x-ndjson",
-    "html": "text/html; charset=utf-8",
+    "html": "text/html",
 }
 LARGEST = 1 << 30
 """Bytes that an import may have."""
 
+_LONGEST_FILE = 120
 _IN_MEMORY = 4 << 20
-_LONGEST_HEADER = 120
 _LONGEST_NAME = 80
 
 
@@ -43,7 +43,7 @@ class Download(NamedTuple):
 
 def attachment(name: str) -> str:
     """Write the header that has a browser save a file under a name, whatever is in the name."""
-    kept = name if len(name) <= _LONGEST_HEADER else name[: _LONGEST_HEADER - 20] + name[-20:]  # with what it ends in
+    kept = name if len(name) <= _LONGEST_FILE else name[: _LONGEST_FILE - 20] + name[-20:]  # with what it ends in
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in kept) or "file"
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(kept.encode('utf-8', 'replace'), safe='')}"
 

@@ -229,12 +229,13 @@ class Store:
         """
         return self.follow(ops.sessions.recover(self.scope(), session))
 
-    def erase_session(self, id: str, *, forks: str = "refuse") -> list[str]:
+    def erase_session(self, id: str, *, forks: str = "refuse", deleted: bool | None = None) -> list[str]:
         """Erase a session for good, and give the ids of what was erased.
 
         Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
+        An id can be that of a living session and of one in the trash: `deleted` says which; None takes a living one.
         """
-        return self.run(ops.retention.erase(self.scope(), id, forks=forks)).sessions
+        return self.run(ops.retention.erase(self.scope(), id, forks=forks, deleted=deleted)).sessions
 
     def empty_trash(self, *, older_than: ops.pruning.Duration | None = None, dry_run: bool = False) -> PruneReport:
         """Erase what is in the trash, or what has been there for so long. Forks keep the past that they share."""

@@ -228,12 +228,13 @@ class AsyncStore:
         """
         return await self.follow(ops.sessions.recover(self.scope(), session))
 
-    async def erase_session(self, id: str, *, forks: str = "refuse") -> list[str]:
+    async def erase_session(self, id: str, *, forks: str = "refuse", deleted: bool | None = None) -> list[str]:
         """Erase a session for good, and give the ids of what was erased.
 
         Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
+        An id can be that of a living session and of one in the trash: `deleted` says which; None takes a living one.
         """
-        return (await self.run(ops.retention.erase(self.scope(), id, forks=forks))).sessions
+        return (await self.run(ops.retention.erase(self.scope(), id, forks=forks, deleted=deleted))).sessions
 
     async def empty_trash(
         self, *, older_than: ops.pruning.Duration | None = None, dry_run: bool = False

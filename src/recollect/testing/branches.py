@@ -308,6 +308,20 @@ class TestErase:
         with pytest.raises(InvalidValue):
             store.erase_session("a", forks="some")
 
+    def test_of_two_with_one_id_the_one_that_is_meant(self, store: Store):
+        talk(store)
+        store.delete_session("a")
+        store.session("a").append({"role": "user", "content": "new"})
+        assert store.erase_session("a", deleted=True) == ["a"]
+        assert texts(store.session("a")) == ["new"]
+        assert store.list_sessions(deleted=True) == []
+        with pytest.raises(SessionNotFound):
+            store.erase_session("a", deleted=True)
+        store.delete_session("a")
+        with pytest.raises(SessionNotFound):
+            store.erase_session("a", deleted=False)
+        assert store.erase_session("a") == ["a"]
+
     def test_with_the_forks(self, store: Store):
         session = talk(store)
         fork = session.fork(2, id="f")

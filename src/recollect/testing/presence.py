@@ -132,6 +132,20 @@ class TestPresence:
         with pytest.raises(SessionNotFound):
             store.run(presence.arrive(store.scope(), "s", "x", "web"))
 
+    def test_a_pruned_session_leaves_nothing(self, store: Store):
+        mine = store.session("s").arrive("terminal")
+        store.session("s").append({"role": "user", "content": "old"})
+        kept = store.session("t").arrive("terminal")
+        store.session("t").append({"role": "user", "content": "new"})
+        store.session("u").append({"role": "user", "content": "thrown away"})
+        thrown = store.session("u").arrive("web")
+        store.delete_session("u")
+        store.empty_trash()
+        assert store.setting(f"presence:{thrown.id}") is None
+        assert [one.id for one in store.prune(keep=1, erase=True).sessions] == ["s"]
+        assert store.setting(f"presence:{mine.id}") is None
+        assert store.setting(f"presence:{kept.id}") is not None
+
     def test_what_others_wrote_under_such_a_key_is_left_alone(self, store: Store):
         session = store.session("s")
         for odd in (1, "text", [], {}, {"session": "s"}, {"session": "s", "surface": 1, "holder": "h", "since": 1}):

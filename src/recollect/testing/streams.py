@@ -128,6 +128,26 @@ class TestStreams:
         answer.close()
         assert texts(store.session("a")) == ["q", "kept"]
 
+    @pytest.mark.parametrize(
+        "other",
+        [
+            Draft(role="user", parts=(TextPart(text="mine"),)),
+            {"role": "user", "content": "mine"},
+            {"role": "system", "content": "be brief"},
+            {"role": "tool", "tool_call_id": "c", "content": "found"},
+        ],
+        ids=["draft", "user", "system", "tool"],
+    )
+    def test_closed_with_a_message_of_another_role(self, store: Store, other: Any):
+        answer = begun(store)
+        answer.write("so far")
+        with pytest.raises(InvalidValue, match="role"):
+            answer.close(other)
+        answer.close()
+        (_, message) = store.session("a").messages()
+        assert (message.role, message.state, message.text) == ("assistant", "completed", "so far")
+        counted(store.session("a"))
+
     def test_an_error_is_kept_with_what_had_arrived(self, store: Store):
         session = store.session("a")
         with pytest.raises(ConnectionError), session.turn("q") as turn, turn.stream() as answer:  # noqa: PT012  the block is the test

@@ -17,9 +17,12 @@ from recollect.cli.group import Command
 from recollect.cli.progress import Progress
 from recollect.cli.screen import complain, is_terminal, remark, safe_lines
 
+_SHOWN = 10
+"""Of lines that can not be read so many are told; a file of another kind has nothing else."""
+
 
 @click.command(cls=Command)
-@click.argument("ids", metavar="ID...", type=names.Name(), nargs=-1)
+@click.argument("ids", metavar="[ID]...", type=names.Name(), nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every conversation that is not in the trash.")
 @click.option(
     "--format",
@@ -114,8 +117,12 @@ def import_(
 
 def _tell(name: str, report: Any, *, as_json: bool) -> None:
     """Say what became of a file."""
-    for bad in report.bad:
+    for bad in report.bad[:_SHOWN]:
         complain(f"{name}, line {bad.line}: {bad.reason}")
+    if report.bad_count > _SHOWN:
+        complain(f"{name}: {many(report.bad_count - _SHOWN, 'more line')} can not be read. --json lists them.")
+    if report.bad_count and not any((report.created, report.updated, report.unchanged, report.conflicts)):
+        complain(f"{name} has no conversation that can be imported. It must be JSON or JSON lines, as `export` writes.")
     for conflict in report.conflicts:
         renamed = f" It is now {conflict.new_id}." if conflict.new_id else ""
         complain(f"{name}: {conflict.id}: {conflict.reason}{renamed}")

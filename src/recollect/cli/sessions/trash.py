@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from recollect.cli import names, options, place
@@ -10,6 +12,9 @@ from recollect.cli.asking import must_agree
 from recollect.cli.document import print_json
 from recollect.cli.group import Command
 from recollect.cli.screen import remark
+
+if TYPE_CHECKING:
+    from recollect.store import Session, Store
 
 
 @click.command(cls=Command)
@@ -81,8 +86,13 @@ def erase(ids: tuple[str, ...], forks: str, dry_run: bool, yes: bool, as_json: b
         erased = [session.id for session in found]
         if not dry_run:
             must_agree(f"Erase {many(len(found), 'conversation')} for good? This can not be undone.", yes=yes)
-            erased = [id for session in found for id in store.erase_session(session.id, forks=forks)]
+            erased = [id for session in found for id in _erased(store, session, forks)]
     if as_json:
         print_json({"erased": erased, "dry_run": dry_run})
     else:
         remark(f"{many(len(erased), 'conversation')} {'would be' if dry_run else 'erased'}{' erased' * dry_run}.")
+
+
+def _erased(store: Store, session: Session, forks: str) -> list[str]:
+    """Erase the very session that was shown: a living one and one in the trash can have the same id."""
+    return store.erase_session(session.id, forks=forks, deleted=session.deleted_at is not None)

@@ -125,7 +125,7 @@ def _reason(error: psycopg.Error) -> str:
     """Take the server's own sentence, or the last line of what the driver says, on one line."""
     primary = error.diag.message_primary
     text = primary or str(error)
-    return " ".join(text.split()).removesuffix(".") or type(error).__name__
+    return " ".join(text.split()).rstrip(".?") or type(error).__name__
 
 
 def connection_reason(error: psycopg.Error) -> str:

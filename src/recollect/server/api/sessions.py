@@ -205,12 +205,19 @@ async def restore_session(account: Account, session: SessionPath) -> Response[sh
 
 @post("/sessions/{session:str}/erase", tags=TAGS, operation_id="erase_session", status_code=200)
 async def erase_session(
-    account: Account, session: SessionPath, forks: Literal["refuse", "keep", "erase"] = "refuse"
+    account: Account,
+    session: SessionPath,
+    forks: Literal["refuse", "keep", "erase"] = "refuse",
+    deleted: bool | None = None,
 ) -> Erased:
-    """Erase a session for good, in the trash or not. Forks that share its past: refuse, keep theirs, or erase too."""
+    """Erase a session for good. Forks that share its past: refuse, keep theirs, or erase too.
+
+    A living session and one in the trash can have one id: `deleted` says which, a living one if it is not given.
+    """
     name = session_id(session)
-    account.talks.stop(name)
-    return Erased(await account.store.erase_session(name, forks=forks))
+    if not deleted:
+        account.talks.stop(name)
+    return Erased(await account.store.erase_session(name, forks=forks, deleted=deleted))
 
 
 @get("/resolve", tags=TAGS, operation_id="resolve_session")

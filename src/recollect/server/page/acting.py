@@ -61,8 +61,9 @@ async def say(request: _Asked, account: Account, session: str, data: Form) -> di
     if not isinstance(text, str):
         raise InvalidValue("The text of a message is text.")
     said = await actions.say(
-        account, session_id(session), text.replace("\r\n", "\n"), await attached(given), key=_key(request)
-    )
+        account, session_id(session), text.replace("\r\n", "\n"), await attached(given), key=_key(request),
+        take_over=data.get("take_over") == "yes",
+    )  # fmt: skip
     return _begun(said)
 
 

@@ -44,6 +44,4 @@ def _file(name: str) -> Response[bytes]:
     if content is None:
         raise NotFoundException("There is no file of this name here.")
     kind = mimetypes.guess_type(name)[0] or "text/plain"
-    if kind.startswith("text/"):
-        kind += "; charset=utf-8"
     return Response(content, media_type=kind, headers={"cache-control": _KEEP})

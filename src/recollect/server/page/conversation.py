@@ -10,7 +10,7 @@ from litestar.response import Redirect
 
 from recollect.agent.commands import COMMANDS
 from recollect.agent.models import DEMO
-from recollect.errors import InvalidValue, MessageNotFound, SessionNotFound
+from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
 from recollect.model.message import Message
 from recollect.server.account import Account
 from recollect.server.names import piece, session_id
@@ -162,8 +162,10 @@ async def conversation_part(
 async def conversation_items(
     request: Request[Any, Any, Any], account: Account, session: str, data: Shown
 ) -> dict[str, Any]:
-    """Give what is new in what a page shows, or the page before or after it."""
-    found = await opened(account, session_id(session))
+    """Give what is new in what a page shows, or the page before or after it; or say that the session is gone."""
+    found = await account.store.get_session(session_id(session))
+    if found is None:
+        return {"gone": await _gone(account, session_id(session))}
     clock = clock_of(request.cookies)
     revision = found.revision  # of before the messages are read: what changes meanwhile is asked for again
     if data.want == "older":
@@ -186,6 +188,17 @@ async def conversation_items(
         "header": render("header.html", **await header(account, found)) if data.want == "news" else None,
         "title": found.title or UNTITLED,
     }
+
+
+async def _gone(account: Account, name: str) -> str:
+    """Say what became of a session that a page shows."""
+    try:
+        await account.store.session(name, create=False)
+    except SessionInTrash:
+        return "trash"
+    except SessionNotFound:
+        return "erased"
+    return "trash"  # it is back already, and the page offers that
 
 
 def _turn(account: Account, session: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a browser sees that may not come in: what to do, and a field for the token."""
+"""What a browser sees that may not come in, or whose link leads nowhere: what to do, and a field for the token."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from recollect.server.problem import Problem
 
 
 def door(problem: Problem) -> bytes:
-    """Render the page for someone who is not let in."""
+    """Render the page that says so."""
     return render("door.html", problem=problem).encode()

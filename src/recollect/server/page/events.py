@@ -109,7 +109,7 @@ async def events(request: Request[Any, Any, Any], account: Account) -> Stream:
             async for piece in stream:
                 yield piece
 
-    return Stream(told(), media_type="text/event-stream; charset=utf-8", headers=headers)
+    return Stream(told(), media_type="text/event-stream", headers=headers)
 
 
 ROUTES: list[Any] = [events]

@@ -12,7 +12,7 @@ from recollect.server.page.sidebar import sidebar
 from recollect.server.page.template import render
 
 THEMES = ("system", "light", "dark")
-HTML = "text/html; charset=utf-8"
+HTML = "text/html"  # the framework adds the charset
 
 
 async def framed(

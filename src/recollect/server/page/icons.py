@@ -17,13 +17,13 @@ _PATHS = {
     "edit": "M4 16l.8-3.2L13 4.6a1.4 1.4 0 0 1 2 0l.4.4a1.4 1.4 0 0 1 0 2L7.2 15.2z",
     "filter": "M3.5 5h13M6 10h8M8.5 15h3",
     "fork": "M10 16v-5M10 11L5.5 6.5V4M10 11l4.5-4.5V4",
-    "keyboard": "M3 6h14v8.5H3zM6 9h.01M9 9h.01M12 9h.01M14.5 9h.01M7 12h6",
+    "keyboard": "M3 5.5h14v9H3zM7 12h6",
     "left": "M12 5l-5 5 5 5",
     "link": "M8.5 11.5a2.5 2.5 0 0 0 3.5 0l3-3a2.5 2.5 0 0 0-3.5-3.5l-1 1"
     "M11.5 8.5a2.5 2.5 0 0 0-3.5 0l-3 3a2.5 2.5 0 0 0 3.5 3.5l1-1",
     "menu": "M3.5 6h13M3.5 10h13M3.5 14h13",
     "moon": "M15.5 12A6.5 6.5 0 0 1 8 4.5a6 6 0 1 0 7.5 7.5z",
-    "more": "M5 10h.01M10 10h.01M15 10h.01",
+    "more": "",
     "panel": "M3 4.5h14v11H3zM12.5 4.5v11",
     "pin": "M10 12v4.5M6 12h8l-1.5-2.5V5h1V3.5h-7V5h1v4.5z",
     "plus": "M10 4v12M4 10h12",
@@ -39,8 +39,15 @@ _PATHS = {
     "undo": "M4.5 8.5A6 6 0 1 1 4 11.5M4 4.5v4h4",
     "up": "M5 12l5-5 5 5",
     "upload": "M10 12V4M6.5 7.5L10 4l3.5 3.5M4 15.5h12",
-    "warning": "M10 3.5L17.5 16h-15zM10 8v4M10 14h.01",
+    "warning": "M10 3.5L17.5 16h-15zM10 8v3.5",
 }  # fmt: skip
+
+_DOTS = {
+    "keyboard": ((6, 8.75, 0.9), (8.7, 8.75, 0.9), (11.3, 8.75, 0.9), (14, 8.75, 0.9)),
+    "more": ((4.5, 10, 1.65), (10, 10, 1.65), (15.5, 10, 1.65)),
+    "warning": ((10, 13.8, 0.95),),
+}
+"""Dots: where, and how large. The end of a line would be too faint."""
 
 
 def icon(name: str) -> markupsafe.Markup:
@@ -48,4 +55,9 @@ def icon(name: str) -> markupsafe.Markup:
     path = markupsafe.escape(_PATHS[name])
     start = '<svg class="icon" viewBox="0 0 20 20" width="20" height="20" fill="none" stroke="currentColor" '
     rest = 'stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true" focusable="false">'
-    return markupsafe.Markup(f'{start}{rest}<path d="{path}"/></svg>')  # noqa: S704  our own paths
+    dots = "".join(
+        f'<circle cx="{x}" cy="{y}" r="{size}" fill="currentColor" stroke="none"/>'
+        for x, y, size in _DOTS.get(name, ())
+    )
+    line = f'<path d="{path}"/>' if path else ""
+    return markupsafe.Markup(f"{start}{rest}{line}{dots}</svg>")  # noqa: S704  our own paths

@@ -281,7 +281,7 @@ class Drawing:
 
     def _drawn(self, part: Any, message: Message, index: int) -> str | None:
         if isinstance(part, ToolResultPart):
-            return parts.orphan(part, message.id)
+            return parts.orphan(part, self._session, message.id, index)
         return parts.drawn(part, self._session, message, index)
 
     def _answer(self, group: Answer, *, last: bool) -> Item:
@@ -320,14 +320,14 @@ class Drawing:
                     waits = "running" if open_turn else "canceled"
                     files: list[str] = []
                     if result is not None and result.message is not None:
-                        files = parts.files_of(result.part, self._session, result.message, 0)
+                        files = parts.files_of(result.part, self._session, result.message, result.place)
                     place = f"{message.id}.{index}"
                     made.append(
                         parts.card(part, result, unanswered=waits, place=place, sessions=self._delegates, files=files)
                     )
                 elif isinstance(part, ToolResultPart):
                     if (message.id, index) not in answered:
-                        made.append(parts.orphan(part, message.id))
+                        made.append(parts.orphan(part, self._session, message.id, index))
                 elif (drawn := parts.drawn(part, self._session, message, index)) is not None:
                     made.append(drawn)
         return made
@@ -424,6 +424,6 @@ def _results(messages: Sequence[Message]) -> tuple[dict[tuple[str, int], parts.R
                 call, place, asked = waiting.pop(part.call_id)
                 told = (part.metadata or {}).get("latency_ms")
                 latency = told if type(told) is int else max(message.created_at - asked, 0)
-                found[call, place] = parts.Result(part, message.id, latency)
+                found[call, place] = parts.Result(part, message.id, latency, index)
                 answered.add((message.id, index))
     return found, answered

@@ -29,6 +29,10 @@ LONGEST = 200_000
 _MOST = {"[": 3_000, "|": 20_000, "`": 20_000, "*": 20_000, "_": 20_000}
 """Marks up to which a text is taken for Markdown: parsing takes time with the square of some."""
 
+_SIDED = ("blockquote_open", "bullet_list_open", "ordered_list_open", "table_open")
+_WHOLE = 24
+"""Characters of code that stay on one line: they fit on a phone."""
+
 _LINK = re.compile(r"\A(?:https?://|mailto:)", re.IGNORECASE)
 _FILE = "/files/"
 _BARE = re.compile(r"https?://[^\s<>\"'`\\^{|}]*[^\s<>\"'`\\^{|}.,;:!?)\]*_~]")
@@ -147,6 +151,7 @@ def _parser() -> MarkdownIt:
     parser.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote"]})
     parser.inline.ruler.before("escape", "math", _math)
     parser.core.ruler.push("shown", _shown)
+    parser.add_render_rule("code_inline", _code)
     parser.add_render_rule("fence", _fence)
     parser.add_render_rule("code_block", _fence)
     parser.add_render_rule("math_block", _render_math)
@@ -189,8 +194,13 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _shown(state: StateCore) -> None:
-    """Make every link open safely, an image of another host a link, an address in the text a link, and no style."""
+    """Make every link open safely, an image of another host a link, an address in the text a link, and no style.
+
+    Marks of lists, quotes and tables stand on the side where their text begins.
+    """
     for token in state.tokens:
+        if token.type in _SIDED:
+            token.attrSet("dir", "auto")
         style = token.attrGet("style")
         if style:
             token.attrs.pop("style")
@@ -239,6 +249,13 @@ def _linked(address: str, shown: str) -> list[Token]:
     return [opening, _text(shown), Token("link_close", "a", -1)]
 
 
+def _code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """Show a piece of code in a line. A short one, such as an option, is never broken in two."""
+    code = tokens[index].content
+    whole = ' class="whole"' if len(code) <= _WHOLE else ""
+    return f"<code{whole}>{html.escape(code)}</code>"
+
+
 def _fence(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     token = tokens[index]
     language = token.info.strip().split(maxsplit=1)[0][:40] if token.info.strip() else ""
@@ -261,8 +278,10 @@ def _cleaner() -> nh3.Cleaner:
             "a": {"target": {"_blank"}},
             "button": {"type": {"button"}, "data-do": {"copy-code"}},
             "img": {"loading": {"lazy"}},
+            **{tag: {"dir": {"auto"}} for tag in ("blockquote", "ol", "table", "ul")},
         },
         allowed_classes={
+            "code": {"whole"},
             "div": {"code", "code-head", "plain-text"},
             "button": {"button", "plain", "compact"},
             "span": set(CLASSES),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from litestar import delete, patch, post
 
-from recollect.errors import InvalidValue, SessionNotFound
+from recollect.errors import SessionNotFound
 from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page.rows import COLORS
@@ -86,9 +86,7 @@ async def restore(account: Account, session: str) -> dict[str, str]:
 async def erase(account: Account, session: str, data: Erasing) -> dict[str, list[str]]:
     """Erase a session that is in the trash, for good."""
     name = session_id(session)
-    if await account.store.get_session(name) is not None:  # by its id the newer one would be erased
-        raise InvalidValue(f"A newer conversation has the id {name!r}. Empty the trash to erase the older one.")
-    return {"erased": await account.store.erase_session(name, forks=data.forks)}
+    return {"erased": await account.store.erase_session(name, forks=data.forks, deleted=True)}
 
 
 @post("/page/trash/empty", include_in_schema=False, status_code=200)

@@ -106,7 +106,7 @@ async def text(account: Account, session: str, first: str, last: str) -> Respons
     count = min(max(end.position - begin.position + 1, 1), items.MOST)
     messages = await found.messages(count, before=end.position + 1)
     said = "\n\n".join(m.text.strip() for m in messages if m.position >= begin.position and m.text.strip())
-    return Response(said, media_type="text/plain; charset=utf-8")
+    return Response(said, media_type="text/plain")
 
 
 ROUTES: list[Any] = [details, branches, tool, fold, text]

@@ -44,6 +44,7 @@ class Result(NamedTuple):
     part: ToolResultPart
     message: str | None = None
     latency_ms: int | None = None
+    place: int = 0
 
 
 class Card(NamedTuple):
@@ -111,10 +112,11 @@ def _is_of(session: str, tool: str) -> bool:
     return tool.startswith("ask_") and session.endswith(f":delegate:{tool.removeprefix('ask_')}")
 
 
-def orphan(part: ToolResultPart, message: str | None) -> str:
+def orphan(part: ToolResultPart, session: str, message: str, index: int) -> str:
     """Draw a tool's result whose call is not in sight."""
     call = ToolCallPart(call_id=part.call_id, tool=part.tool or "tool", arguments=json.UNSET)
-    return card(call, Result(part, message), unanswered="pending", place=None)
+    files = files_of(part, session, message, index)
+    return card(call, Result(part, message), unanswered="pending", place=None, files=files)
 
 
 def shown_output(part: ToolResultPart) -> str:

@@ -13,7 +13,7 @@ from recollect.server.page.clock import Clock
 COLORS = ("red", "orange", "yellow", "green", "blue", "purple")
 """The colours that the page offers; others that a program wrote are kept, and shown as grey."""
 
-UNTITLED = "New conversation"
+UNTITLED = "New chat"
 _LONGEST = 200
 
 

@@ -17,7 +17,7 @@ from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page import keys
 from recollect.server.page.clock import Clock, clock_of
-from recollect.server.page.rows import COLORS, Row, groups, row, wanting_words
+from recollect.server.page.rows import COLORS, Group, Row, groups, row, wanting_words
 from recollect.server.page.template import render
 from recollect.store_async import AsyncStore
 
@@ -69,14 +69,26 @@ async def sidebar(request: Request[Any, Any, Any], account: Account, session: st
     """Give what the sidebar's template needs, with the open session marked."""
     clock = clock_of(request.cookies)
     width = request.cookies.get(WIDTH_COOKIE, "")
+    page = await _page(account, clock, Filter(), None, "", session)
     return {
-        **await _page(account, clock, Filter(), None, "", session),
+        **page,
+        "groups": [*await _open_now(account, clock, session, page["groups"]), *page["groups"]],
         "sidebar_width": width if width in map(str, WIDTHS) else _USUAL_WIDTH,
         "widths": (WIDTHS[0], WIDTHS[-1]),
         "zone": clock.zone,
         "colors": COLORS,
         "key_help": keys.HELP,
     }
+
+
+async def _open_now(account: Account, clock: Clock, name: str | None, shown: Sequence[Group]) -> list[Group]:
+    """Give the open session a place on top where it stands on a later page of the list."""
+    if name is None or any(row.id == name for group in shown for row in group.rows):
+        return []
+    found = await account.store.get_session(name)
+    if found is None or not Filter().fits(found.info):
+        return []
+    return [Group("open", "Open now", await _rows(account, [found.info], clock), goes_on=False)]
 
 
 @get("/page/sessions", include_in_schema=False)

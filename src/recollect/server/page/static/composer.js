@@ -98,9 +98,10 @@
 
   /* --- sending ------------------------------------------------------------------------------------------------- */
   const isCommand = (text) => /^\/[a-z][^\s/]*(\s|$)/i.test(text.trim()) && !text.trim().includes("\n");
-  async function submit() {
+  async function submit(takeOver = false) {
     const text = state.text.value, mine = state;
     close();
+    waitNoMore();
     if (mine.sending || (!text.trim() && !mine.files.length)) return;
     if (isCommand(text) && !mine.editing && !mine.files.length) { await command(text.trim()); return; }
     if (r.talk()?.running) { r.toast("An answer is coming. Stop it first, or wait: what you wrote stays here."); return; }
@@ -116,13 +117,52 @@
         const form = new FormData();
         form.append("text", text);
         for (const file of mine.files) form.append("files", file, file.name);
+        if (takeOver) form.append("take_over", "yes");
         await r.send("POST", path(mine.session, "/say"), form, { headers });
       }
       mine.last = null;
       sent(mine, text);
-    } catch (error) { r.failed(error); }
+    } catch (error) { if (r.isBusy(error) && state === mine) busy(error, mine); else r.failed(error.offline ? new Error("The server can not be reached. What you wrote stays here: send it again when it is back.") : error); }
     finally { mine.sending = false; mine.form.classList.remove("sending"); }
   }
+
+  /* Someone else answers here: wait for them, end their answer, or go on beside them. What was typed stays. */
+  let waiting = 0;
+  function waitNoMore() { clearInterval(waiting); waiting = 0; }
+  function busy(error, mine) {
+    notice("<p></p>", true);
+    const box = document.querySelector("#notices .notice"), words = box.querySelector("p"), row = document.createElement("div");
+    words.textContent = r.words(error) + " What you wrote stays here.";
+    row.className = "row notice-actions";
+    const offer = (label, run) => {
+      const button = document.createElement("button");
+      button.type = "button"; button.className = "button compact"; button.textContent = label;
+      button.addEventListener("click", () => Promise.resolve(run(button)).catch(r.failed));
+      row.append(button);
+    };
+    offer("Send when it is done", () => {
+      words.textContent = "It is sent as soon as the other answer is complete.";
+      row.replaceChildren();
+      offer("Do not wait", () => { waitNoMore(); notice(""); state.text.focus(); });
+      waiting = setInterval(() => r.refresh(), 3000);
+      r.refresh();
+    });
+    if (!mine.editing) offer("Take over", () => submit(true));
+    if (!mine.editing && !mine.files.length) offer("Say it in a fork", async () => {
+      const text = mine.text.value;
+      const { session } = await r.send("POST", path(mine.session, "/fork"), { message: null }, { headers: { "Idempotency-Key": r.key() } });
+      put("");
+      await r.open(session);
+      put(text);
+      await submit();
+    });
+    words.after(row);
+  }
+  document.addEventListener("recollect:refreshed", ({ detail }) => {
+    if (!waiting || !state || detail.session !== state.session || r.talk().running) return;
+    if (!document.querySelector("#messages > .message:last-of-type .ending.open")) submit().catch(r.failed);
+  });
+  document.addEventListener("recollect:leaving", waitNoMore);
   function sent(mine, text) {
     const edited = mine.editing;
     mine.editing = null;

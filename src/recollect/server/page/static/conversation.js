@@ -15,6 +15,7 @@
   function mount() {
     const element = document.querySelector("#conversation > .talk");
     watcher?.disconnect(); resizer?.disconnect();
+    address = location.pathname + location.search;
     if (!element) { talk = null; r.current = null; return; }
     const data = element.dataset;
     talk = {
@@ -35,7 +36,7 @@
     r.emit("mounted", { session: talk.session });
     r.emit("opened", { session: talk.session });
   }
-  let watcher = null, resizer = null, opening = null;
+  let watcher = null, resizer = null, opening = null, address = "";
 
   r.open = async (session, message, { push = true, focus = true } = {}) => {
     opening?.abort();
@@ -61,6 +62,7 @@
     }
   };
   addEventListener("popstate", () => {
+    if (location.pathname + location.search === address) return;   /* a place in this page, such as the skip link's */
     const path = location.pathname.match(/^\/c\/([^/]+)$/);
     if (path) r.open(decodeURIComponent(path[1]), new URLSearchParams(location.search).get("m"), { push: false }).catch(() => {});
     else location.reload();
@@ -115,6 +117,7 @@
     try {
       const given = await r.send("POST", base() + "/items", { want, first: mine.first, last: mine.last });
       if (talk !== mine) return;
+      if (given.gone) { await gone(given); return; }
       hold();
       const known = new Map([...mine.list.children].map((node) => [node.dataset.key, node]));
       const nodes = [];
@@ -170,16 +173,26 @@
     const over = new Set(mine.ended);
     let given;
     try { given = await r.send("POST", base() + "/items", { first: mine.first, last: mine.newer ? mine.last : null, have }); }
-    catch (error) {
-      if (error.status === 404 && talk === mine) gone();
-      else if (!error.offline) r.failed(error);
-      return;
-    }
-    if (talk === mine) reconcile(given, over);
+    catch (error) { if (!error.offline) r.failed(error); return; }
+    if (talk !== mine) return;
+    if (given.gone) { await gone(given).catch(r.failed); return; }
+    reconcile(given, over);
+    r.emit("refreshed", { session: mine.session });
+    if (!$("panel").hidden) await r.refreshPanel();
   }
-  function gone() {
-    talk.element.classList.add("gone");
-    r.toast("This conversation was deleted.");
+  async function gone({ gone: how }) {
+    /* Deleted or erased by someone else: say so, and go on with the next one. What was typed is not lost. */
+    const { session, element } = talk, typed = $("composer-text").value;
+    const title = element.querySelector(".title button").textContent.trim();
+    if (element.classList.contains("gone")) return;
+    element.classList.add("gone");
+    if (!$("panel").hidden) r.panel(null);
+    const restore = async () => { await r.send("POST", "/page/session/" + encodeURIComponent(session) + "/restore"); await r.open(session); };
+    if (how === "trash") r.toast(`“${title}” was deleted elsewhere.`, { action: "Restore", run: () => restore().catch(r.failed), seconds: 12 });
+    else r.toast(`“${title}” was erased elsewhere.`, { seconds: 12 });
+    if (how === "trash" || !typed.trim()) { await r.openNext(session); return; }
+    await r.begin();
+    r.compose(typed);
   }
 
   function reconcile(given, over) {
@@ -273,9 +286,7 @@
   };
   document.addEventListener("recollect:change", ({ detail }) => {
     if (!talk || detail.session !== talk.session) return;
-    if (detail.revision === null) { gone(); return; }
-    if (detail.revision > talk.revision || detail.running !== talk.running) soon();
-    if (!$("panel").hidden) r.refreshPanel();
+    if (detail.revision === null || detail.revision > talk.revision || detail.running !== talk.running) soon();
   });
   let timer = 0;
   const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; r.refresh(); }, talk?.running ? 400 : 30); };
@@ -301,12 +312,26 @@
   }
   r.point = point;
 
+  /* Where nothing hovers, a tap on a message shows what can be done with it. */
+  document.addEventListener("click", (event) => {
+    const message = event.target.closest?.("#messages .message");
+    if (!message || event.target.closest("a, button, summary, input, pre") || !getSelection().isCollapsed) return;
+    const was = message.classList.contains("tapped");
+    for (const other of document.querySelectorAll("#messages .message.tapped")) other.classList.remove("tapped");
+    message.classList.toggle("tapped", !was);
+  });
+
   /* --- what can be done ---------------------------------------------------------------------------------------- */
   const act = r.actions;
   const article = (button) => button.closest("article");
   const begin = async (path, body) => {
     if (talk.running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
-    await r.send("POST", base() + path, body, once());
+    try { await r.send("POST", base() + path, body, once()); }
+    catch (error) {
+      if (!r.isBusy(error)) throw error;
+      r.toast(r.words(error), { action: "Fork", run: () => act.fork(document.createElement("button")).catch(r.failed), seconds: 12 });
+      return;
+    }
     talk.atEnd = true;
     await r.refresh();
     toEnd();

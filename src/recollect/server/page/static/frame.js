@@ -9,6 +9,30 @@ window.recollect = (() => {
   self.address = (session, message) =>
     "/c/" + encodeURIComponent(session) + (message ? "?m=" + encodeURIComponent(message) : "");
 
+  /* Errors that a program is told in its own terms, in words that fit what a person can do here. */
+  const WORDS = {
+    "session-busy": "Another window or program is answering in this conversation.",
+    "session-taken": "Another window has taken this conversation over.",
+    "session-not-found": "This conversation is not here. It may have been erased.",
+    "session-in-trash": "This conversation is in the trash. Restore it there first.",
+    "session-has-forks": "Other conversations were forked from this one, and share its past.",
+    "message-not-found": "This message is not here any more.",
+    "branch-not-found": "This branch is not here any more.",
+    "turn-not-found": "This answer is not here any more.",
+    "tool-call-not-found": "This tool call is not here any more.",
+    "compaction-not-found": "This summary is not here any more.",
+    "compacted-meanwhile": "This conversation was summed up elsewhere meanwhile. Look at it, then try again.",
+    "stale-revision": "This was changed elsewhere meanwhile. Look at it again, then repeat what you did.",
+    "key-reused": "This was sent before with other words. Send it again.",
+    "already-said": "This was said before. It is in the conversation.",
+    "turn-closed": "This answer has ended already.",
+    "store-closed": "The server is stopping. Start it again: everything is kept.",
+    "store-locked": "Another program keeps the store locked. Nothing was written: try again in a moment.",
+  };
+  const told = (problem) => WORDS[problem?.code] || problem?.detail;
+  self.words = (error) => error.message || String(error);
+  self.isBusy = (error) => ["session-busy", "session-taken"].includes(error.problem?.code);
+
   /* A request to our own server. What fails is an Error with a sentence for a person, and `problem` where there is one. */
   self.send = async (method, url, body, options = {}) => {
     const headers = { Accept: options.accept || "application/json", ...(options.headers || {}) };
@@ -28,7 +52,7 @@ window.recollect = (() => {
       const text = await answer.text();
       let problem = null;
       try { problem = JSON.parse(text); } catch { /* a page, or nothing */ }
-      throw Object.assign(new Error(problem?.detail || `The server answered ${answer.status}.`), { problem, status: answer.status });
+      throw Object.assign(new Error(told(problem) || `The server answered ${answer.status}.`), { problem, status: answer.status });
     }
     const kind = answer.headers.get("content-type") || "";
     return kind.includes("json") ? answer.json() : answer.text();

@@ -72,11 +72,12 @@
     list.replaceChildren();
     take(r.parse(html));
     list.scrollTop = at;
+    if (r.current && !byId(r.current)) touch(r.current);
   }
   r.reloadSessions = () => reload().catch(r.failed);
 
   /* Keeping in step: rows that changed are read again together, and go to their places unless a pointer is on the list. */
-  const rank = (group) => ({ pinned: "0", today: "1", yesterday: "2", week: "3" })[group] || "4" + (999999 - Number(group.replace("-", "")));
+  const rank = (group) => ({ open: "", pinned: "0", today: "1", yesterday: "2", week: "3" })[group] ?? "4" + (999999 - Number(group.replace("-", "")));
   function section(group, label) {
     const there = list.querySelector(`section[data-group="${CSS.escape(group)}"]`);
     if (there) return there;
@@ -95,9 +96,13 @@
   }
   function place(row) {
     const at = Number(row.dataset.at);
-    if (!row.isConnected && row.dataset.group !== "pinned" && list.querySelector(".sessions-more")) {
-      const loaded = [...list.querySelectorAll("section:not([data-group=pinned]) > ul > li.session")].pop();
-      if (!loaded || at < Number(loaded.dataset.at)) return;  /* it stands on a page that is not loaded yet */
+    const apart = row.closest('section[data-group="open"]');
+    if ((!row.isConnected || apart) && row.dataset.group !== "pinned" && list.querySelector(".sessions-more")) {
+      const loaded = [...list.querySelectorAll("section:not([data-group=pinned], [data-group=open]) > ul > li.session")].pop();
+      if (!loaded || at < Number(loaded.dataset.at)) {  /* it stands on a page that is not loaded yet */
+        if (row.dataset.id === r.current && !apart) section("open", "Open now").querySelector("ul").replaceChildren(row);
+        return;
+      }
     }
     const focused = row.contains(document.activeElement) ? document.activeElement : null;
     const home = section(row.dataset.group, row.dataset.label).querySelector("ul");
@@ -150,6 +155,7 @@
         if (fresh.has(id)) update(fresh.get(id), force);
         else {
           const row = byId(id);
+          if (id === r.current) beside = { of: id, next: neighbour(id) };
           if (row && !row.closest("ul").closest("li.session")) { leave(row); row.remove(); tidy(); }
         }
       }
@@ -181,8 +187,10 @@
   document.addEventListener("recollect:opened", (event) => {
     r.current = event.detail.session;
     document.querySelector(".sidebar-foot [aria-current]")?.removeAttribute("aria-current");
+    for (const row of list.querySelectorAll('section[data-group="open"] > ul > li.session')) if (row.dataset.id !== r.current) row.remove();
+    tidy();
     mark(r.current);
-    if (!byId(r.current)) touch(r.current);
+    if (!byId(r.current)) touch(r.current, true);
     if (r.narrow() && document.body.classList.contains("drawer")) r.drawer(false);
   });
   list.addEventListener("pointerleave", () => { for (const id of waiting) { const row = byId(id); row ? place(row) : touch(id); } waiting.clear(); });
@@ -259,10 +267,22 @@
     r.toast(archived ? `Archived “${short(title)}”` : `“${short(title)}” is back in the list`, { action: "Undo", run: () => alter(id, { archived: !archived }).catch(r.failed) });
   };
   const short = (title) => title.length > 40 ? title.slice(0, 39) + "…" : title;
+  /* The session beside one in the list; of one whose row is gone already, what stood beside it then. */
+  let beside = null;
+  function neighbour(id) {
+    const all = [...list.querySelectorAll("section > ul > li.session")], at = all.findIndex((row) => row.dataset.id === id);
+    if (at < 0) return beside?.of === id && byId(beside.next) ? beside.next : all[0]?.dataset.id;
+    return (all[at + 1] || all[at - 1])?.dataset.id;
+  }
+  r.openNext = async (id) => {
+    const next = neighbour(id);
+    if (!next) return r.begin();
+    try { return await show(next); }
+    catch (error) { if (error.status !== 404) throw error; return r.begin(); }  /* that one is gone too */
+  };
   r.remove = async (id) => {
     const row = byId(id), title = titleOf(row);
-    const all = [...list.querySelectorAll("section > ul > li.session")], at = all.indexOf(row);
-    const next = (all[at + 1] || all[at - 1])?.dataset.id;
+    const next = neighbour(id);
     if (row) { leave(row); row.remove(); tidy(); }
     let fresh = null;  /* another one is opened first, so that nothing asks for what is gone */
     if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }

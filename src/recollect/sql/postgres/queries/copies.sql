@@ -110,7 +110,7 @@ FROM recollect.snapshots WHERE {session} ORDER BY number
 SELECT key, digest, (tree << 20) | branch, position, count, created_at FROM recollect.appends
 WHERE {session} AND key > :key ORDER BY key LIMIT :limit
 
--- name: links_after
+-- name: sessions_linked
 SELECT (c.tree << 20) | c.number, c.id, c.deleted_at, c.created_at, p.id, p.deleted_at
 FROM recollect.sessions AS c
 JOIN recollect.sessions AS p ON p.tree = c.parent >> 20 AND p.number = (c.parent & 1048575)::int
@@ -120,11 +120,23 @@ ORDER BY c.tree, c.number LIMIT :limit
 
 -- name: session_adopt
 UPDATE recollect.sessions
-SET parent = (SELECT (p.tree << 20) | p.number FROM recollect.sessions AS p
-    WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NOT DISTINCT FROM :parent_deleted::bigint
-    ORDER BY p.tree, p.number LIMIT 1)
-WHERE owner = :owner AND id = :id AND deleted_at IS NOT DISTINCT FROM :deleted::bigint
-    AND created_at = :created_at AND parent IS NULL
+SET parent = coalesce(
+    (SELECT (p.tree << 20) | p.number FROM recollect.sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NULL AND :parent_deleted::bigint IS NULL),
+    (SELECT (p.tree << 20) | p.number FROM recollect.sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NOT NULL
+            AND p.deleted_at = :parent_deleted::bigint
+        ORDER BY p.tree, p.number LIMIT 1)
+)
+WHERE (tree, number) IN (
+    SELECT c.tree, c.number FROM recollect.sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NULL AND :deleted::bigint IS NULL
+        AND c.created_at = :created_at AND c.parent IS NULL
+    UNION ALL
+    SELECT c.tree, c.number FROM recollect.sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NOT NULL AND c.deleted_at = :deleted::bigint
+        AND c.created_at = :created_at AND c.parent IS NULL
+)
 
 -- name: settings_after
 SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key > :key ORDER BY key LIMIT :limit

@@ -229,8 +229,12 @@ WHERE {named} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision 
 RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, false, open_turns, revision,
     message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
 
--- name: sessions_with_open_turns
+-- name: sessions_held
 SELECT id FROM recollect.sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0
+
+-- name: sessions_running
+SELECT id FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NULL AND active_at >= :since AND open_turns > 0
 
 -- name: session_opens_turn
 UPDATE recollect.sessions SET open_turns = open_turns + :change::int WHERE {this}

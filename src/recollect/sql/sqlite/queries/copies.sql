@@ -86,7 +86,7 @@ FROM snapshots WHERE session = :session ORDER BY key
 SELECT key, digest, branch, position, count, created_at FROM appends
 WHERE session = :session AND key > :key ORDER BY key LIMIT :limit
 
--- name: links_after
+-- name: sessions_linked
 SELECT c.key, c.id, c.deleted_at, c.created_at, p.id, p.deleted_at
 FROM sessions AS c JOIN sessions AS p ON p.key = c.parent
 WHERE c.owner = :owner AND c.parent IS NOT NULL AND c.key > :after
@@ -94,9 +94,22 @@ ORDER BY c.key LIMIT :limit
 
 -- name: session_adopt
 UPDATE sessions
-SET parent = (SELECT p.key FROM sessions AS p
-    WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS :parent_deleted ORDER BY p.key LIMIT 1)
-WHERE owner = :owner AND id = :id AND deleted_at IS :deleted AND created_at = :created_at AND parent IS NULL
+SET parent = coalesce(
+    (SELECT p.key FROM sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NULL AND :parent_deleted IS NULL),
+    (SELECT p.key FROM sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NOT NULL AND p.deleted_at = :parent_deleted
+        ORDER BY p.key LIMIT 1)
+)
+WHERE key IN (
+    SELECT c.key FROM sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NULL AND :deleted IS NULL
+        AND c.created_at = :created_at AND c.parent IS NULL
+    UNION ALL
+    SELECT c.key FROM sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NOT NULL AND c.deleted_at = :deleted
+        AND c.created_at = :created_at AND c.parent IS NULL
+)
 
 -- name: settings_after
 SELECT key, value, updated_at FROM settings WHERE owner = :owner AND key > :key ORDER BY key LIMIT :limit

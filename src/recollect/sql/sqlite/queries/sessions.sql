@@ -174,8 +174,12 @@ RETURNING key, head, last - :messages, branch,
     open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
     last_message_at
 
--- name: sessions_with_open_turns
+-- name: sessions_held
 SELECT id FROM sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0
+
+-- name: sessions_running
+SELECT id FROM sessions INDEXED BY sessions_active
+WHERE owner = :owner AND deleted_at IS NULL AND active_at >= :since AND open_turns > 0
 
 -- name: session_opens_turn
 UPDATE sessions SET open_turns = open_turns + :change WHERE key = :session
