@@ -16,7 +16,9 @@ import httpx
 import pytest
 from running import LIMIT, TOKEN
 
+from recollect.errors import KeyReused, NotADatabase, SessionInTrash
 from recollect.server.access import HEADERS
+from recollect.server.problem import code_of
 
 ACCESS = f"Authorization: Bearer {TOKEN}\r\n"
 OPENAPI = pathlib.Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -367,3 +369,27 @@ def test_the_token_is_in_no_log_and_no_error(server, api, caplog, monkeypatch):
         assert TOKEN not in text
         assert cookie.partition("=")[2] not in text
         assert "\n" not in text or text in told
+
+
+def test_half_a_surrogate_pair_is_no_error_of_the_server(server, api):
+    api.put("/sessions/a")
+    half = json.dumps("\ud800").encode()
+    for method, path, body in (
+        ("PUT", "/last-session", b'{"session": %b}' % half), ("POST", "/sessions/a/chat", half),
+        ("POST", f"{server.url}/page/conversation/a/switch", b'{"branch": %b}' % half),
+        ("POST", f"{server.url}/page/conversation/a/edit", b'{"message": %b, "text": "x"}' % half),
+    ):  # fmt: skip
+        answer = api.request(method, path, content=body, headers=JSON)
+        assert 400 <= answer.status_code < 500, (path, answer.text)
+        assert answer.json()["code"]
+    said = api.post(
+        "/sessions/a/messages", content=b'{"messages": {"role": "user", "content": %b}}' % half, headers=JSON
+    )
+    assert said.status_code == 201
+    assert api.get(f"{server.url}/c/a").status_code == 200
+
+
+def test_a_code_is_the_name_of_its_error_in_words():
+    assert code_of(NotADatabase("x")) == "not-a-database"
+    assert code_of(SessionInTrash("x")) == "session-in-trash"
+    assert code_of(KeyReused("x")) == "key-reused"

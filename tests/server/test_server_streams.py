@@ -314,3 +314,21 @@ def test_two_owners_on_postgres_see_only_their_own(serving, postgres):
         assert alice.get("/space").status_code == 501
         with alice.stream("POST", "/sessions/same/chat", json={"text": "say 3 words"}, headers=STREAM) as response:
             assert list(Events(response))[-1][1]["text"] == said(3)
+
+
+def test_retention_reaches_the_conversations_of_each_owner(command, postgres):
+    for owner in ("alice", "bob"):
+        with recollect.open(postgres, owner=owner) as store:
+            store.session("same").append([{"role": "user", "content": str(number)} for number in range(5)])
+    owners = "alice=alice-token-0123456789,bob=bob-token-0123456789"
+    server = command("--port", "0", RECOLLECT_DB=postgres, RECOLLECT_OWNERS=owners, RECOLLECT_MAX_MESSAGES="2")
+    server.wait_until_up()
+    for owner in ("alice", "bob"):
+        with httpx.Client(base_url=f"{server.url}/api/v1", timeout=60) as client:
+            client.headers["Authorization"] = f"Bearer {owner}-token-0123456789"
+            wait_for(lambda: len(client.get("/sessions/same/messages").json()["messages"]) == 2)
+    server.end()
+    told = server.rest()
+    assert told.count("Retention: ") == 2
+    assert told.index("Recollect is at") < told.index("Retention: ")
+    assert "token-0123456789" not in told

@@ -19,6 +19,7 @@ from recollect.errors import NotFound
 
 if TYPE_CHECKING:
     from recollect.config.effective import Config
+    from recollect.model.pruning import PruneReport
     from recollect.store import Store
 
 
@@ -93,7 +94,11 @@ def keep_retention(store: Any, config: Config) -> None:
     limits = retention(config)
     if not limits:
         return
-    report = store.prune(**limits)
+    say_retained(store.prune(**limits))
+
+
+def say_retained(report: PruneReport) -> None:
+    """Say what went because of the retention that is configured."""
     if report.count or report.trimmed:
         gone = [many(report.count, "conversation")] if report.count else []
         gone += [f"{many(report.trimmed, 'message')} of long ones"] if report.trimmed else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,17 +41,20 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
         click.echo(f"Each of {len(tokens)} owners opens it with their own token: {link}?token=...")
     if opened:
         click.launch(link)
-    if place.retention(config):
-        with place.writing():  # lets go of what the configuration says is to go
-            pass
+    limits: dict[str, Any] = dict(place.retention(config))
 
     def agent(store: AsyncStore) -> Agent:
         from recollect.agent.configuration import configured  # noqa: PLC0415
 
         return configured(store, model=model, config=config, name="web")
 
+    async def keep(store: AsyncStore) -> None:
+        """Let go of what the configuration says is to go, of each owner."""
+        if limits:
+            place.say_retained(await store.prune(**limits))
+
     try:
-        server.run(listener, place.named(), agent, tokens, hosts=(address, *config["server.hosts"]))
+        server.run(listener, place.named(), agent, tokens, hosts=(address, *config["server.hosts"]), keep=keep)
     except ImportError as error:
         raise extra.refusal("server", error.name) from error
 

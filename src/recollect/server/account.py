@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from recollect.agent import Agent
@@ -15,6 +15,8 @@ from recollect.server.talks import Talks
 from recollect.store_async import AsyncStore, open_async
 
 MakeAgent = Callable[[AsyncStore], Agent]
+Keep = Callable[[AsyncStore], Awaitable[None]]
+"""What is done to an owner's store when it is opened, such as letting go of what is too old."""
 
 
 class Account:
@@ -42,8 +44,9 @@ class Account:
 class Accounts:
     """The accounts of a server, each opened when it is first needed."""
 
-    def __init__(self, place: str | os.PathLike[str] | None, make_agent: MakeAgent) -> None:
+    def __init__(self, place: str | os.PathLike[str] | None, make_agent: MakeAgent, keep: Keep | None = None) -> None:
         self._place = place
+        self._keep = keep
         self._make_agent = make_agent
         self.closing = asyncio.Event()
         self._open: dict[str, Account] = {}
@@ -59,6 +62,8 @@ class Accounts:
                 store = await open_async(self._place, owner=owner)
                 try:
                     await store.recover()
+                    if self._keep is not None:
+                        await self._keep(store)
                     account = Account(owner, store, self._make_agent(store), self.closing)
                 except BaseException:
                     await store.close()

@@ -94,6 +94,10 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     """Answer what nobody foresaw, without telling more than that; the log has the rest."""
     if isinstance(error, RecursionError):
         told = Problem(status=400, code="invalid-request", title="Invalid request", detail="This is nested too deeply.")
+    elif (
+        isinstance(error, UnicodeEncodeError) and request.method != "GET"
+    ):  # half a surrogate pair where a number belongs
+        told = Problem(status=400, code="invalid-request", title="Invalid request", detail="This text can not be read.")
     else:
         _log.error("%.20r of %.200r failed", request.method, request.scope["path"], exc_info=error)
         told = Problem(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from recollect import errors
+from recollect.model import json
 
 TYPE = "application/problem+json"
 
@@ -36,8 +37,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fields: dict[str, Any] | None = None
 
     def body(self) -> bytes:
-        """Write it as JSON."""
-        return msgspec.json.encode(self)
+        """Write it as JSON; it may tell of a text with half of a surrogate pair in it."""
+        return json.encode(msgspec.to_builtins(self)).lstrip().encode()
 
 
 def status_of(error: errors.RecollectError) -> int:

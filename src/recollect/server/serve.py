@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from recollect.errors import InvalidValue
-from recollect.server.account import Accounts, MakeAgent
+from recollect.server.account import Accounts, Keep, MakeAgent
 
 _TRIES = 20
 _LOOK = 0.1
@@ -55,22 +55,20 @@ def link(host: str, port: int, token: str | None) -> str:
 
 def run(
     listener: socket.socket, place: str | None, make_agent: MakeAgent, tokens: Mapping[str, str], *,
-    hosts: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (), keep: Keep | None = None,
 ) -> None:  # fmt: skip
-    """Serve until the process is told to stop."""
-    asyncio.run(_serve(listener, place, make_agent, tokens, hosts))
+    """Serve until the process is told to stop. `keep` is called with each owner's store when it is opened."""
+    asyncio.run(_serve(listener, Accounts(place, make_agent, keep), tokens, hosts))
 
 
 async def _serve(
-    listener: socket.socket, place: str | None, make_agent: MakeAgent, tokens: Mapping[str, str],
-    hosts: tuple[str, ...],
-) -> None:  # fmt: skip
+    listener: socket.socket, accounts: Accounts, tokens: Mapping[str, str], hosts: tuple[str, ...]
+) -> None:
     import uvicorn  # noqa: PLC0415  the link is printed before half a second of imports
 
     from recollect.server import app  # noqa: PLC0415
     from recollect.server.connection import Connection  # noqa: PLC0415
 
-    accounts = Accounts(place, make_agent)
     address, port = listener.getsockname()[:2]
     application = app.make(accounts, tokens, hosts=hosts, port=port, public=not loopback(address))
     options = uvicorn.Config(
