@@ -114,6 +114,22 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_came(at, store):
     assert "Chapter 2." in session.messages()[1].text
 
 
+def test_what_is_typed_during_an_answer_is_sent_after_it(at, store):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Tell me a long story")
+        terminal.wait("Chapter 1")
+        terminal.press("/rename Typed ahead", ENTER, "What is 6 * 7?", ENTER)
+        terminal.wait("6 * 7 = 42", "tokens in")
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0
+    (session,) = store.list_sessions()
+    assert session.title == "Typed ahead"
+    assert [message.text for message in session.messages() if message.role == "user"] == [
+        "Tell me a long story", "What is 6 * 7?",
+    ]  # fmt: skip
+
+
 def test_ctrl_c_at_the_prompt_does_not_leave(at):
     with at() as terminal:
         terminal.wait(PROMPT)

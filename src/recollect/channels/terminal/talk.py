@@ -17,6 +17,7 @@ from recollect.agent import commands
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnEnded
 from recollect.agent.session_commands import resume_hint
+from recollect.channels.terminal import ahead
 from recollect.channels.terminal.busy import Busy
 from recollect.channels.terminal.follower import Follower
 from recollect.channels.terminal.safe import line
@@ -98,6 +99,10 @@ class TerminalTalk:
 
     async def run(self) -> None:
         """Talk until the person leaves."""
+        with ahead.kept():
+            await self._run()
+
+    async def _run(self) -> None:
         with contextlib.suppress(StoreError):  # a talk goes on without a place, and without a store
             await self.talk.arrive("terminal")
         goes_on = await self._arrive()
