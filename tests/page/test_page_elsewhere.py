@@ -126,8 +126,15 @@ def test_without_a_shared_worker_a_window_has_a_stream_of_its_own(talk, common_s
     session = made(store, "Alone")
     page = talk()
     page.context.add_init_script("delete window.SharedWorker;")
+    held = []
+    page.route("**/events?*", lambda route: held.append(route))  # noqa: PLW0108  Playwright looks at its arguments
     page.goto(f"{common_server.url}/c/{session.id}")
     assert page.evaluate("() => window.SharedWorker === undefined")
+    until(lambda: (page.wait_for_timeout(20), held)[1])
+    session.append({"role": "user", "content": "before it was heard"})
+    held[-1].continue_()
+    page.unroute("**/events?*")
+    expect(page.locator("#messages > .user").last).to_contain_text("before it was heard")
     session.append({"role": "user", "content": "from elsewhere"})
     expect(page.locator("#messages > .user").last).to_contain_text("from elsewhere")
     page.locator("#composer-text").fill("hold alone")

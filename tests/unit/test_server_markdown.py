@@ -204,7 +204,9 @@ def test_settled_blocks_are_not_rendered_again():
 
 def test_a_short_piece_of_code_is_never_broken_and_a_long_one_may_be():
     assert '<code class="whole">--dry-run</code>' in markdown.render("with `--dry-run` on")
-    assert f"<code>{'a-b ' * 10}c</code>" in markdown.render(f"`{'a-b ' * 10}c`")
+    long = "run <all> --since 2024-01-01 " + "x-" * 20
+    shown = '<code>run &lt;all&gt; <span class="whole">--since</span> <span class="whole">2024-01-01</span> '
+    assert shown + "x-" * 20 + "</code>" in markdown.render(f"`{long}`")
     assert '<code class="whole">&lt;b&gt;</code>' in markdown.render("`<b>`")
 
 

@@ -33,6 +33,11 @@ _SIDED = ("blockquote_open", "bullet_list_open", "ordered_list_open", "table_ope
 _WHOLE = 24
 """Characters of code that stay on one line: they fit on a phone."""
 
+_LONG = 1_000
+"""Characters of code in a line up to which its options are looked for."""
+
+_WITH_HYPHEN = re.compile(rf"(?<!\S)((?=\S*-)\S{{1,{_WHOLE}}})(?!\S)")
+
 _LINK = re.compile(r"\A(?:https?://|mailto:)", re.IGNORECASE)
 _FILE = "/files/"
 _BARE = re.compile(r"https?://[^\s<>\"'`\\^{|}]*[^\s<>\"'`\\^{|}.,;:!?)\]*_~]")
@@ -250,10 +255,17 @@ def _linked(address: str, shown: str) -> list[Token]:
 
 
 def _code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    """Show a piece of code in a line. A short one, such as an option, is never broken in two."""
+    """Show a piece of code in a line. A short one is never broken in two, nor is an option in a long one."""
     code = tokens[index].content
-    whole = ' class="whole"' if len(code) <= _WHOLE else ""
-    return f"<code{whole}>{html.escape(code)}</code>"
+    if len(code) <= _WHOLE:
+        return f'<code class="whole">{html.escape(code)}</code>'
+    pieces = _WITH_HYPHEN.split(code) if len(code) <= _LONG else [code]
+    options = (f'<span class="whole">{html.escape(piece)}</span>' for piece in pieces[1::2])
+    return f"<code>{html.escape(pieces[0])}{''.join(map(_followed, options, pieces[2::2]))}</code>"
+
+
+def _followed(option: str, rest: str) -> str:
+    return option + html.escape(rest)
 
 
 def _fence(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
@@ -284,7 +296,7 @@ def _cleaner() -> nh3.Cleaner:
             "code": {"whole"},
             "div": {"code", "code-head", "plain-text"},
             "button": {"button", "plain", "compact"},
-            "span": set(CLASSES),
+            "span": {*CLASSES, "whole"},
             "td": {"left", "center", "right"},
             "th": {"left", "center", "right"},
         },

@@ -27,6 +27,7 @@ self.recollectHub = (broadcast) => {
       heard();
       const missed = JSON.parse(event.data).missed && begun;
       const back = offline;
+      if (!begun) broadcast({ type: "ready" });
       begun = true;
       sure();
       if (missed && !back) broadcast({ type: "online" });
@@ -47,6 +48,7 @@ self.recollectHub = (broadcast) => {
         const fresh = !windows.has(port);
         windows.set(port, { session: message.session, heard: Date.now() });
         if (fresh && offline) broadcast({ type: "offline" }, port);
+        else if (fresh && begun) broadcast({ type: "ready" }, port);
       }
       for (const [other, seen] of windows) if (Date.now() - seen.heard > 180000) windows.delete(other);
       connect(false);

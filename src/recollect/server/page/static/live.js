@@ -6,6 +6,7 @@
   r.isOffline = false;
   function heard({ type, data }) {
     if (type === "change") r.emit("change", data);
+    else if (type === "ready") { if (r.current) r.emit("change", { session: r.current, revision: null, running: r.talk()?.running }); }   /* what happened since this page was made */
     else if (type === "progress") r.progress(data);
     else if (type === "ended") r.ended(data);
     else if (type === "offline") { r.isOffline = true; r.emit("offline"); }
