@@ -30,6 +30,6 @@ def test_comparison(databases):
             times = [getattr(session, time) for session in listed]
             assert times == sorted(times, reverse=True)
 
-    few = settings(max_examples=12, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+    few = settings(max_examples=6, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
     with databases.pools.kept():
         run_state_machine_as_test(OnPostgres, settings=few)

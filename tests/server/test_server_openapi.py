@@ -81,7 +81,7 @@ def _some(api):
 
 def test_answers_conform_to_the_description(server, api, tmp_path):
     _some(api)
-    told = _tried(server, tmp_path, "--seed", "7", "--max-examples", "3", "--phases", "fuzzing", "--max-time", "20")
+    told = _tried(server, tmp_path, "--seed", "7", "--max-examples", "3", "--phases", "fuzzing", "--max-time", "10")
     assert "No issues found" in told or "passed" in told
 
 

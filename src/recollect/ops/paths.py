@@ -12,7 +12,7 @@ from recollect.op import Steps, rows
 MessageId = str | int | Message
 """A message, its id ("1.17"), or its position on the active path."""
 
-_LONGEST = 10
+_LONGEST = 1_000
 """Digits that the parts of an id have at most; what is longer is not even read as a number."""
 
 _SHOWN = 80
