@@ -41,6 +41,7 @@ IMPORTS = {
 }  # fmt: skip
 POSTGRES = ("recollect-postgres", "openai-agents-postgres", "langgraph-postgres", "raw-psycopg")
 PROCESSES = 4
+PICTURE = "![Keeping a turn, and loading a conversation](benchmarks.svg)"
 
 
 def python() -> str:
@@ -184,7 +185,7 @@ def main() -> None:
     print(table(results))
     if options.write:
         plot(results, os.path.join(ROOT, "docs", "benchmarks.svg"))
-        _write(table(results))
+        _write(f"{PICTURE}\n\n{table(results)}")
 
 
 def _write(text: str) -> None:
