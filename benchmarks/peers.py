@@ -185,7 +185,8 @@ def main() -> None:
     print(table(results))
     if options.write:
         plot(results, os.path.join(ROOT, "docs", "benchmarks.svg"))
-        _write(f"{PICTURE}\n\n{table(results)}")
+        work = "a tenth of the work" if options.quick else "all of the work"
+        _write(f"{PICTURE}\n\nRounds: {options.rounds}, {work}.\n\n{table(results)}")
 
 
 def _write(text: str) -> None:
