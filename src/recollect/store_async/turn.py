@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
 from recollect.context.drafts import answer, drafts
-from recollect.errors import InvalidValue, RecollectError, SessionBusy, StoreError
+from recollect.errors import InvalidValue, RecollectError, SessionBusy
 from recollect.model.message import Draft
 from recollect.model.stream import EVERY, Gathering, Kind
 from recollect.model.turn import POLL, EndStatus, failure
@@ -209,7 +209,7 @@ class AsyncStream:
         await asyncio.sleep(EVERY)
         self._timer = None
         if self._open and self._gathering.dirty:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(RecollectError):
                 await self.flush()
 
     async def flush(self) -> None:
