@@ -75,3 +75,8 @@ def make(
             model=str(model),
         ) from error
     return ProviderModel(model, base_url=base_url, api_key=api_key, window=window)
+
+
+def talkable(model: str | None) -> str | None:
+    """Give the model that a session has, if it is one that can be talked to; other programs write other names there."""
+    return model if model is not None and (model == DEMO or ":" in model) else None

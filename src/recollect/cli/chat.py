@@ -93,6 +93,7 @@ def _check(choice: Choice, *, ephemeral: bool) -> None:
 
 
 async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
+    from recollect.agent.models import talkable  # noqa: PLC0415
     from recollect.channels.terminal.talk import interactive  # noqa: PLC0415
 
     async with agent:
@@ -103,7 +104,7 @@ async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
         fresh = session.message_count == 0
         if choice.name:
             await session.update(title=choice.name)
-        talk = await agent.talk(session, context=choice.context, model=choice.model or _known(session.model))
+        talk = await agent.talk(session, context=choice.context, model=choice.model or talkable(session.model))
         if choice.model or session.model is None:
             await session.update(model=talk.model.name)
         await agent.store.set_last_session(session.id)
@@ -111,11 +112,6 @@ async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
             await _at_terminal(talk, ephemeral=ephemeral)
             return 0
         return await _through_pipe(talk, choice, fresh=fresh)
-
-
-def _known(model: str | None) -> str | None:
-    """Give the model that a session has, if it is one that can be talked to; other programs write other names there."""
-    return model if model is not None and (model == "demo" or ":" in model) else None
 
 
 async def _session(store: AsyncStore, choice: Choice, *, at_terminal: bool) -> AsyncSession | None:

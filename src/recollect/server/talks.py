@@ -15,6 +15,7 @@ import msgspec
 
 from recollect.agent import Agent, Conversation
 from recollect.agent.events import Event, Notice, ReasoningDelta, TextDelta, TurnEnded
+from recollect.agent.models import talkable
 from recollect.errors import ModelError, RecollectError
 from recollect.store_async import AsyncSession
 
@@ -224,8 +225,3 @@ class Talks:
             talk.stop()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=10.0)
-
-
-def talkable(model: str | None) -> str | None:
-    """Give the model that a session has, if it is one that can be talked to; other programs write other names there."""
-    return model if model is not None and (model == "demo" or ":" in model) else None

@@ -9,11 +9,11 @@ import msgspec
 from litestar import Response, get
 
 from recollect import __version__
+from recollect.agent.models import talkable
 from recollect.engine.url import target
 from recollect.errors import ModelError
 from recollect.server.account import Account
 from recollect.server.api.answer import told
-from recollect.server.talks import talkable
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from litestar import Request, Response, get, post
 from litestar.response import Redirect
 
 from recollect.agent.commands import COMMANDS
-from recollect.agent.models import DEMO
+from recollect.agent.models import DEMO, talkable
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
 from recollect.model.message import Message
 from recollect.server.account import Account
@@ -20,7 +20,6 @@ from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.frame import framed, html
 from recollect.server.page.template import render
 from recollect.server.page.uploads import LIMITS
-from recollect.server.talks import talkable
 from recollect.store_async import AsyncSession
 
 MODELS = "web.models"
