@@ -18,6 +18,9 @@ def admin(databases, database):
         yield connection
 
 
+SUMS = {"messages", "tokens", "input_tokens", "output_tokens"}
+
+
 def test_both_engines_have_the_same_queries():
     assert sorted(sql.queries("postgres")) == sorted(sql.queries("sqlite"))
 
@@ -30,6 +33,10 @@ def test_a_lock_belongs_to_a_query():
     assert set(sql.locks("postgres")) <= set(sql.queries("postgres"))
 
 
+def test_a_second_step_belongs_to_a_query():
+    assert set(sql.thens("sqlite")) <= set(sql.queries("sqlite"))
+
+
 def test_parameters_have_the_same_names():
     """What an operation hands over fits both; a parameter that one of them does not need is no fault."""
     import re
@@ -39,6 +46,7 @@ def test_parameters_have_the_same_names():
         theirs = set(re.findall(r"(?<!:):([a-z_]+)", text))
         if theirs:
             theirs |= {"sought", "phrases"} if "match" in theirs else set()  # how this engine is told what to look for
+            theirs |= SUMS if name in sql.thens("sqlite") else set()  # reckoned with between the two steps
             assert set(book.statement(name).names) <= theirs, name
         else:
             assert book.many(name).count <= text.count("?") if "?" in text else True, name

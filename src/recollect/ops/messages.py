@@ -168,16 +168,21 @@ def extend(
 
 
 def _insert(scope: Scope, branch: int, first: int, records: Sequence[record.Record], turn: int | None) -> Steps[None]:
-    rows = [(branch, position, turn, *item.columns) for position, item in enumerate(records, first)]
-    yield "message_insert", rows, True
+    yield "message_insert", [(branch, at, turn, *item.columns) for at, item in enumerate(records, first)], True
+    for item in records:
+        if not item.alone:
+            yield from _beside(scope, branch, first, records)
+            break
+
+
+def _beside(scope: Scope, branch: int, first: int, records: Sequence[record.Record]) -> Steps[None]:
+    """Write what new messages bring along: payloads, tool calls and results, pins."""
     for item in records:
         for name, payload in item.payloads.items():
             yield from keep_blob(scope, name, payload)
     if any(item.calls or item.results for item in records):
         yield from tools.track(branch, first, records)
-    kept = [(branch, position) for position, item in enumerate(records, first) if item.stays]
-    if kept:
-        yield from each("pin_insert", kept)
+    yield from each("pin_insert", [(branch, at) for at, item in enumerate(records, first) if item.stays])
 
 
 def _sums(scope: Scope, session: str, records: Sequence[record.Record]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     tokens: int
     created_at: int
     draft: Draft
+    alone: bool = False
+    """Whether its row is all there is to write: no call, no result, no payload, no pin."""
     calls: Sequence[tuple[int, ToolCallPart]] = ()
     results: Sequence[tuple[int, ToolResultPart]] = ()
     payloads: Mapping[str, bytes] = _NOTHING
@@ -43,8 +45,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def stays(self) -> bool:
         """Whether it is in every history: an instruction, or pinned from the start."""
-        draft = self.draft
-        return draft.role == "system" or (draft.metadata is not None and draft.metadata.get("pinned") is True)
+        return _stays(self.draft)
 
 
 def record(draft: Draft, now: int) -> Record:
@@ -77,7 +78,12 @@ def record(draft: Draft, now: int) -> Record:
         blobs,
         text,
     )
-    return Record(columns, tokens, created, draft, calls, results, payloads)
+    alone = not (calls or results or payloads or _stays(draft))
+    return Record(columns, tokens, created, draft, alone, calls, results, payloads)
+
+
+def _stays(draft: Draft) -> bool:
+    return draft.role == "system" or (draft.metadata is not None and draft.metadata.get("pinned") is True)
 
 
 def _is_bare_text(parts: Parts) -> bool:

@@ -113,13 +113,12 @@ def _resume(scope: Scope, session: str, turn: paths.MessageId) -> Steps[Step]:
 
 
 def _insert(scope: Scope, written: messages.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
-    ended = None if status == "open" else scope.now
-    yield from do(
-        "turn_insert", branch=written.key, position=written.first, status=status, started_at=scope.now,
-        ended_at=ended, latency_ms=usage.latency_ms, input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens, model=usage.model, error=usage.error,
-        holder=None if until is None else scope.holder, lease_until=until,
+    row = (
+        written.key, written.first, status, scope.now, None if status == "open" else scope.now, usage.latency_ms,
+        usage.input_tokens, usage.output_tokens, usage.model, usage.error,
+        None if until is None else scope.holder, until,
     )  # fmt: skip
+    yield "turn_insert", [row], True
 
 
 def _step(held: Held, written: messages.Written, count: int) -> Step:
@@ -127,8 +126,8 @@ def _step(held: Held, written: messages.Written, count: int) -> Step:
     return Step(held, appended, written.counts)
 
 
-def _error(error: Any) -> str | None:
-    return None if error is None else json.encode(json.exact(error))
+def _stored(usage: Usage) -> Usage:
+    return usage if usage.error is None else usage._replace(error=json.encode(json.exact(usage.error)))
 
 
 def add(
@@ -210,7 +209,7 @@ def _was_taken(error: str | None) -> bool:
 def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008
     """End a turn: completed, failed or cancelled."""
     _check_end(status)
-    return Op(_end, scope, session, held, status, usage._replace(error=_error(usage.error)))
+    return Op(_end, scope, session, held, status, _stored(usage))
 
 
 def _check_end(status: str) -> None:
@@ -259,7 +258,7 @@ def save(
         raise InvalidValue("A turn begins with a message. Give what the person said.")
     messages.check_key(key)
     records = [record.record(draft, scope.now) for draft in (*question, *answer)]
-    return Op(_save, scope, session, records, status, usage._replace(error=_error(usage.error)), key, expected)
+    return Op(_save, scope, session, records, status, _stored(usage), key, expected)
 
 
 def _save(
@@ -276,18 +275,21 @@ def _save(
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=False)
-    reported = used(records)
-    total = Usage(
+    yield from _insert(scope, written, status=status, until=None, usage=_completed(usage, used(records)))
+    if key is not None:
+        yield from messages.remember(scope, written, key, records)
+    return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
+
+
+def _completed(usage: Usage, reported: Usage) -> Usage:
+    """Take what a caller says of a run, and what the provider reported where the caller says nothing."""
+    return Usage(
         usage.model or reported.model,
         reported.input_tokens if usage.input_tokens is None else usage.input_tokens,
         reported.output_tokens if usage.output_tokens is None else usage.output_tokens,
         usage.latency_ms,
         usage.error,
     )
-    yield from _insert(scope, written, status=status, until=None, usage=total)
-    if key is not None:
-        yield from messages.remember(scope, written, key, records)
-    return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 
 def turns(scope: Scope, session: str, after: int = 0, until: int | None = None) -> Op[list[Turn]]:

@@ -3,8 +3,8 @@
 A query begins with a line `-- name: <table>_<verb>` and is named the same in every engine. What several queries of a
 file share, such as the columns of a row, is written once after a line `-- shared: <name>` and stands in them as
 `{<name>}`. An engine where two operations can run at once has `-- lock: <name>` too: what is to be locked before that
-query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. Nothing here runs
-SQL.
+query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. What an engine does
+in two steps has `-- then: <name>`, the second one. Nothing here runs SQL.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 _HERE = os.path.dirname(__file__)
-_MARKS = ("-- shared:", "-- name:", "-- lock:", "-- before:")
+_MARKS = ("-- shared:", "-- name:", "-- lock:", "-- before:", "-- then:")
 _kept: dict[tuple[str, str], dict[str, str]] = {}  # taking the files apart is a third of what opening a store costs
 
 
@@ -29,6 +29,11 @@ def locks(engine: str) -> dict[str, str]:
 def befores(engine: str) -> dict[str, str]:
     """Read what an engine runs before some of its queries, with the same parameters: the query's name to text."""
     return _marked(engine, "-- before:")
+
+
+def thens(engine: str) -> dict[str, str]:
+    """Read the second steps of queries that an engine does in two: the query's name to text."""
+    return _marked(engine, "-- then:")
 
 
 def _marked(engine: str, mark: str) -> dict[str, str]:

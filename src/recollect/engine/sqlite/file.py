@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import threading
@@ -17,6 +16,7 @@ import msgspec
 
 from recollect import sql
 from recollect.engine.bell import Bell, Signal
+from recollect.engine.sqlite.advance import advancing
 from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 _IDLE = 8
 _SCRUB_WAIT = 0.25
-_WIDTH = 8
 _FORK_STEP = 0.001
 
 
@@ -44,14 +43,15 @@ class File:
         self._checkpoint = checkpoint
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
-        self._wide: dict[str, list[str]] = {}
+        self._advance = advancing(self.queries["session_advance"], sql.thens("sqlite")["session_advance"])
         self.unscrubbed = False
         self._idle: list[apsw.Connection] = []
-        self._forked = False
+        self.forked = False
         self.writer: apsw.Connection | None = None
         self._gate = threading.Lock()
         self._users: list[None] = []
-        self.bells: weakref.WeakSet[Bell] = weakref.WeakSet()
+        self._bells: weakref.WeakSet[Bell] = weakref.WeakSet()
+        self._listened = False
         self._lapsed = self._forking = False
         if not self.memory:
             prepare(path)
@@ -118,7 +118,7 @@ class File:
         its log and drop its locks.
         """
         self._gate = threading.Lock()
-        self._users, self._forking, self._forked = [], False, True
+        self._users, self._forking, self.forked = [], False, True
         if self.memory:
             return
         if not self._lapsed and self.writer is not None:
@@ -148,11 +148,11 @@ class File:
 
     def after_fork(self) -> bool:
         """Say if this process was forked since the file was last used."""
-        if not self._forked:
+        if not self.forked:
             return False
         if self.memory:
             raise StoreClosed("A store in memory stays with the process that opened it: fork() does not share it.")
-        self._forked = False
+        self.forked = False
         return True
 
     def read(self, op: Op[T]) -> T:
@@ -187,7 +187,7 @@ class File:
                 self.scrub()
         finally:
             self.leave()
-        if self.bells:
+        if self._listened:
             self.toll()
         return result
 
@@ -200,12 +200,13 @@ class File:
                 bell = FileBell(self.path, self.timeout)
             except apsw.Error as error:
                 raise self.meaning(error) from error
-        self.bells.add(bell)
+        self._bells.add(bell)
+        self._listened = True
         return bell
 
     def toll(self) -> None:
         """Ring every bell: this process has committed something."""
-        for bell in list(self.bells):
+        for bell in list(self._bells):
             bell.ring()
 
     def _within(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
@@ -232,24 +233,14 @@ class File:
             while True:
                 name, params, many = steps.send(found)  # type: ignore[arg-type]
                 if many:
-                    self._insert_many(connection, name, params)
+                    connection.executemany(queries[name], params)
                     found = []
+                elif name == "session_advance":
+                    found = self._advance(connection, params)
                 else:
                     found = connection.execute(queries[name], params).fetchall()
         except StopIteration as done:
             return done.value
-
-    def _insert_many(self, connection: apsw.Connection, name: str, rows: Any) -> None:
-        """Run a statement for many rows: an INSERT takes a few of them at a time, at half the cost of one each."""
-        if name not in self._wide:
-            self._wide[name] = _widened(self.queries[name])
-        wide = self._wide[name]
-        if not wide or len(rows) == 1:
-            connection.executemany(self.queries[name], rows)
-            return
-        for start in range(0, len(rows), _WIDTH):
-            some = rows[start : start + _WIDTH]
-            connection.execute(wide[len(some) - 1], tuple(itertools.chain.from_iterable(some)))
 
     def scrub(self) -> None:
         """Empty the log after an erasure, and what was left behind in pages, so that it can not be read there.
@@ -320,15 +311,6 @@ class File:
                 writer.close()
             except apsw.Error as error:
                 raise self.meaning(error) from error
-
-
-def _widened(query: str) -> list[str]:
-    """Write an INSERT for one row, for two rows and so on; nothing where the statement is not one."""
-    head, values, rest = query.partition(" VALUES ")
-    if not values:
-        return []
-    row, conflict, tail = rest.partition(" ON CONFLICT ")
-    return [f"{head} VALUES {', '.join([row] * count)}{conflict}{tail}" for count in range(1, _WIDTH + 1)]
 
 
 def undo(connection: apsw.Connection) -> None:

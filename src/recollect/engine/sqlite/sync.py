@@ -32,7 +32,7 @@ class SqliteEngine:
         """Run an operation and give its result; what it wrote is on disk by then."""
         if self._closed:
             raise StoreClosed
-        if self._file.after_fork():
+        if self._file.forked and self._file.after_fork():
             self._lock = threading.Lock()  # the parent's may have been held by a thread that is not here
         if not op.writes and not self._file.memory:
             return self._file.read(op)

@@ -90,7 +90,9 @@ CREATE INDEX branches_parent ON branches (parent) WHERE parent IS NOT NULL;
 
 CREATE TABLE turns (
     key INTEGER PRIMARY KEY,
-    status TEXT NOT NULL CHECK (status IN ('open', 'completed', 'failed', 'cancelled', 'interrupted')),
+    status TEXT NOT NULL CHECK (
+        status = 'open' OR status = 'completed' OR status = 'failed' OR status = 'cancelled' OR status = 'interrupted'
+    ),
     started_at INTEGER NOT NULL,
     ended_at INTEGER,
     latency_ms INTEGER,
@@ -104,8 +106,8 @@ CREATE TABLE turns (
 
 CREATE TABLE messages (
     key INTEGER PRIMARY KEY,
-    role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
-    state TEXT CHECK (state IN ('pending', 'streaming', 'interrupted', 'error')),
+    role TEXT NOT NULL CHECK (role = 'user' OR role = 'assistant' OR role = 'tool' OR role = 'system'),
+    state TEXT CHECK (state = 'pending' OR state = 'streaming' OR state = 'interrupted' OR state = 'error'),
     turn INTEGER,
     tokens INTEGER NOT NULL DEFAULT 0,
     input_tokens INTEGER,
@@ -139,7 +141,9 @@ CREATE TABLE tool_calls (
     branch INTEGER NOT NULL,
     call_id TEXT NOT NULL,
     tool TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'running', 'success', 'error', 'canceled')),
+    status TEXT NOT NULL CHECK (
+        status = 'pending' OR status = 'running' OR status = 'success' OR status = 'error' OR status = 'canceled'
+    ),
     result INTEGER,
     result_part INTEGER,
     created_at INTEGER NOT NULL,

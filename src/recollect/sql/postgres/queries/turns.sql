@@ -8,10 +8,7 @@ tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 INSERT INTO recollect.turns (
     tree, branch, position, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
     lease_until
-) VALUES (
-    :branch::bigint >> 20, (:branch::bigint & 1048575)::int, :position, :status, :started_at, :ended_at, :latency_ms,
-    :input_tokens, :output_tokens, :model, :error, :holder, :lease_until
-)
+) VALUES (?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 
 -- lock: turn_get
 SELECT s.number FROM recollect.sessions AS s

@@ -1,6 +1,8 @@
 -- Sessions, branches, turns, messages, tool calls and what belongs to them.
 -- A message, a turn and a tool call are keyed by (branch << 32) | position, so that a session's rows lie together
 -- and in order in the file. Times are milliseconds UTC.
+-- The checks of what is written at each append say OR: for IN with more than two values SQLite makes a table of them
+-- each time the statement is run, which was half of what an INSERT took.
 
 CREATE TABLE trees (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -74,7 +76,9 @@ CREATE INDEX branches_parent ON branches (parent) WHERE parent IS NOT NULL;
 
 CREATE TABLE turns (
     key INTEGER PRIMARY KEY,
-    status TEXT NOT NULL CHECK (status IN ('open', 'completed', 'failed', 'cancelled', 'interrupted')),
+    status TEXT NOT NULL CHECK (
+        status = 'open' OR status = 'completed' OR status = 'failed' OR status = 'cancelled' OR status = 'interrupted'
+    ),
     started_at INTEGER NOT NULL,
     ended_at INTEGER,
     latency_ms INTEGER,
@@ -88,8 +92,8 @@ CREATE TABLE turns (
 
 CREATE TABLE messages (
     key INTEGER PRIMARY KEY,
-    role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
-    state TEXT CHECK (state IN ('pending', 'streaming', 'interrupted', 'error')),
+    role TEXT NOT NULL CHECK (role = 'user' OR role = 'assistant' OR role = 'tool' OR role = 'system'),
+    state TEXT CHECK (state = 'pending' OR state = 'streaming' OR state = 'interrupted' OR state = 'error'),
     turn INTEGER,
     tokens INTEGER NOT NULL DEFAULT 0,
     input_tokens INTEGER,
@@ -123,7 +127,9 @@ CREATE TABLE tool_calls (
     branch INTEGER NOT NULL,
     call_id TEXT NOT NULL,
     tool TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'running', 'success', 'error', 'canceled')),
+    status TEXT NOT NULL CHECK (
+        status = 'pending' OR status = 'running' OR status = 'success' OR status = 'error' OR status = 'canceled'
+    ),
     result INTEGER,
     result_part INTEGER,
     created_at INTEGER NOT NULL,

@@ -161,18 +161,21 @@ SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :he
 WHERE key = :session
 
 -- name: session_advance
-UPDATE sessions
-SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
-    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
-    last = last + :messages, updated_at = max(updated_at, :now), last_message_at = max(coalesce(last_message_at, 0), :now)
-WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
-RETURNING key, head, last - :messages, branch,
+SELECT key, head, last, branch,
     active_at < :now - 60000 OR EXISTS (
         SELECT 1 FROM sessions AS o INDEXED BY sessions_active
         WHERE o.owner = :owner AND o.deleted_at IS NULL AND o.active_at >= sessions.active_at AND o.key <> sessions.key
     ),
     open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
     last_message_at
+FROM sessions
+WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
+
+-- then: session_advance
+UPDATE sessions
+SET last = ?, revision = ?, message_count = ?, token_count = ?, input_tokens = ?, output_tokens = ?, updated_at = ?,
+    last_message_at = ?
+WHERE key = ?
 
 -- name: sessions_held
 SELECT id FROM sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0

@@ -4,10 +4,7 @@ key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output
 -- name: turn_insert
 INSERT INTO turns (
     key, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder, lease_until
-) VALUES (
-    (:branch << 32) | :position, :status, :started_at, :ended_at, :latency_ms, :input_tokens, :output_tokens, :model,
-    :error, :holder, :lease_until
-)
+) VALUES ((? << 32) | ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: turn_get
 SELECT {turn}
