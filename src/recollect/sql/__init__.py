@@ -3,55 +3,55 @@
 A query begins with a line `-- name: <table>_<verb>` and is named the same in every engine. What several queries of a
 file share, such as the columns of a row, is written once after a line `-- shared: <name>` and stands in them as
 `{<name>}`. An engine where two operations can run at once has `-- lock: <name>` too: what is to be locked before that
-query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. What an engine does
-in two steps has `-- then: <name>`, the second one. Nothing here runs SQL.
+query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. What an engine
+does in two steps has `-- then: <name>`, the second one. Nothing here runs SQL.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 _HERE = os.path.dirname(__file__)
-_MARKS = ("-- shared:", "-- name:", "-- lock:", "-- before:", "-- then:")
-_kept: dict[tuple[str, str], dict[str, str]] = {}  # taking the files apart is a third of what opening a store costs
+_MARK = re.compile(r"^-- (shared|name|lock|before|then):(.*)$", re.MULTILINE)
+_kept: dict[str, dict[str, dict[str, str]]] = {}  # taking the files apart is a third of what opening a store costs
 
 
 def queries(engine: str) -> dict[str, str]:
     """Read an engine's queries: name to text."""
-    return _marked(engine, "-- name:")
+    return _marked(engine, "name")
 
 
 def locks(engine: str) -> dict[str, str]:
     """Read what an engine locks before some of its queries: the query's name to text."""
-    return _marked(engine, "-- lock:")
+    return _marked(engine, "lock")
 
 
 def befores(engine: str) -> dict[str, str]:
     """Read what an engine runs before some of its queries, with the same parameters: the query's name to text."""
-    return _marked(engine, "-- before:")
+    return _marked(engine, "before")
 
 
 def thens(engine: str) -> dict[str, str]:
     """Read the second steps of queries that an engine does in two: the query's name to text."""
-    return _marked(engine, "-- then:")
+    return _marked(engine, "then")
 
 
 def _marked(engine: str, mark: str) -> dict[str, str]:
-    found = _kept.get((engine, mark))
+    found = _kept.get(engine)
     if found is None:
-        found = _kept[engine, mark] = _found(engine, mark)
-    return dict(found)
+        found = _kept[engine] = _found(engine)
+    return dict(found.get(mark, {}))
 
 
-def _found(engine: str, mark: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _found(engine: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
     folder = os.path.join(_HERE, engine, "queries")
     for file in sorted(os.listdir(folder)):
         blocks = _blocks(_read(folder, file))
-        shared = [(name, words) for kind, name, words in blocks if kind == "-- shared:"]
-        for kind, name, words in blocks:
-            if kind == mark:
-                found[name] = _filled(words, shared)
+        shared = [(name, words) for mark, name, words in blocks if mark == "shared"]
+        for mark, name, words in blocks:
+            found.setdefault(mark, {})[name] = _filled(words, shared)
     return found
 
 
@@ -63,15 +63,12 @@ def _filled(words: str, shared: list[tuple[str, str]]) -> str:
 
 def _blocks(text: str) -> list[tuple[str, str, str]]:
     """Read what stands after each mark: the mark, a name on its line, and a text below it."""
-    blocks: list[tuple[str, str, list[str]]] = []
-    for line in text.splitlines():
-        mark = next((mark for mark in _MARKS if line.startswith(mark)), None)
-        if mark is not None:
-            blocks.append((mark, line.removeprefix(mark).strip(), []))
-        elif blocks:
-            blocks[-1][2].append(line)
+    pieces = _MARK.split(text)[1:]
     # On one line: the driver hashes the text of a statement each time it is run.
-    return [(mark, name, " ".join(" ".join(lines).split())) for mark, name, lines in blocks]
+    return [
+        (mark, name.strip(), " ".join(words.split()))
+        for mark, name, words in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
+    ]
 
 
 def migrations(engine: str) -> list[tuple[int, str, str]]:

@@ -20,7 +20,7 @@ def advancing(look: str, write: str) -> Procedure:
     """Make what runs `session_advance`: a SELECT, and then an UPDATE by key."""
 
     def advance(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
-        found = connection.execute(look, params).fetchall()
+        found: list[Row] = connection.execute(look, params).fetchall()
         if not found:
             return found
         key, head, last, branch, behind, turns, revision, count, tokens, given, taken, updated, active, said = found[0]

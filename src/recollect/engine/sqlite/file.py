@@ -236,7 +236,7 @@ class File:
                     connection.executemany(queries[name], params)
                     found = []
                 elif name == "session_advance":
-                    found = self._advance(connection, params)
+                    found = self._advance(connection, params)  # type: ignore[arg-type]
                 else:
                     found = connection.execute(queries[name], params).fetchall()
         except StopIteration as done:
