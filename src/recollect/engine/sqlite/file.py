@@ -16,12 +16,12 @@ import msgspec
 
 from recollect import sql
 from recollect.engine.bell import Bell, Signal
-from recollect.engine.sqlite.advance import advancing
 from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.ranking import register
+from recollect.engine.sqlite.steps import procedures
 from recollect.engine.sqlite.watch import FileBell
 from recollect.engine.url import MEMORY
 from recollect.errors import Corrupted, RecollectError, StoreClosed
@@ -43,7 +43,7 @@ class File:
         self._checkpoint = checkpoint
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
-        self._advance = advancing(self.queries["session_advance"], sql.thens("sqlite")["session_advance"])
+        self._procedures = procedures(self.queries, sql.thens("sqlite"))
         self.unscrubbed = False
         self._idle: list[apsw.Connection] = []
         self.forked = False
@@ -227,7 +227,7 @@ class File:
     def drive(self, connection: apsw.Connection, op: Op[T]) -> T:
         """Run the statements of an operation and send it their rows."""
         steps = op.start()
-        queries = self.queries
+        queries, procedures = self.queries, self._procedures
         found: list[Any] | None = None
         try:
             while True:
@@ -235,8 +235,8 @@ class File:
                 if many:
                     connection.executemany(queries[name], params)
                     found = []
-                elif name == "session_advance":
-                    found = self._advance(connection, params)  # type: ignore[arg-type]
+                elif name in procedures:
+                    found = procedures[name](connection, params)  # type: ignore[arg-type]
                 else:
                     found = connection.execute(queries[name], params).fetchall()
         except StopIteration as done:

@@ -188,13 +188,14 @@ WHERE owner = :owner AND deleted_at IS NULL AND active_at >= :since AND open_tur
 UPDATE sessions SET open_turns = open_turns + :change WHERE key = :session
 
 -- name: session_activate
-UPDATE sessions
-SET active_at = max(active_at, :now, 1 + (
+SELECT max(s.active_at, :now, 1 + (
     SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
     WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
 ))
-WHERE key = :session
-RETURNING active_at
+FROM sessions AS s WHERE s.key = :session
+
+-- then: session_activate
+UPDATE sessions SET active_at = ? WHERE key = ?
 
 -- name: session_stir
 UPDATE sessions

@@ -1,0 +1,60 @@
+"""What SQLite does quicker in two steps: a row is read, and written as it then stands.
+
+One UPDATE with RETURNING does the same, and takes twice as long: SQLite gathers what is returned in a table of its own.
+Other engines, where each statement is a journey, have it as one. The second step stands beside the first in the SQL
+files, after `-- then:`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import apsw
+
+from recollect.op import Row
+
+Procedure = Callable[[apsw.Connection, Mapping[str, Any]], list[Row]]
+
+
+def procedures(first: Mapping[str, str], then: Mapping[str, str]) -> dict[str, Procedure]:
+    """Make what runs in two steps, by the names of the queries."""
+    activate = _activating(first["session_activate"], then["session_activate"])
+    advance = _advancing(first["session_advance"], then["session_advance"], activate)
+    return {"session_activate": activate, "session_advance": advance}
+
+
+def _activating(look: str, write: str) -> Procedure:
+    """Move a session to the top of the list."""
+
+    def activate(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
+        found: list[Row] = connection.execute(look, params).fetchall()
+        if found:
+            connection.execute(write, (found[0][0], params["session"]))
+        return found
+
+    return activate
+
+
+def _advancing(look: str, write: str, activate: Procedure) -> Procedure:
+    """Count what is appended to a session; and move it to the top of the list, so that nobody else has to."""
+
+    def advance(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
+        found: list[Row] = connection.execute(look, params).fetchall()
+        if not found:
+            return found
+        key, head, last, branch, behind, turns, revision, count, tokens, given, taken, updated, active, said = found[0]
+        messages, now = params["messages"], params["now"]
+        revision += 1
+        count += messages
+        tokens += params["tokens"]
+        given += params["input_tokens"]
+        taken += params["output_tokens"]
+        updated = max(updated, now)
+        said = now if said is None or said < now else said
+        connection.execute(write, (last + messages, revision, count, tokens, given, taken, updated, said, key))
+        if behind:
+            active = activate(connection, {"owner": params["owner"], "now": now, "session": key})[0][0]
+        return [(key, head, last, branch, 0, turns, revision, count, tokens, given, taken, updated, active, said)]
+
+    return advance
