@@ -7,7 +7,9 @@ the start (a batch that a full disk rolled back), so time, ids and everything el
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -47,7 +49,7 @@ class Op(Generic[T]):
         return self.steps(*self.args)
 
 
-class Scope(NamedTuple):
+class Scope(msgspec.Struct, frozen=True, gc=False):
     """Who asks, and when: the owner of the data, the process that holds what is opened, and the time."""
 
     owner: str

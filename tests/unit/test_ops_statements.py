@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from recollect import sql
 from recollect.errors import (
@@ -184,7 +185,7 @@ class TestAppend:
                 "branch_get": [(31, 1, 11, None, 0, 9, None, 1)],
             }
         )
-        later = SCOPE._replace(now=NOW + 60_000)
+        later = replace(SCOPE, now=NOW + 60_000)
         return second.run(messages.append(later, "cli:a", [again], key="k1")), second
 
     def test_the_same_key_and_content_writes_nothing(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from recollect import InvalidValue, SessionNotFound, TurnClosed
 from recollect.engine.process import holder
@@ -22,7 +23,7 @@ def there(store: Store, session: str = "s") -> list[str]:
 def come(store: Store, id: str, *, by: str, seen: int = 0, session: str = "s") -> None:
     """Have someone of another process arrive, who was last seen so many milliseconds ago."""
     scope = store.scope()
-    store.run(presence.arrive(scope._replace(holder=by, now=scope.now - seen), session, id, "web"))
+    store.run(presence.arrive(replace(scope, holder=by, now=scope.now - seen), session, id, "web"))
 
 
 class TestPresence:
@@ -118,7 +119,7 @@ class TestPresence:
         (seen,) = session.present()
         assert (seen.surface, seen.holder) == ("program", holder())
         come(store, "far", by="elsewhere:0:1:1")
-        (found,) = store.run(presence.arrive(store.scope()._replace(holder="x:0:1:1"), "s", "y", "web")).others[1:]
+        (found,) = store.run(presence.arrive(replace(store.scope(), holder="x:0:1:1"), "s", "y", "web")).others[1:]
         assert found.surface == "program"
         session.arrive("terminal")
         assert there(store) == ["terminal", "web", "web"]
