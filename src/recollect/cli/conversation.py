@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.amount import bytes_, count, many
-from recollect.cli.moment import ago, clock, lasting, minute
+from recollect.cli.moment import ago, clock, minute
 from recollect.cli.screen import columns, cut, glyph, is_terminal, paint, safe, safe_lines
+from recollect.model.amount import count, lasting, many, size
 from recollect.model.part import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Conversation:
             case ToolResultPart():
                 return self._result(part)
             case AttachmentPart():
-                facts = [part.name or part.url, part.mime_type, bytes_(part.size) if part.size else None]
+                facts = [part.name or part.url, part.mime_type, size(part.size) if part.size else None]
                 return [paint(f"[{', '.join(safe(fact) for fact in facts if fact) or 'attachment'}]", fg="blue")]
             case DataPart():
                 kind = part.native.get("type") if isinstance(part.native, dict) else None

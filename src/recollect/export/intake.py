@@ -17,12 +17,12 @@ from recollect.export.placement import Plan, placed
 from recollect.export.report import Refused, Report
 from recollect.export.source import Piece
 from recollect.export.spool import Payloads
+from recollect.model.moment import DAY
 from recollect.op import Scope
 from recollect.ops import arrivals, transfer
 
 ON_CONFLICT = ("skip", "new", "error")
 _ATTEMPTS = 8
-_A_DAY = 86_400_000
 
 
 class Intake:
@@ -95,7 +95,7 @@ class Intake:
         if self.group is None or self.group.tree != record.tree:
             yield from self._close()
             self.group = Group(record.tree)
-        self.group.add_session(record, line, self.scope.now + _A_DAY)
+        self.group.add_session(record, line, self.scope.now + DAY)
 
     def _member(self, record: Any, piece: Piece) -> Flow[None]:
         """Take a record of a session."""
