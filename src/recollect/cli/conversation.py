@@ -65,8 +65,7 @@ class Conversation:
         for at, part in enumerate(message.parts):
             lines += [f"{_INDENT}{line}".rstrip() for line in self._part(message, at, part)]
         if message.error:
-            text = message.error if isinstance(message.error, str) else json.dumps(message.error, ensure_ascii=False)
-            lines.append(_INDENT + paint(f"{glyph('bad')} {safe(text)}", fg="red"))
+            lines.append(_INDENT + paint(f"{glyph('bad')} {safe(_failure(message.error))}", fg="red"))
         lines += self._forks(message)
         return "\n".join(lines) + "\n"
 
@@ -148,6 +147,17 @@ class Conversation:
         kept = [cut(line, room) for line in lines[:most]]
         left = len(lines) - len(kept)
         return [*kept, f"{glyph('more')} {many(left, 'more line')}; --full prints them"] if left else kept
+
+
+def _failure(error: Any) -> str:
+    """Write what went wrong: in words where it has a name and a message, as JSON where it is anything else."""
+    match error:
+        case str():
+            return error
+        case {"name": str(name), "message": str(message), **rest} if not rest:
+            return f"{name}: {message}"
+        case _:
+            return json.dumps(error, ensure_ascii=False)
 
 
 def _wrapped(facts: list[str]) -> list[str]:
