@@ -150,6 +150,18 @@ async def test_resume_of_nothing_lets_the_person_choose(talking):
         assert talk.session.id == "cli:a"
 
 
+async def test_what_is_not_there_is_told_in_words_of_the_talk(talking):
+    async with talking() as talk:
+        told = [await commands.run(talk, line) for line in ("/resume nowhere", "/fork 1.99", "/rewind 1.99")]
+        await commands.run(talk, "/new")
+        told.append(await commands.run(talk, "/compact"))
+        for outcome in told:
+            assert outcome.failed, outcome.text
+            assert "store." not in outcome.text, outcome.text
+            assert "session." not in outcome.text, outcome.text
+            assert "=" not in outcome.text, outcome.text
+
+
 async def test_rename_pin_archive(talking):
     async with talking() as talk:
         await commands.run(talk, "/rename  A better title ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import unicodedata
 
 import click
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recollect.cli import amount, moment, screen
+from recollect.cli import moment, screen
 from recollect.cli.progress import Progress
 from recollect.cli.table import Cell, Column, laid_out
+from recollect.model import amount
+from recollect.model.value import milliseconds
 
 DAY = 86_400_000
 NOON = 1_763_294_400_000
@@ -84,14 +87,14 @@ def test_short_counts(number, told):
 
 @pytest.mark.parametrize(("number", "told"), [(0, "0 B"), (1500, "1.5 kB"), (12 * 10**6, "12 MB"), (10**13, "10 TB")])
 def test_short_sizes(number, told):
-    assert amount.bytes_(number) == told
+    assert amount.size(number) == told
 
 
 @pytest.mark.parametrize(
     ("number", "told"), [(None, ""), (0, "0 ms"), (340.4, "340 ms"), (2100, "2.1 s"), (180_000, "3.0 min")]
 )
 def test_spans(number, told):
-    assert moment.lasting(number) == told
+    assert amount.lasting(number) == told
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,20 @@ def test_moments_before_now(monkeypatch):
     assert moment.Moment().convert("7d", None, None) == NOON - 7 * DAY
     yesterday, today = (moment.Moment().convert(text, None, None) for text in ("yesterday", "today"))
     assert 23 * 3_600_000 <= today - yesterday <= 25 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2025-11", "2025-11-01T00:00"), ("2025", "2025-01-01T00:00"), ("Today", "2025-11-16T00:00")]
+)
+def test_a_moment_without_a_zone_is_meant_here(monkeypatch, text, value):
+    monkeypatch.setattr(moment, "now", lambda: NOON)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert moment.Moment().convert(text, None, None) == milliseconds(f"{value}+09:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "-7d", "7 parsecs", "9999999999y", "\x1b"])

@@ -40,6 +40,14 @@ def test_a_failed_tool_an_attachment_data_and_a_cut_off_answer(call, store):
         assert text in shown
 
 
+def test_what_went_wrong_is_told_in_words(call, store):
+    session = store.session("cli:a")
+    with contextlib.suppress(ConnectionError), session.turn("Go") as turn, turn.stream() as answer:
+        answer.write("half")
+        raise ConnectionError("they hung up\x1b")
+    assert "✗ ConnectionError: they hung up␛\n" in call("sessions", "show", "cli:a").stdout
+
+
 def test_branches_are_marked(call, talk):
     talk.rewind("1.1").append({"role": "assistant", "content": "Another answer."})
     shown = call("sessions", "show", talk.id).stdout

@@ -39,7 +39,8 @@ def test_what_is_no_time(odd):
 
 @pytest.mark.parametrize(
     ("given", "days"),
-    [("1d", 1), ("24h", 1), ("1w", 7), ("1y", 365), ("1D 24H", 2), (86_400, 1), (86_400.0, 1), (datetime.timedelta(3), 3), ("0s", 0), ("1440m", 1)],
+    [("1d", 1), ("24h", 1), ("1w", 7), ("1y", 365), ("1D 24H", 2), (86_400, 1), (86_400.0, 1), (datetime.timedelta(3), 3), ("0s", 0), ("1440m", 1),
+     ("1 d", 1), ("1.5d", 1.5), ("12h30m 690 minutes", 1), ("2 weeks", 14)],
 )  # fmt: skip
 def test_durations(given, days):
     assert duration(given) == days * 86_400_000
@@ -47,7 +48,7 @@ def test_durations(given, days):
 
 @pytest.mark.parametrize(
     "odd",
-    [None, True, -1, "", "d", "1", "1 d", "-1d", "1.5d", "1dd", "٣d", float("nan"), float("inf"), [], "9" * 20 + "d"],
+    [None, True, -1, "", "d", "1", "-1d", "1dd", "1 parsec", "٣d", float("nan"), float("inf"), [], "9" * 20 + "d"],
 )
 def test_what_is_no_duration(odd):
     with pytest.raises(InvalidValue, match="older_than"):

@@ -9,7 +9,7 @@ from typing import Any
 from recollect.agent.conversation import Conversation
 from recollect.agent.titles import said, shortened
 from recollect.agent.tools import found
-from recollect.errors import InvalidValue, MessageNotFound
+from recollect.errors import Conflict, InvalidValue, MessageNotFound
 from recollect.model.message import Message
 from recollect.model.value import iso
 
@@ -209,7 +209,10 @@ async def rewind(talk: Conversation, to: str) -> tuple[str, str | None]:
 
 async def compact(talk: Conversation, _: str) -> str:
     """Sum up what is old."""
-    await talk.compact()
+    try:
+        await talk.compact()
+    except InvalidValue as error:
+        raise Conflict("There is nothing old to sum up yet: the newest turns are always sent as they are.") from error
     return "What is old is summed up for the model now. All of it is kept, and can be read and undone."
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.amount import bytes_, count, many
-from recollect.cli.moment import ago, clock, lasting, minute
+from recollect.cli.moment import ago, clock, minute
 from recollect.cli.screen import columns, cut, glyph, is_terminal, paint, safe, safe_lines
+from recollect.model.amount import count, lasting, many, size
 from recollect.model.part import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Conversation:
         for at, part in enumerate(message.parts):
             lines += [f"{_INDENT}{line}".rstrip() for line in self._part(message, at, part)]
         if message.error:
-            text = message.error if isinstance(message.error, str) else json.dumps(message.error, ensure_ascii=False)
-            lines.append(_INDENT + paint(f"{glyph('bad')} {safe(text)}", fg="red"))
+            lines.append(_INDENT + paint(f"{glyph('bad')} {safe(_failure(message.error))}", fg="red"))
         lines += self._forks(message)
         return "\n".join(lines) + "\n"
 
@@ -102,7 +101,7 @@ class Conversation:
             case ToolResultPart():
                 return self._result(part)
             case AttachmentPart():
-                facts = [part.name or part.url, part.mime_type, bytes_(part.size) if part.size else None]
+                facts = [part.name or part.url, part.mime_type, size(part.size) if part.size else None]
                 return [paint(f"[{', '.join(safe(fact) for fact in facts if fact) or 'attachment'}]", fg="blue")]
             case DataPart():
                 kind = part.native.get("type") if isinstance(part.native, dict) else None
@@ -148,6 +147,17 @@ class Conversation:
         kept = [cut(line, room) for line in lines[:most]]
         left = len(lines) - len(kept)
         return [*kept, f"{glyph('more')} {many(left, 'more line')}; --full prints them"] if left else kept
+
+
+def _failure(error: Any) -> str:
+    """Write what went wrong: in words where it has a name and a message, as JSON where it is anything else."""
+    match error:
+        case str():
+            return error
+        case {"name": str(name), "message": str(message), **rest} if not rest:
+            return f"{name}: {message}"
+        case _:
+            return json.dumps(error, ensure_ascii=False)
 
 
 def _wrapped(facts: list[str]) -> list[str]:

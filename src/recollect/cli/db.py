@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from recollect.cli import options, place
-from recollect.cli.amount import bytes_, many
 from recollect.cli.asking import must_agree
 from recollect.cli.document import plain, print_json
 from recollect.cli.ending import PROBLEMS
@@ -16,6 +15,8 @@ from recollect.cli.group import Group
 from recollect.cli.progress import Progress
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
+from recollect.model import amount
+from recollect.model.amount import many
 
 _BAR = 30
 
@@ -109,7 +110,7 @@ def backup(file: str, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json({"path": written, "bytes": size})
     else:
-        remark(f"{bytes_(size)} written to {written}")
+        remark(f"{amount.size(size)} written to {written}")
 
 
 @db.command()
@@ -206,7 +207,7 @@ def stats(as_json: bool) -> None:
 
 
 def _space_row(name: str, size: int, total: int) -> list[Cell]:
-    cells = [Cell(name.replace("_", " "), name), Cell(bytes_(size), str(size))]
+    cells = [Cell(name.replace("_", " "), name), Cell(amount.size(size), str(size))]
     if not is_terminal():
         return cells
     share = size / total if total and name not in ("total", "log") else 0
@@ -242,4 +243,4 @@ def optimize(as_json: bool) -> None:
     if as_json:
         print_json({"path": place.where(), **plain(found)})
     else:
-        remark(f"{bytes_(found.before)} before, {bytes_(found.after)} now.")
+        remark(f"{amount.size(found.before)} before, {amount.size(found.after)} now.")

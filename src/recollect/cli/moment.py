@@ -1,17 +1,17 @@
-"""Times as a person reads and writes them. In JSON they are ISO 8601, in the store milliseconds."""
+"""Times as a person at a terminal reads and writes them. In JSON they are ISO 8601, in the store milliseconds."""
 
 from __future__ import annotations
 
-import datetime
 import time
 from typing import Any
 
 import click
 
 from recollect.config.values import duration
+from recollect.model.moment import DAY, local, written
 
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
-_WEEK, _YEAR = 7 * _DAY, 365 * _DAY
+_MINUTE, _HOUR = 60_000, 3_600_000
+_WEEK, _YEAR = 7 * DAY, 365 * DAY
 
 
 def now() -> int:
@@ -26,23 +26,23 @@ def ago(milliseconds: int, at: int | None = None) -> str:
         return "just now" if passed > -_MINUTE else day(milliseconds)
     if passed < _HOUR:
         return f"{passed // _MINUTE}m ago"
-    if passed < _DAY:
+    if passed < DAY:
         return f"{passed // _HOUR}h ago"
     if passed < _WEEK:
-        return f"{passed // _DAY}d ago"
+        return f"{passed // DAY}d ago"
     if passed < _YEAR:
-        return f"{_local(milliseconds):%d %b}".lstrip("0")
+        return f"{local(milliseconds):%d %b}".lstrip("0")
     return day(milliseconds)
 
 
 def day(milliseconds: int) -> str:
     """Write a moment as a day, here."""
-    return f"{_local(milliseconds):%Y-%m-%d}"
+    return f"{local(milliseconds):%Y-%m-%d}"
 
 
 def minute(milliseconds: int) -> str:
     """Write a moment as day and time, here."""
-    return f"{_local(milliseconds):%Y-%m-%d %H:%M}"
+    return f"{local(milliseconds):%Y-%m-%d %H:%M}"
 
 
 def utc_offset() -> int:
@@ -52,26 +52,10 @@ def utc_offset() -> int:
 
 def clock(milliseconds: int) -> str:
     """Write a moment as short as it is clear: a time today, a day and a time this year, or all of it."""
-    moment, today = _local(milliseconds), _local(now())
+    moment, today = local(milliseconds), local(now())
     if moment.date() == today.date():
         return f"{moment:%H:%M}"
     return f"{moment:%d %b %H:%M}".lstrip("0") if moment.year == today.year else minute(milliseconds)
-
-
-def _local(milliseconds: int) -> datetime.datetime:
-    try:
-        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).astimezone()
-    except (OverflowError, OSError, ValueError):
-        return datetime.datetime.max.replace(tzinfo=datetime.UTC)
-
-
-def lasting(milliseconds: float | None) -> str:
-    """Write a span of time: "340 ms", "2.1 s", "3.0 min"."""
-    if milliseconds is None:
-        return ""
-    if milliseconds < _SECOND:
-        return f"{milliseconds:.0f} ms"
-    return f"{milliseconds / _SECOND:.1f} s" if milliseconds < _MINUTE else f"{milliseconds / _MINUTE:.1f} min"
 
 
 class Moment(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  click before 8.4 takes no argument
@@ -83,16 +67,11 @@ class Moment(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  cl
         """Read a moment, in milliseconds."""
         if isinstance(value, int):
             return value
-        text = value.strip()
-        today = datetime.datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        if text in ("today", "yesterday"):
-            return int((today - datetime.timedelta(days=text == "yesterday")).timestamp() * 1000)
+        found = written(value, now(), zone=None)
+        if found is not None:
+            return found
         try:
-            return int(datetime.datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-        except (ValueError, OverflowError, OSError):
-            pass
-        try:
-            return now() - duration(text)
+            return now() - duration(value)
         except ValueError:
             self.fail(f"{value!r} is no moment: write 2026-01-31, 2026-01-31T12:00, yesterday, or 7d.", param, ctx)
 

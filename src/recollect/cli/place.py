@@ -11,11 +11,11 @@ import click
 
 import recollect
 from recollect import config
-from recollect.cli.amount import many
 from recollect.cli.group import DATABASE
 from recollect.cli.screen import remark
 from recollect.engine.url import MEMORY, Target, target
 from recollect.errors import NotFound
+from recollect.model.amount import many
 
 if TYPE_CHECKING:
     from recollect.config.effective import Config

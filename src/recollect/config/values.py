@@ -105,14 +105,21 @@ def spoken(setting: Setting, text: str) -> Any:
 
 
 def duration(text: str) -> int:
-    """Read a duration such as "90d", "1h30m" or "2 weeks", in milliseconds."""
-    pairs = _pairs(text)
-    if not pairs or any(unit not in _SECONDS for _, unit in pairs):
+    """Read a duration such as "90d", "1h30m" or "2 weeks", in milliseconds; none at all is no duration."""
+    total = stretch(text)
+    if total is None:
         raise ValueError(_WANTED["duration"])
-    total = sum(number * _SECONDS[unit] * 1000 for number, unit in pairs)
     if not 1 <= total <= MOST:
         raise ValueError('a duration of at least a millisecond, such as "90d"')
     return int(total)
+
+
+def stretch(text: str) -> float | None:
+    """Read a stretch of time, which may be 0, in milliseconds; None where the text is something else."""
+    pairs = _pairs(text)
+    if not pairs or any(unit not in _SECONDS for _, unit in pairs):
+        return None
+    return sum(number * _SECONDS[unit] * 1000 for number, unit in pairs)
 
 
 def size(text: str) -> int:

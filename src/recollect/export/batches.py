@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from recollect.export import records
+from recollect.export import records, stored
 from recollect.export.group import Group
 from recollect.export.lines import unanswered
 from recollect.op import Row
@@ -66,16 +66,16 @@ def gathered(group: Group, keys: Mapping[int, int], wants: Wants, size: Size = l
 
 def _take(found: Gathered, record: Any, group: Group, keys: Mapping[int, int], size: Size) -> None:
     if isinstance(record, records.MessageRecord):
-        _, row, inside = records.message_row(record)
+        _, row, inside = stored.message_row(record)
         found.messages.append(row)
         found.inside.update(inside)
-        found.size += len(row[PARTS]) + sum(map(size, records.blobs_of(row)))
+        found.size += len(row[PARTS]) + sum(map(size, stored.blobs_of(row)))
     elif isinstance(record, records.TurnRecord):
-        found.turns.append(records.turn_columns(record)[1])
+        found.turns.append(stored.turn_columns(record)[1])
     elif isinstance(record, records.CompactionRecord):
-        found.compactions.append(records.compaction_columns(record))
+        found.compactions.append(stored.compaction_columns(record))
     elif record.branch in keys:
-        row = records.call_row(record, keys[record.branch])
+        row = stored.call_row(record, keys[record.branch])
         lost = record.result is not None and not group.has(record.branch, record.result)
         found.calls.append(unanswered(row) if lost else row)
 
@@ -88,7 +88,7 @@ def snapshots(group: Group, session: str, keys: Mapping[int, int]) -> list[dict[
         if isinstance(record, records.SnapshotRecord) and record.session == session:
             number = records.place(record.message, 0)[0]
             if number in keys:
-                found.append(records.snapshot_columns(record, keys[number]))
+                found.append(stored.snapshot_columns(record, keys[number]))
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue
-from recollect.export import records
+from recollect.export import records, stored
 from recollect.export.spool import Spool
 from recollect.ops import arrivals
 
@@ -86,7 +86,7 @@ class Group:
         """Take a session."""
         if record.id in self.sessions:
             raise InvalidValue(f"Session {record.id!r} comes twice.")
-        self.sessions[record.id] = Given(record, line, records.session_columns(record, soonest))
+        self.sessions[record.id] = Given(record, line, stored.session_columns(record, soonest))
 
     def add_branch(self, record: records.BranchRecord) -> None:
         """Take a branch."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from recollect.errors import InvalidValue
-from recollect.export import batches, chats, records
+from recollect.export import batches, chats, records, stored
 from recollect.export.flow import Flow, ask
 from recollect.export.group import Group
 from recollect.export.landing import Landing
@@ -17,12 +17,12 @@ from recollect.export.placement import Plan, placed
 from recollect.export.report import Refused, Report
 from recollect.export.source import Piece
 from recollect.export.spool import Payloads
+from recollect.model.moment import DAY
 from recollect.op import Scope
 from recollect.ops import arrivals, transfer
 
 ON_CONFLICT = ("skip", "new", "error")
 _ATTEMPTS = 8
-_A_DAY = 86_400_000
 
 
 class Intake:
@@ -95,7 +95,7 @@ class Intake:
         if self.group is None or self.group.tree != record.tree:
             yield from self._close()
             self.group = Group(record.tree)
-        self.group.add_session(record, line, self.scope.now + _A_DAY)
+        self.group.add_session(record, line, self.scope.now + DAY)
 
     def _member(self, record: Any, piece: Piece) -> Flow[None]:
         """Take a record of a session."""
@@ -109,8 +109,8 @@ class Intake:
             group.add_branch(record)
             return
         if isinstance(record, records.MessageRecord):
-            _, row, inside = records.message_row(record)
-            yield from self._check_payloads([name for name in records.blobs_of(row) if name not in inside])
+            _, row, inside = stored.message_row(record)
+            yield from self._check_payloads([name for name in stored.blobs_of(row) if name not in inside])
             group.add_message(record.id)
         else:
             _check(group, record)
@@ -204,14 +204,14 @@ def _check(group: Group, record: Any) -> None:
     group.check_branch(number)
     if isinstance(record, records.TurnRecord):
         group.check_message(record.id)
-        records.turn_columns(record)
+        stored.turn_columns(record)
     elif isinstance(record, records.ToolCallRecord):
         group.check_message(record.message)
-        records.call_row(record, 0)
+        stored.call_row(record, 0)
     elif isinstance(record, records.CompactionRecord):
-        records.compaction_columns(record)
+        stored.compaction_columns(record)
     else:
-        records.snapshot_columns(record, 0)
+        stored.snapshot_columns(record, 0)
 
 
 def _from(first: Piece, rest: Iterator[Piece]) -> Iterator[Piece]:

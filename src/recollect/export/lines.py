@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from recollect.export import masks, records
+from recollect.export import masks, records, stored
 from recollect.export.flow import Flow, ask
 from recollect.export.redaction import Redactor
 from recollect.export.selection import Chosen, Cut, visit
@@ -90,8 +90,8 @@ class _Writer:
         """Write a session and everything in it."""
         name = chosen.value.id
         told = masks.session(chosen.value, self.options.redactor)
-        yield self.joined.add(records.of_session(told, chosen.tree)) + b"".join(
-            self.joined.add(records.of_branch(name, cut.branch, cut.parent, cut.high, shared=cut.shared))
+        yield self.joined.add(stored.of_session(told, chosen.tree)) + b"".join(
+            self.joined.add(stored.of_branch(name, cut.branch, cut.parent, cut.high, shared=cut.shared))
             for cut in chosen.branches
         )
         for cut in chosen.branches:
@@ -100,7 +100,7 @@ class _Writer:
         for row in (yield from ask(transfer.snapshots(chosen.key))):
             if row[2] in numbers:
                 masked = masks.snapshot(row, self.options.redactor)
-                yield self.joined.add(records.of_snapshot(name, masked, numbers[row[2]]))
+                yield self.joined.add(stored.of_snapshot(name, masked, numbers[row[2]]))
 
     def _branch(self, chosen: Chosen, cut: Cut) -> Flow[None]:
         name, key, number = chosen.value.id, cut.branch.key, cut.branch.number
@@ -112,26 +112,26 @@ class _Writer:
             there = {row[POSITION] for row in page.messages}
             turns = [masks.turn(row, self.options.redactor) for row in page.turns if row[0] in there]
             calls = self._calls(chosen, cut, [row for row in page.calls if row[0] in there])
-            beside = [records.of_turn(name, number, row) for row in turns]
+            beside = [stored.of_turn(name, number, row) for row in turns]
             yield b"".join(self.joined.add(record) for record in (*beside, *calls))
             low = page.more
         for row in (yield from ask(transfer.compactions(key, cut.high))):
-            yield self.joined.add(records.of_compaction(name, number, masks.compaction(row, self.options.redactor)))
+            yield self.joined.add(stored.of_compaction(name, number, masks.compaction(row, self.options.redactor)))
 
     def _message(self, name: str, number: int, row: Row) -> Flow[None]:
         redactor = self.options.redactor
         if redactor is None:
-            for hash in records.blobs_of(row):
+            for hash in stored.blobs_of(row):
                 if bytes.fromhex(hash) not in self.written:
                     yield from self._blob(name, hash, (yield from ask(transfer.blob(self.scope, hash))))
         else:
             payloads: dict[str, bytes] = {}
-            for hash in records.blobs_of(row):
+            for hash in stored.blobs_of(row):
                 payloads[hash] = (yield from ask(transfer.blob(self.scope, hash))) or b""
             row, payloads = masks.message(row, payloads, redactor)
             for hash, payload in payloads.items():
                 yield from self._blob(name, hash, payload)
-        yield self.joined.add(records.of_message(name, number, row))
+        yield self.joined.add(stored.of_message(name, number, row))
         self.messages += 1
         if self.options.progress is not None and self.messages % transfer.PAGE_ROWS == 0:
             self.options.progress(self.messages)
@@ -149,7 +149,7 @@ class _Writer:
             if speaks_for is not None:
                 masked = masks.call(within(row, speaks_for.high), self.options.redactor)
                 number = speaks_for.branch.number
-                yield records.of_call(chosen.value.id, cut.branch.number, masked, number)
+                yield stored.of_call(chosen.value.id, cut.branch.number, masked, number)
 
 
 def within(row: Row, high: int) -> Row:

@@ -14,6 +14,7 @@ from recollect.export import attachment
 from recollect.export.markdown import moment
 from recollect.export.prose import code, escaped, rendered
 from recollect.export.transcript import Call, Said, Side, Summary
+from recollect.model.amount import many
 from recollect.model.json import UNSET
 from recollect.model.part import (
     AttachmentPart,
@@ -73,7 +74,7 @@ class Page:
         last = session.last_message_at or session.created_at
         return _encoded(
             f'<li><a href="#s{number}"><span dir="auto">{escaped(session.title or session.id)}</span>'
-            f"<small>{_messages(session.message_count)} · {moment(last)[:10]}</small></a></li>"
+            f"<small>{many(session.message_count, 'message')} · {moment(last)[:10]}</small></a></li>"
         )
 
     def contents_end(self) -> bytes:
@@ -178,10 +179,6 @@ def _facts(session: Session, branches: int) -> list[tuple[str, str]]:
         ("Id", session.id if session.title else None),
     ]
     return [(name, value) for name, value in facts if value]
-
-
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count:,} messages"
 
 
 def _mono(name: str) -> str:

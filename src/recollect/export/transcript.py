@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from recollect.export import masks, records
+from recollect.export import masks, stored
 from recollect.export.flow import Flow, ask
 from recollect.export.lines import Options, within
 from recollect.export.selection import Chosen, Cut, spans, visit
@@ -191,7 +191,7 @@ class _Writer:
         if self.options.progress is not None and self.messages % transfer.PAGE_ROWS == 0:
             self.options.progress(self.messages)
         if kept or not parts:
-            record = records.of_message("", number, row)
+            record = stored.of_message("", number, row)
             yield self.renderer.message(
                 Said(
                     record.id, row[2], row[3] or "completed", row[7], row[10], row[4], row[16] is not None,
@@ -211,7 +211,7 @@ class _Writer:
 
     def _parts(self, row: Row) -> Flow[tuple[Part, ...]]:
         payloads: dict[str, bytes] = {}
-        for name in records.blobs_of(row):
+        for name in stored.blobs_of(row):
             payloads[name] = (yield from ask(transfer.blob(self.scope, name))) or b""
         whole = json.decode(row[PARTS])
         if row[BLOBS] is not None:

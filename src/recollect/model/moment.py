@@ -1,4 +1,4 @@
-"""Points in time and stretches of it, as callers give them: milliseconds inside, whatever is handy outside."""
+"""Points in time and stretches of it, as callers give them and people write them: milliseconds inside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ Moment = int | str | datetime.datetime | datetime.date
 Duration = float | str | datetime.timedelta
 
 DAY = 86_400_000
-_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY, "w": 7 * DAY, "y": 365 * DAY}
 _LATEST = 1 << 52
 _MINUTES = 24 * 60
 
@@ -21,7 +20,7 @@ _MINUTES = 24 * 60
 def moment(value: Any, name: str = "A time") -> int:
     """Read a time: milliseconds since 1970, a datetime or a date, or ISO 8601. Without a zone it is UTC."""
     try:
-        found = _moment(value)
+        found = milliseconds(value) if isinstance(value, str) else instant(value)
     except (ValueError, OverflowError):
         found = None
     if found is not None and 0 <= found <= _LATEST:
@@ -31,12 +30,41 @@ def moment(value: Any, name: str = "A time") -> int:
     )
 
 
-def _moment(value: Any) -> int | None:
+def instant(value: Any) -> int | None:
+    """Read what is a time without being a text; None where it is none."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, datetime.date):
-        return milliseconds(value.isoformat())
-    return milliseconds(value) if isinstance(value, str) else None
+    return milliseconds(value.isoformat()) if isinstance(value, datetime.date) else None
+
+
+def written(text: str, now: int, zone: datetime.tzinfo | None = datetime.UTC) -> int | None:
+    """Read a time as a person writes it: 2025, 2025-03, 2025-03-07, 2025-03-07T12:00, today, yesterday or now.
+
+    What names no zone is meant in `zone`, or in the one of this machine where that is None. None where it is no time.
+    """
+    word = text.strip()
+    try:
+        if word.lower() in ("today", "yesterday"):
+            day = local(now, zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
+            day -= datetime.timedelta(days=word.lower() == "yesterday")
+        elif word.lower() == "now":
+            return now
+        else:
+            padded = word + "-01-01"[3 * word.count("-") :] if re.fullmatch(r"\d{4}(-\d\d)?", word, re.ASCII) else word
+            day = datetime.datetime.fromisoformat(padded)
+        if day.tzinfo is None:
+            day = day.astimezone() if zone is None else day.replace(tzinfo=zone)
+        return instant(day)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def local(milliseconds: int, zone: datetime.tzinfo | None = None) -> datetime.datetime:
+    """Give a time in a zone, or in the one of this machine; one that no calendar has is the last that there is."""
+    try:
+        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).astimezone(zone)
+    except (OverflowError, OSError, ValueError):
+        return datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 def duration(value: Any, name: str = "A duration") -> int:
@@ -47,20 +75,14 @@ def duration(value: Any, name: str = "A duration") -> int:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         found = value * 1_000
     elif isinstance(value, str):
-        found = _worded(value)
+        from recollect.config.values import stretch  # noqa: PLC0415  only where one is given as a text
+
+        found = stretch(value)
     if found is not None and 0 <= found <= _LATEST:
         return int(found)
     raise InvalidValue(
         f"{name} is a number of seconds, a timedelta or a text such as '30d', '12h' or '2w'; got {value!r}."
     )
-
-
-def _worded(text: str) -> int | None:
-    words = text.lower().split()
-    found = [re.fullmatch(r"(\d{1,12})([smhdwy])", word, re.ASCII) for word in words]
-    if not found or None in found:
-        return None
-    return sum(int(match[1]) * _UNITS[match[2]] for match in found if match is not None)
 
 
 def offset(value: Any) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# Letters that Unicode does not take apart into a letter and a mark.
-_PLAIN = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "þ": "th"})
+PLAIN = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "þ": "th"})
+"""Letters that Unicode does not take apart into a letter and a mark. Stored titles are in order by it: it stays."""
 
 
 def folded(title: str) -> str:
@@ -14,4 +14,4 @@ def folded(title: str) -> str:
 
     # Twice: some letters have a small one only after they were taken apart, and that may come apart again.
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", title).casefold())
-    return "".join(letter for letter in apart if not unicodedata.combining(letter)).translate(_PLAIN).strip()
+    return "".join(letter for letter in apart if not unicodedata.combining(letter)).translate(PLAIN).strip()

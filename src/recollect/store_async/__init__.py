@@ -26,6 +26,7 @@ __all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async
 if TYPE_CHECKING:
     from recollect.engine.postgres.concurrent import AsyncPostgresEngine
     from recollect.model.finding import Findings
+    from recollect.model.moment import Duration, Moment
     from recollect.model.pruning import PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
@@ -153,8 +154,8 @@ class AsyncStore:
         status: str | None = None,
         role: str | None = None,
         tool: str | None = None,
-        since: ops.lists.Moment | None = None,
-        until: ops.lists.Moment | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         parent: str | None = None,
         delegates: bool | None = False,
     ) -> Page[AsyncSession]:
@@ -186,8 +187,8 @@ class AsyncStore:
         channel: ops.search.Names | None = None,
         model: ops.search.Names | None = None,
         status: ops.search.Names | None = None,
-        since: ops.search.Time | None = None,
-        until: ops.search.Time | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         archived: bool | None = None,
         pinned: bool | None = None,
         deleted: bool = False,
@@ -236,16 +237,14 @@ class AsyncStore:
         """
         return (await self.run(ops.retention.erase(self.scope(), id, forks=forks, deleted=deleted))).sessions
 
-    async def empty_trash(
-        self, *, older_than: ops.pruning.Duration | None = None, dry_run: bool = False
-    ) -> PruneReport:
+    async def empty_trash(self, *, older_than: Duration | None = None, dry_run: bool = False) -> PruneReport:
         """Erase what is in the trash, or what has been there for so long. Forks keep the past that they share."""
         return await self.follow(ops.pruning.empty_trash(self.scope(), older_than=older_than, dry_run=dry_run))
 
     async def prune(
         self,
         *,
-        older_than: ops.pruning.Duration | None = None,
+        older_than: Duration | None = None,
         keep: int | None = None,
         max_bytes: int | None = None,
         max_messages: int | None = None,
@@ -293,8 +292,8 @@ class AsyncStore:
     async def stats(
         self,
         *,
-        since: ops.lists.Moment | None = None,
-        until: ops.lists.Moment | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         channel: str | None = None,
         model: str | None = None,
         utc_offset: int = 0,
@@ -308,8 +307,8 @@ class AsyncStore:
     async def tool_stats(
         self,
         *,
-        since: ops.lists.Moment | None = None,
-        until: ops.lists.Moment | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         tool: str | None = None,
         period: Period | None = None,
         utc_offset: int = 0,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.cli import options, place
-from recollect.cli.amount import count, many
 from recollect.cli.document import plain, print_json
 from recollect.cli.group import Command
-from recollect.cli.moment import lasting, utc_offset
+from recollect.cli.moment import utc_offset
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
+from recollect.model.amount import count, lasting, many
 
 _BAR = 24
 _DAYS = 14

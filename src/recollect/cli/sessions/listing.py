@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from recollect.cli import options, place
-from recollect.cli.amount import count
 from recollect.cli.document import print_page
 from recollect.cli.group import Command
 from recollect.cli.moment import ago
 from recollect.cli.screen import glyph, is_terminal, remark, safe
 from recollect.cli.table import Cell, Column, print_table
+from recollect.model.amount import count
 from recollect.model.value import iso
 
 _PAGE = 1_000

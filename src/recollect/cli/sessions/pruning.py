@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from recollect.cli import options, place
-from recollect.cli.amount import Number, Size, bytes_, many
+from recollect.cli.amount import Number, Size
 from recollect.cli.asking import must_agree
 from recollect.cli.document import plain, print_json
 from recollect.cli.group import Command
 from recollect.cli.moment import Span, minute
 from recollect.cli.screen import remark
+from recollect.model.amount import many, size
 from recollect.model.value import iso
 
 _NOTHING = (
@@ -87,12 +88,12 @@ def _told(report: Any) -> str:
     gone: list[str] = []
     if report.count:
         since = f", without activity since {minute(report.oldest_at)} and later" if report.oldest_at else ""
-        facts = f"{many(report.messages, 'message')}, {bytes_(report.bytes)}{since}"
+        facts = f"{many(report.messages, 'message')}, {size(report.bytes)}{since}"
         gone.append(f"{many(report.count, 'conversation')} ({facts})")
     if report.trimmed:
         gone.append(f"{many(report.trimmed, 'message')} of long conversations")
     if report.outputs:
-        gone.append(f"{many(report.outputs, 'tool output')} ({bytes_(report.output_bytes)})")
+        gone.append(f"{many(report.outputs, 'tool output')} ({size(report.output_bytes)})")
     if not gone:
         return "Nothing is to go."
     where = "for good" if report.erased else "to the trash" if report.count else ""

@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from recollect.cli import names, options, place
-from recollect.cli.amount import bytes_, many
 from recollect.cli.asking import must_agree
 from recollect.cli.document import plain, print_json
 from recollect.cli.ending import PROBLEMS
 from recollect.cli.group import Command
 from recollect.cli.progress import Progress
 from recollect.cli.screen import complain, is_terminal, remark, safe_lines
+from recollect.model import amount
+from recollect.model.amount import many
 
 _SHOWN = 10
 """Of lines that can not be read so many are told; a file of another kind has nothing else."""
@@ -56,7 +57,7 @@ def export(
             told = progress if named else None  # beside the text itself it would be in the way
             size = exporter.write(store, wanted, chosen, named or _output(), redact=redact, progress=told)
     if named is not None:
-        remark(f"{bytes_(size)} written to {named}")
+        remark(f"{amount.size(size)} written to {named}")
 
 
 def _output() -> Any:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.cli import names, options, place
-from recollect.cli.amount import many
 from recollect.cli.asking import must_agree
 from recollect.cli.document import print_json
 from recollect.cli.group import Command
 from recollect.cli.screen import remark
+from recollect.model.amount import many
 
 if TYPE_CHECKING:
     from recollect.store import Session, Store

@@ -6,10 +6,10 @@ words.py, the same for every engine.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable
 
 from recollect.errors import InvalidValue
+from recollect.model.moment import Moment
 from recollect.op import Plan, Scope
 from recollect.ops.search import find, query
 from recollect.ops.search.checking import check
@@ -19,7 +19,6 @@ from recollect.ops.search.index import catch_up, changes, clear, cut, forget, re
 __all__ = [
     "Found",
     "Names",
-    "Time",
     "catch_up",
     "changes",
     "check",
@@ -31,7 +30,6 @@ __all__ = [
     "untitle",
 ]
 
-Time = int | str | datetime.datetime
 Names = str | Iterable[str]
 
 
@@ -47,8 +45,8 @@ def search(
     channel: Names | None = None,
     model: Names | None = None,
     status: Names | None = None,
-    since: Time | None = None,
-    until: Time | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     archived: bool | None = None,
     pinned: bool | None = None,
     deleted: bool = False,

@@ -12,20 +12,18 @@ NOT or `-` before it, it excludes.
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from recollect.model.message import ROLES
+from recollect.model.moment import DAY, Moment, instant, written
 from recollect.model.session import STATUSES
-from recollect.model.value import milliseconds
 from recollect.ops.search.words import SHORTEST_INSIDE, fold, tokens
 
 _MOST_WORDS = 48
 _LONGEST_ROW = 64
 _DEEPEST = 12
-_DAY = 86_400_000
 _FAR_TIME = 1 << 62
 _YES = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 
@@ -288,18 +286,9 @@ def _either(found: list[Node]) -> Node | None:
 
 
 def _moment(text: str, now: int) -> int | None:
-    """Read a day or a time: 2025, 2025-03, 2025-03-07, 2025-03-07T12:00, today, yesterday, 7d ago as 7d."""
-    word = text.lower()
-    if word in ("today", "yesterday", "now"):
-        return {"today": now - now % _DAY, "yesterday": now - now % _DAY - _DAY, "now": now}[word]
-    ago = _ago.fullmatch(word)
-    if ago is not None:
-        return now - int(ago[1]) * _LENGTHS[ago[2]] * _DAY
-    padded = text + "-01-01"[3 * (text.count("-")) :] if re.fullmatch(r"\d{4}(-\d\d)?", text) else text
-    try:
-        return milliseconds(padded)
-    except (ValueError, OverflowError):
-        return None
+    """Read a day, a time, or 7d for seven days ago. Unlike in a duration, m is a month: nobody looks for a minute."""
+    ago = _ago.fullmatch(text.lower())
+    return written(text, now) if ago is None else now - int(ago[1]) * _LENGTHS[ago[2]] * DAY
 
 
 def positive(node: Node | None) -> Iterator[Words]:
@@ -314,18 +303,14 @@ def positive(node: Node | None) -> Iterator[Words]:
             yield from positive(item)
 
 
-def moment(value: int | str | datetime.datetime | None, name: str, now: int) -> int | None:
-    """Read a time that a caller gave."""
+def moment(value: Moment | None, name: str, now: int) -> int | None:
+    """Read a time that a caller gave, in words or otherwise."""
     from recollect.errors import InvalidValue  # noqa: PLC0415  only where one is given
 
     if value is None:
         return None
-    found = _moment(value, now) if isinstance(value, str) else None
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _FAR_TIME:
-        found = value
-    if isinstance(value, datetime.datetime):
-        found = milliseconds(value.isoformat())
-    if found is None:
+    found = _moment(value, now) if isinstance(value, str) else instant(value)
+    if found is None or abs(found) >= _FAR_TIME:
         raise InvalidValue(f"{name} is a time: milliseconds, a datetime, or text such as 2025-03-07; got {value!r}.")
     return found
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from recollect.model.title import PLAIN
+
 SHORTEST_INSIDE = 3
 """Of how many characters at least a term is, to be looked for inside of words."""
 
@@ -54,10 +56,8 @@ _written = re.compile(f"[{_SINGLE}]|(?:[^\\W_{_SINGLE}{_VOWELS}]|[{_MARKS}{_LETT
 _ascii_token = re.compile(r"[a-z0-9]+")
 _hexadecimal = re.compile(r"[0-9a-f]+")
 
-# Letters that have no accent to take away, but that people type without it.
-_PLAIN = str.maketrans(
-    {"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "\u0131": "i", "ħ": "h", "ŧ": "t"}
-)
+# Letters that have no accent to take away, but that people type without it: some more than titles are put in order by.
+_PLAIN = PLAIN | str.maketrans({"\u0131": "i", "ħ": "h", "ŧ": "t"})
 
 
 def fold(text: str) -> str:

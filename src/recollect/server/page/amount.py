@@ -1,44 +1,7 @@
-"""Counts, sizes and spans as the page shows them."""
+"""Counts, sizes and spans as the page shows them: as everywhere else."""
 
 from __future__ import annotations
 
-_STEP = 1000
-_SMALL = 10
-_SECOND, _MINUTE = 1_000, 60_000
+from recollect.model.amount import count, lasting, many, size
 
-
-def count(number: float) -> str:
-    """Write a count short: 940, 3.4k, 12k, 1.2M."""
-    return _short(number, ("", "k", "M", "G"), "")
-
-
-def size(number: float) -> str:
-    """Write a number of bytes short: 940 B, 3.4 kB, 12 MB."""
-    return _short(number, ("B", "kB", "MB", "GB", "TB"), " ")
-
-
-def many(number: int, one: str, more: str | None = None) -> str:
-    """Write a count with its noun: "1 message", "3 messages"."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
-
-
-def lasting(milliseconds: float | None) -> str:
-    """Write a span of time: "340 ms", "2.1 s", "3.0 min"; nothing where there is none."""
-    if milliseconds is None:
-        return ""
-    if milliseconds < _SECOND:
-        return f"{milliseconds:.0f} ms"
-    return f"{milliseconds / _SECOND:.1f} s" if milliseconds < _MINUTE else f"{milliseconds / _MINUTE:.1f} min"
-
-
-def _short(number: float, units: tuple[str, ...], gap: str) -> str:
-    left = float(number)
-    for unit in units[:-1]:
-        if round(left) < _STEP:
-            return _written(left, unit, gap, exact=unit == units[0])
-        left /= _STEP
-    return _written(left, units[-1], gap, exact=False)
-
-
-def _written(left: float, unit: str, gap: str, *, exact: bool) -> str:
-    return f"{left:.0f}{gap}{unit}" if exact or round(left, 1) >= _SMALL else f"{left:.1f}{gap}{unit}"
+__all__ = ["count", "lasting", "many", "size"]
