@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,6 +18,11 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
+
+
+def pytest_collection_finish():
+    # Thousands of tests and their modules stay to the end: the garbage collector need not look at them again and again.
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
