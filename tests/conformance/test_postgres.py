@@ -11,9 +11,9 @@ globals().update(suite.classes())
 
 
 @pytest.fixture
-def place(connect, postgres, databases, request):
-    with databases.pools.kept(), Place(lambda owner: connect(postgres, owner)) as place:
+def place(connect, postgres, databases, long):
+    with databases.pools.kept(), Place(lambda owner: connect(postgres, owner), thorough=long) as place:
         yield place
         # Bodies are read once, by a store that is opened for it: what the first one says of them was read from the same
         # rows, for a server keeps no file that could be left behind. A long run reads them from both.
-        place.verify(bodies_twice=request.config.getoption("--long"))
+        place.verify(bodies_twice=long)

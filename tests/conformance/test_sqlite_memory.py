@@ -11,7 +11,7 @@ globals().update(suite.classes(several_stores=False))
 
 
 @pytest.fixture
-def place(connect):
-    with Place(lambda owner: connect(":memory:", owner), lasting=False) as place:
+def place(connect, long):
+    with Place(lambda owner: connect(":memory:", owner), lasting=False, thorough=long) as place:
         yield place
         place.verify()

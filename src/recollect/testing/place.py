@@ -18,10 +18,12 @@ _MANY = 50
 class Place:
     """Opens stores on the same data, for an owner, and closes them all at the end.
 
-    `lasting` is False for data that is gone with its store: then there is one store, and it stays open.
+    `lasting` is False for data that is gone with its store: then there is one store, and it stays open. `thorough` is
+    False for a run that is made often: then large data is smaller.
     """
 
-    def __init__(self, connect: Connect, *, lasting: bool = True) -> None:
+    def __init__(self, connect: Connect, *, lasting: bool = True, thorough: bool = True) -> None:
+        self.thorough = thorough
         self._connect = connect
         self._lasting = lasting
         self._stores: list[Store] = []
