@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+LONG = "RECOLLECT_TEST_LONG"
+
 
 def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also run what takes minutes")
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="also run what takes minutes, and the rest with more examples and larger data",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--long"):
+        os.environ[LONG] = "yes"  # for what a module of tests decides when it is loaded
 
 
 def pytest_collection_modifyitems(config, items):
@@ -17,6 +29,17 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
+
+
+def pytest_collection_finish():
+    # Thousands of tests and their modules stay to the end: the garbage collector need not look at them again and again.
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def long(pytestconfig):
+    """Say whether this is a long run, in which a test may take its time."""
+    return pytestconfig.getoption("--long")
 
 
 @pytest.fixture(scope="session")

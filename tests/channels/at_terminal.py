@@ -85,7 +85,7 @@ class Terminal:
         above = ["".join(row[x].data for x in range(self.screen.columns)).rstrip() for row in self.screen.history.top]
         return "\n".join([*above, self.shown])
 
-    def wait(self, *texts, seconds=20, gone=()):
+    def wait(self, *texts, seconds=60, gone=()):
         """Wait until all of these are on the screen, and those are not."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -97,10 +97,15 @@ class Terminal:
             return self.shown
         raise AssertionError(f"waited for {texts} without {gone}; there is:\n{self.shown}")
 
-    def end(self, seconds=20):
+    def end(self, seconds=60):
         """Wait until the program has ended; give its exit status."""
         until = time.monotonic() + seconds
-        while self._read(0.1) and time.monotonic() < until:
-            pass
-        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.status
+        while time.monotonic() < until:
+            if not self._read(0.1):
+                time.sleep(0.01)  # its terminal is closed, and it has a moment to live
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._read(0.1)
+                self.status = os.waitstatus_to_exitcode(status)
+                return self.status
+        raise AssertionError(f"it did not end; there is:\n{self.shown}")

@@ -91,7 +91,7 @@ def test_a_long_answer_scrolls_and_is_whole(at):
     with at(rows=15) as terminal:
         terminal.wait(PROMPT)
         terminal.say("Tell me a story in 9 chapters")
-        terminal.wait("tokens in", seconds=40)
+        terminal.wait("tokens in")
         whole = terminal.everything
         for number in range(1, 10):
             assert whole.count(f"Chapter {number}.") == 1
@@ -128,6 +128,18 @@ def test_what_is_typed_during_an_answer_is_sent_after_it(at, store):
     assert [message.text for message in session.messages() if message.role == "user"] == [
         "Tell me a long story", "What is 6 * 7?",
     ]  # fmt: skip
+
+
+def test_ctrl_d_during_an_answer_leaves_after_it(at, store):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Tell me a story in 2 chapters")
+        terminal.wait("Chapter 1")
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0
+        assert "Resume it with" in terminal.shown
+    (session,) = store.list_sessions()
+    assert [turn.status for turn in session.turns()] == ["completed"]
 
 
 def test_ctrl_c_at_the_prompt_does_not_leave(at):

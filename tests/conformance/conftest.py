@@ -21,10 +21,10 @@ def connect(request):
 
 
 @pytest.fixture
-def place(connect, tmp_path):
+def place(connect, tmp_path, long):
     from recollect.testing.place import Place
 
-    with Place(lambda owner: connect(tmp_path / "talks.db", owner)) as place:
+    with Place(lambda owner: connect(tmp_path / "talks.db", owner), thorough=long) as place:
         yield place
         place.verify()
 

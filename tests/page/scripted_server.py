@@ -2,7 +2,7 @@
 
 A question is one of these words, with more behind it: `hold` (streams a beginning, waits until the file of that name is there,
 streams the rest), `fail` (fails until the file `mended` is there), `tool` (calls a tool that waits for its file), and anything
-that the demo model knows.
+that the demo model knows. Nothing can be written while the file `full` is there.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from recollect.agent import Agent
 from recollect.agent.demo import DemoModel, finished
 from recollect.agent.events import ReasoningDelta, Responded, TextDelta, ToolStarted
 from recollect.agent.titles import said
+from recollect.errors import DiskFull
 from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart, ToolCallPart
 from recollect.server import serve
@@ -68,13 +69,22 @@ class Scripted(DemoModel):
         yield Responded(message=Draft(role="assistant", parts=(TextPart(text="The tool has answered."),), model="demo"))
 
 
+def agent(store):
+    plain = store.run
+
+    async def run(op):
+        if op.writes and os.path.exists(os.path.join(FOLDER, "full")):
+            raise DiskFull(path=store.path)
+        return await plain(op)
+
+    store.run = run
+    return Agent(Scripted(pace=0.001), store=store, name="web")
+
+
 def main():
     listener = serve.listen("127.0.0.1", int(sys.argv[2]), exact=True)
     print(f"Recollect is at http://127.0.0.1:{listener.getsockname()[1]}/?token", flush=True)
-    serve.run(
-        listener, os.path.join(FOLDER, "talk.db"),
-        lambda store: Agent(Scripted(pace=0.001), store=store, name="web"), {sys.argv[3]: ""},
-    )  # fmt: skip
+    serve.run(listener, os.path.join(FOLDER, "talk.db"), agent, {sys.argv[3]: ""})
 
 
 if __name__ == "__main__":

@@ -527,6 +527,21 @@ def test_a_model_is_chosen_for_one_session_and_remembered(talk, store):
     until(lambda: store.get_session(session).model == "demo")
 
 
+def test_what_can_not_be_stored_stays_in_the_composer_and_is_told(talk_at, own_server):
+    page = talk_at(own_server.url, expected=("507",))
+    fresh(page)
+    own_server.let("full")
+    entered(page, "echo not to be lost")
+    expect(page.locator(".toast").last).to_contain_text("full")
+    expect(page.locator("#composer-text")).to_have_value("echo not to be lost")
+    expect(page.locator("#send")).to_be_visible()
+    expect(page.locator("#messages > article")).to_have_count(0)
+    (own_server.folder / "full").unlink()
+    page.locator("#composer-text").press("Enter")
+    answered(page, "not to be lost")
+    assert questions(page) == ["echo not to be lost"]
+
+
 def test_the_door_is_closed_without_a_token(chromium, common_server):
     context = chromium.new_context()
     page = context.new_page()

@@ -700,5 +700,8 @@ class Comparison(RuleBasedStateMachine):
 
 TestComparison = Comparison.TestCase
 TestComparison.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=200 if "RECOLLECT_TEST_LONG" in os.environ else 80,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )

@@ -11,7 +11,7 @@ from recollect.engine.process import gone
 from recollect.op import Scope
 
 
-def test_comparison(databases):
+def test_comparison(databases, long):
     class OnPostgres(Comparison):
         """Does everything to a store that is empty at the start of each example."""
 
@@ -30,6 +30,8 @@ def test_comparison(databases):
             times = [getattr(session, time) for session in listed]
             assert times == sorted(times, reverse=True)
 
-    few = settings(max_examples=6, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+    few = settings(
+        max_examples=12 if long else 6, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     with databases.pools.kept():
         run_state_machine_as_test(OnPostgres, settings=few)

@@ -44,12 +44,14 @@ def test_nothing_comes_in_without_the_token(server):
             assert code(client.get(path)) == (401, "token-needed")
             assert client.get(path).headers["www-authenticate"] == "Bearer"
         for wrong in ("x", TOKEN[:-1], TOKEN + "x", "é", TOKEN.upper()):
-            assert (
-                client.get("/sessions", headers={"Authorization": f"Bearer {wrong}".encode("latin-1")}).status_code
-                == 401
-            )
-        assert client.get("/sessions", params={"token": TOKEN}).status_code == 401
-        assert client.get("/sessions", headers={"Authorization": f"Basic {TOKEN}"}).status_code == 401
+            answer = client.get("/sessions", headers={"Authorization": f"Bearer {wrong}".encode("latin-1")})
+            assert code(answer) == (401, "wrong-token")
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert "recollect serve" in answer.json()["detail"]
+            assert wrong not in answer.json()["detail"].split()
+        assert code(client.get("/sessions", headers={"Authorization": "Bearer"})) == (401, "wrong-token")
+        assert code(client.get("/sessions", params={"token": TOKEN})) == (401, "token-needed")
+        assert code(client.get("/sessions", headers={"Authorization": f"Basic {TOKEN}"})) == (401, "token-needed")
 
 
 def test_the_link_gives_a_cookie_and_a_page_that_goes_on(server):

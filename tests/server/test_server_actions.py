@@ -8,7 +8,7 @@ import pytest
 from recollect.agent import Agent
 from recollect.agent.demo import DemoModel
 from recollect.agent.events import Responded, TextDelta
-from recollect.errors import InvalidValue, KeyReused, ModelNotConfigured, SessionBusy, SessionNotFound
+from recollect.errors import DiskFull, InvalidValue, KeyReused, ModelNotConfigured, SessionBusy, SessionNotFound
 from recollect.model.message import Draft
 from recollect.model.part import AttachmentPart, TextPart
 from recollect.server import actions
@@ -218,6 +218,36 @@ def test_a_key_whose_action_failed_may_be_used_again():
             await ended(said)
             await ended(await actions.say(account, session.id, "two", key="k"))
             assert (await texts(session))[::2] == ["one", "two"]
+
+    run(story())
+
+
+def test_what_can_not_be_stored_is_refused_and_said_once_when_it_is_sent_again():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            await ended(await actions.say(account, session.id, "echo one"))
+            branches = len(await session.branches())
+            plain = account.store.run
+
+            async def full(op):
+                if op.writes:
+                    raise DiskFull(path="/somewhere")
+                return await plain(op)
+
+            account.store.run = full
+            for key in (None, "k", "k"):
+                with pytest.raises(DiskFull):
+                    await actions.say(account, session.id, "echo two", key=key)
+            with pytest.raises(DiskFull):
+                await actions.regenerate(account, session.id)
+            assert account.talks.sessions() == []
+            account.store.run = plain
+            assert await texts(session) == ["echo one", "one"]
+            await ended(await actions.say(account, session.id, "echo two", key="k"))
+            await account.agent.close()  # what was held would be written now
+            assert await texts(session) == ["echo one", "one", "echo two", "two"]
+            assert len(await session.branches()) == branches
 
     run(story())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import signal
 import threading
@@ -12,6 +13,7 @@ import pytest
 from running import TOKEN, Events, wait_for
 
 import recollect
+from recollect.errors import DiskFull
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -164,6 +166,27 @@ def test_edit_regenerate_retry_and_commands(api, session):
     assert api.get(session).json()["title"] == "Better"
     assert api.post(f"{session}/commands", json={"line": "/nonsense"}).json()["failed"] is True
     assert api.post(f"{session}/chat", json={"text": "  "}).status_code == 400
+
+
+def test_a_question_that_can_not_be_stored_is_a_problem_and_no_turn(api, server, session):
+    store = asyncio.run_coroutine_threadsafe(server.accounts.get(""), server.loop).result(60).store
+    plain = store.run
+
+    async def full(op):
+        if op.writes:
+            raise DiskFull(path="/somewhere")
+        return await plain(op)
+
+    store.run = full
+    for headers in ({}, STREAM, {"Idempotency-Key": "q1"}):
+        answer = api.post(f"{session}/chat", json={"text": "say 2 words"}, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (507, "disk-full")
+        assert answer.headers["content-type"] == "application/problem+json"
+    assert api.get("/info").json()["running"] == []
+    store.run = plain
+    assert api.get(f"{session}/messages").json()["messages"] == []
+    again = api.post(f"{session}/chat", json={"text": "say 2 words"}, headers={"Idempotency-Key": "q1"})
+    assert (again.status_code, again.json()["turn"]) == (202, "1.1")
 
 
 def test_a_question_with_a_key_is_asked_once(api, session):

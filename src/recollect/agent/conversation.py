@@ -118,20 +118,21 @@ class Conversation:
         return taken
 
     async def send(
-        self, said: Any, *, wait: float = 0.0, take_over: bool = False, key: str | None = None
+        self, said: Any, *, wait: float = 0.0, take_over: bool = False, key: str | None = None, hold: bool = True
     ) -> AsyncGenerator[Event, None]:
         """Say something, and give what happens as it happens. The last event is TurnEnded.
 
         A session takes one turn at a time: `wait` says for how many seconds to wait for another, here or in another
         process, before SessionBusy; `take_over` ends the other one. What was said under the same `key` before is
-        AlreadySaid, and not answered again.
+        AlreadySaid, and not answered again. Where the store fails, what is said is held in memory and the talk goes on;
+        with `hold=False` it is refused with the store's error instead, for who promises that it is stored.
         """
         async with self._alone(wait):
             await self.attendance.check(take_over=take_over)
             queue = self._queue = asyncio.Queue[Event | None]()
             for event in self.notices():
                 queue.put_nowait(event)
-            run = self._run = asyncio.create_task(self._turn(question(said), wait, take_over, key))
+            run = self._run = asyncio.create_task(self._turn(question(said), wait, take_over, key, hold=hold))
             run.add_done_callback(lambda _: queue.put_nowait(None))
             try:
                 while (event := await queue.get()) is not None:
@@ -188,13 +189,13 @@ class Conversation:
         """End the answer that is in progress; what came is kept. Say whether there was one."""
         return self._run is not None and not self._closing and not self._run.done() and self._run.cancel()
 
-    async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool, key: str | None) -> None:
+    async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool, key: str | None, *, hold: bool) -> None:
         """Run one turn: store the question, ask, store what comes, end."""
         self._taken, self._closing = None, False
         started = time.monotonic()
         recording = Recording(self._recorder, self.session, self._lost)
         said = [self._counted(draft) for draft in said]
-        await recording.open(said, wait=wait, take_over=take_over, key=key)
+        await recording.open(said, wait=wait, take_over=take_over, key=key, hold=hold)
         self._memory += said
         self._emit(TurnStarted(session=self.session.id, turn=recording.id))
         progress = Progress(recording)

@@ -2,7 +2,8 @@
 
 What is to be written waits in one line per talk. A write that the store refuses (a StoreError, after which nothing was
 written) stays first in line and is tried again until it succeeds; the person is told once when that begins and once
-when it is over. A conflict, such as another process that took the session over, ends the turn instead.
+when it is over. A conflict, such as another process that took the session over, ends the turn instead. A write that is
+not to be held is refused with the store's error, and nothing of it stays in line.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ Tell = Callable[[Event], None]
 
 
 class Job:
-    """One write: what to do, and what came of it."""
+    """One write: what to do, whether it is held while the store fails, and what came of it."""
 
-    def __init__(self, write: Callable[[], Awaitable[None]], drafts: Sequence[Draft] = ()) -> None:
+    def __init__(
+        self, write: Callable[[], Awaitable[None]], drafts: Sequence[Draft] = (), *, hold: bool = True
+    ) -> None:
         self.write = write
         self.drafts = drafts
+        self.hold = hold
         self.tried = asyncio.Event()
         self.error: RecollectError | None = None
 
@@ -70,7 +74,9 @@ class Recorder:
     def put(self, job: Job) -> Job:
         """Stand a write at the end of the line."""
         self._line.append(job)
-        if self._failing:
+        if not job.hold:
+            self._wake.set()
+        elif self._failing:
             job.tried.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
@@ -83,11 +89,11 @@ class Recorder:
             try:
                 await job.write()
             except StoreError as error:
-                self._begin_holding(error)
-                for waiting in self._line:
-                    waiting.tried.set()  # nobody waits for a store that fails
-                await self._pause(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._refuse(error)
+                if self._line:
+                    self._begin_holding(error)
+                    await self._pause(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             except RecollectError as error:
                 job.error = error
@@ -103,6 +109,14 @@ class Recorder:
         except TimeoutError:
             return
 
+    def _refuse(self, error: StoreError) -> None:
+        """Take out of the line what is not held, and let everyone go who waits: nobody waits for a store that fails."""
+        for job in list(self._line):
+            if not job.hold:
+                job.error = error
+                self._line.remove(job)
+            job.tried.set()
+
     def _begin_holding(self, error: StoreError) -> None:
         if not self._failing:
             self._failing, self._held = True, 0
@@ -117,9 +131,12 @@ class Recorder:
                 self._tell(Notice(text=f"The store is back: {self._held} messages that were held are stored now."))
 
     async def tried(self, job: Job, longer: float = 0.0) -> None:
-        """Wait until a write was made or refused, for as long as a person would; raise a conflict."""
+        """Wait until a write was made or refused, for as long as a person would; raise a conflict.
+
+        One that is not held is waited for to its end: a store that hangs fails by itself.
+        """
         try:
-            await asyncio.wait_for(job.tried.wait(), PATIENCE + longer)
+            await asyncio.wait_for(job.tried.wait(), PATIENCE + longer if job.hold else None)
         except TimeoutError:
             return
         if job.error is not None:
@@ -178,13 +195,18 @@ class Recording:
         """The id of the message that opened the turn, once it is stored."""
         return None if self._turn is None else self._turn.id
 
-    async def open(self, said: Sequence[Draft], *, wait: float, take_over: bool, key: str | None = None) -> None:
-        """Store the question. Where the store fails it is held, and the talk goes on; a conflict is raised."""
+    async def open(
+        self, said: Sequence[Draft], *, wait: float, take_over: bool, key: str | None = None, hold: bool = True
+    ) -> None:
+        """Store the question. Where the store fails it is held, and the talk goes on; a conflict is raised.
+
+        With `hold=False` the failure is raised too, and the question was not said.
+        """
 
         async def write() -> None:
             self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over, key=key)
 
-        job = self._recorder.put(Job(write, said))
+        job = self._recorder.put(Job(write, said, hold=hold))
         try:
             await self._recorder.tried(job, wait)  # another turn is waited for: it is no failing store
         except asyncio.CancelledError:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli import extra, place
+from recollect.cli import bot, extra, place
 from recollect.cli.ending import DEBUG
 from recollect.cli.group import Command
 from recollect.cli.screen import remark
@@ -27,8 +26,7 @@ _PREFIX = "channels.discord"
 
 
 @click.command(cls=Command)
-@click.option("-m", "--model", help="The model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
-@click.option("--compact", is_flag=True, help="Sum up what is old for the model when its window is nearly full.")
+@bot.options
 def discord(model: str | None, compact: bool) -> None:
     """Talk to people on Discord, as a bot.
 
@@ -39,28 +37,7 @@ def discord(model: str | None, compact: bool) -> None:
     extra.need("discord", "discord", "aiohttp")
     config = place.settings()
     _check(config)
-    import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
-
-    from recollect.agent import configured  # noqa: PLC0415
-    from recollect.channels.bot.presenting import instructions  # noqa: PLC0415
-
-    if place.retention(config):
-        with place.writing():  # lets go of what the configuration says is to go
-            pass
-    agent = configured(
-        place.named(),
-        model=model,
-        config=config,
-        instructions=instructions("Discord"),
-        compact=compact,
-        name="discord",
-    )
-    try:
-        with _plain_log():
-            asyncio.run(_run(agent, config))
-    except ImportError as error:
-        raise extra.refusal("discord", error.name) from error
-    remark("Stopped. Everything that was said is kept.")
+    bot.run("Discord", _serve, config, model=model, compact=compact, log=_plain_log())
 
 
 def _check(config: Config) -> None:
@@ -94,20 +71,14 @@ def _options(config: Config) -> Options:
     )
 
 
-async def _run(agent: Agent, config: Config) -> None:
+async def _serve(agent: Agent, config: Config) -> None:
     import asyncio  # noqa: PLC0415
 
     from recollect.channels.discord.bot import DiscordBot  # noqa: PLC0415
 
-    async with agent:
-        bot, stop = DiscordBot(agent, _options(config), remark), asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                loop.add_signal_handler(number, stop.set)
-            except (NotImplementedError, RuntimeError, ValueError):
-                break  # not on this platform: Ctrl-C ends the program, and the next start says what was cut off
-        await bot.serve(config[f"{_PREFIX}.token"], stop=stop)
+    stop = asyncio.Event()
+    bot.stopped_by(stop.set)
+    await DiscordBot(agent, _options(config), remark).serve(config[f"{_PREFIX}.token"], stop=stop)
 
 
 class _Lines(logging.Handler):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli import extra, place
+from recollect.cli import bot, extra, place
 from recollect.cli.group import Command
 from recollect.cli.screen import remark
 from recollect.errors import InvalidValue
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("-m", "--model", help="The model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
-@click.option("--compact", is_flag=True, help="Sum up what is old for the model when its window is nearly full.")
+@bot.options
 def telegram(model: str | None, compact: bool) -> None:
     """Talk to people on Telegram, as a bot.
 
@@ -30,27 +28,7 @@ def telegram(model: str | None, compact: bool) -> None:
     extra.need("telegram", "telegram")
     config = place.settings()
     _check(config)
-    import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
-
-    from recollect.agent import configured  # noqa: PLC0415
-    from recollect.channels.bot.presenting import instructions  # noqa: PLC0415
-
-    if place.retention(config):
-        with place.writing():  # lets go of what the configuration says is to go
-            pass
-    agent = configured(
-        place.named(),
-        model=model,
-        config=config,
-        instructions=instructions("Telegram"),
-        compact=compact,
-        name="telegram",
-    )
-    try:
-        asyncio.run(_run(agent, config))
-    except ImportError as error:
-        raise extra.refusal("telegram", error.name) from error
-    remark("Stopped. Everything that was said is kept.")
+    bot.run("Telegram", _serve, config, model=model, compact=compact)
 
 
 def _check(config: Config) -> None:
@@ -76,17 +54,9 @@ def _chosen(config: Config) -> dict[str, Any]:
     return {field: config[f"channels.telegram.{name}"] for field, name in names.items()}
 
 
-async def _run(agent: Agent, config: Config) -> None:
-    import asyncio  # noqa: PLC0415
-
+async def _serve(agent: Agent, config: Config) -> None:
     from recollect.channels.telegram.bot import Settings, TelegramBot  # noqa: PLC0415
 
-    async with agent:
-        bot = TelegramBot(agent, Settings(**_chosen(config)), remark)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                loop.add_signal_handler(number, bot.stop)
-            except (NotImplementedError, RuntimeError, ValueError):
-                break  # not on this platform: Ctrl-C ends the program, and the next start says what was cut off
-        await bot.run()
+    there = TelegramBot(agent, Settings(**_chosen(config)), remark)
+    bot.stopped_by(there.stop)
+    await there.run()

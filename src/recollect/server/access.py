@@ -187,6 +187,11 @@ class Access:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             owner = self._owner_of(token.strip())
+            if owner is None:
+                raise Refusal(
+                    401, "wrong-token",
+                    "This server does not know this token. Use the one that `recollect serve` prints in its link.",
+                )  # fmt: skip
         else:
             owner = self._owner_of_cookie(headers.get("cookie", ""))
             if owner is not None and scope["method"] not in _SAFE_METHODS:

@@ -148,7 +148,7 @@ class Talks:
         take_over: bool = False,
         key: str | None = None,
     ) -> Run:
-        """Begin a turn with what a person said. It is stored when this returns; a conflict is raised."""
+        """Begin a turn with what a person said. It is stored when this returns; where it can not be, that is raised."""
         talk = await self.talk(session, model)
         run = Run(session.id)
         task = asyncio.create_task(self._drive(talk, run, said, take_over=take_over, key=key))
@@ -163,7 +163,7 @@ class Talks:
         """Run a turn to its end, whoever listens."""
         error: BaseException | None = None
         try:
-            async with contextlib.aclosing(talk.send(said, take_over=take_over, key=key)) as events:
+            async with contextlib.aclosing(talk.send(said, take_over=take_over, key=key, hold=False)) as events:
                 async for event in events:
                     if not run.stored.is_set() and not isinstance(event, Notice):
                         self._begin(talk, run, getattr(event, "turn", None))

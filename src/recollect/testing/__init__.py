@@ -27,11 +27,11 @@ AsyncStore is tested through recollect.testing.portal, which gives it the look o
     def store(place):
         return place.open()
 
-and in a test module, the tests by noun, each a class:
+and in a test module all of the tests, or the classes of some modules (recollect.testing.branches, ...) by name:
 
-    from recollect.testing.attachments import TestAttachments
-    from recollect.testing.branches import TestBranches
-    ...
+    from recollect.testing import suite
+
+    globals().update(suite.classes())
 
 verify() reads all there is, opens the store again and compares, after every test. This room holds tests and what
 they need; only the modules with tests import pytest.

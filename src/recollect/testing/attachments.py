@@ -6,8 +6,6 @@ import base64
 import random
 from typing import Any
 
-import pytest
-
 from recollect.model.message import Draft
 from recollect.model.part import AttachmentPart, DataPart, TextPart, ToolResultPart
 from recollect.store import Store
@@ -24,6 +22,28 @@ def image(data: str) -> dict[str, Any]:
     """Show an image, as Anthropic's API takes it."""
     source = {"type": "base64", "media_type": "image/png", "data": data}
     return {"role": "user", "content": [{"type": "image", "source": source}, {"type": "text", "text": "what is it?"}]}
+
+
+_LOOK_LIKE_PAYLOADS: list[Any] = [
+    {"$blob": "x"},
+    {"$blob": None},
+    {"$blob": None, "is": {}},
+    {"$blob": payload(1)},
+    {"$blob": {"$blob": payload(1), "as": "base64"}},
+    {"a": payload(1), "$blob": {"is": [payload(2)]}},
+    payload(1) + "\n",
+    payload(1)[:-1],
+    payload(1).replace("A", "-"),
+    "data:;base64," + payload(1),
+    "data:;base64," + payload(1) + ";base64," + payload(2),
+    "\0" * 70_000,
+    "\ud800" * 70_000,
+    "é" * 70_000,
+    "A" * 2_047,
+    "A" * 2_048,
+    " " * 65_535,
+    " " * 65_536,
+]
 
 
 class TestAttachments:
@@ -72,40 +92,21 @@ class TestAttachments:
         assert session.history("anthropic", repair=False)[:2] == talk
         assert session.messages()[-1].tool_results[0].data == {"png": payload(4), "text": "y" * 100_000}
 
-    @pytest.mark.parametrize(
-        "odd",
-        [
-            {"$blob": "x"},
-            {"$blob": None},
-            {"$blob": None, "is": {}},
-            {"$blob": payload(1)},
-            {"$blob": {"$blob": payload(1), "as": "base64"}},
-            {"a": payload(1), "$blob": {"is": [payload(2)]}},
-            payload(1) + "\n",
-            payload(1)[:-1],
-            payload(1).replace("A", "-"),
-            "data:;base64," + payload(1),
-            "data:;base64," + payload(1) + ";base64," + payload(2),
-            "\0" * 70_000,
-            "\ud800" * 70_000,
-            "é" * 70_000,
-            "A" * 2_047,
-            "A" * 2_048,
-            " " * 65_535,
-            " " * 65_536,
-        ],
-        ids=lambda value: repr(value)[:20],
-    )
-    def test_what_looks_like_a_payload_comes_back_equal(self, store: Store, place: Place, odd: Any):
-        session = store.session("a")
-        session.append({"role": "user", "content": [{"type": "odd", "value": odd}]}, format="anthropic")
-        part = DataPart(data={"v": [odd]}, metadata={"m": odd}, native={"n": odd})
-        result = ToolResultPart(call_id="c", data=odd, metadata={"m": odd})
-        session.append([Draft(role="user", parts=(part, part)), Draft(role="tool", parts=(result,))])
-        again = place.reopen().session("a")
-        assert again.history("anthropic", repair=False)[0]["content"][0]["value"] == odd
-        assert again.messages()[1].parts == (part, part)
-        assert again.messages()[2].parts == (result,)
+    def test_what_looks_like_a_payload_comes_back_equal(self, store: Store, place: Place):
+        for number, odd in enumerate(_LOOK_LIKE_PAYLOADS):
+            session = store.session(f"s{number}")
+            session.append({"role": "user", "content": [{"type": "odd", "value": odd}]}, format="anthropic")
+            part = DataPart(data={"v": [odd]}, metadata={"m": odd}, native={"n": odd})
+            result = ToolResultPart(call_id="c", data=odd, metadata={"m": odd})
+            session.append([Draft(role="user", parts=(part, part)), Draft(role="tool", parts=(result,))])
+        reopened = place.reopen()
+        for number, odd in enumerate(_LOOK_LIKE_PAYLOADS):
+            part = DataPart(data={"v": [odd]}, metadata={"m": odd}, native={"n": odd})
+            result = ToolResultPart(call_id="c", data=odd, metadata={"m": odd})
+            again = reopened.session(f"s{number}")
+            assert again.history("anthropic", repair=False)[0]["content"][0]["value"] == odd
+            assert again.messages()[1].parts == (part, part)
+            assert again.messages()[2].parts == (result,)
 
     def test_a_payload_outlives_those_who_let_go_of_it(self, store: Store, place: Place):
         for id in ("a", "b"):

@@ -29,6 +29,9 @@ def one(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
+_NO_IDS: list[Any] = ["", " ", "a\nb", "a\0b", "\ud800", "x" * 513, 5, b"a"]
+
+
 class TestSessions:
     """What can be done with a session as a whole."""
 
@@ -321,12 +324,12 @@ class TestSessions:
         assert hash(session) == hash(store.session("a"))
         assert session != store.session("b")
 
-    @pytest.mark.parametrize("id", ["", " ", "a\nb", "a\0b", "\ud800", "x" * 513, 5, b"a"])
-    def test_ids_that_can_not_be(self, store: Store, id: Any):
-        for make in (store.session, store.create_session):
-            with pytest.raises(InvalidValue):
-                make(id)
-        assert order(store) == []
+    def test_ids_that_can_not_be(self, store: Store):
+        for id in _NO_IDS:
+            for make in (store.session, store.create_session):
+                with pytest.raises(InvalidValue):
+                    make(id)
+            assert order(store) == [], id
 
     @pytest.mark.parametrize("id", ["x" * 512, "discord:dm:42", "a b", "%", "_", "'; --", "🤖", "a.b", "0"])
     def test_ids_that_can_be(self, store: Store, place: Place, id: str):

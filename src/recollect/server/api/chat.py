@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -120,6 +122,19 @@ async def _begun(request: Request[Any, Any, Any], account: Account, said: action
     return told(plain, 202, Location=address)
 
 
+async def _asked(
+    request: Request[Any, Any, Any],
+    account: Account,
+    session: str,
+    ask: Callable[..., Awaitable[actions.Said]],
+    data: Again | Choice | None,
+    key: str | None,
+) -> Any:
+    """Ask again for an answer in a session, in whichever way, with the model that was chosen for it."""
+    name = (await found(account, session)).id
+    return await _begun(request, account, await ask(account, name, model=None if data is None else data.model, key=key))
+
+
 @post("/sessions/{session:str}/chat", tags=TAGS, operation_id="say", status_code=202)
 async def say(
     request: Request[Any, Any, Any], account: Account, session: SessionPath, data: Saying, key: Key = None
@@ -160,9 +175,8 @@ async def regenerate(
     key: Key = None,
 ) -> Response[shapes.Run]:
     """Ask the same again, on a branch of its own. The answer that was there is kept."""
-    wanted, name = data or Again(), (await found(account, session)).id
-    place = None if wanted.message is None else message_id(wanted.message)
-    return await _begun(request, account, await actions.regenerate(account, name, place, model=wanted.model, key=key))
+    place = None if data is None or data.message is None else message_id(data.message)
+    return await _asked(request, account, session, partial(actions.regenerate, message_id=place), data, key)
 
 
 @post("/sessions/{session:str}/retry", tags=TAGS, operation_id="retry", status_code=202)
@@ -174,8 +188,7 @@ async def retry(
     key: Key = None,
 ) -> Response[shapes.Run]:
     """Ask the last question again, after an answer that failed."""
-    name = (await found(account, session)).id
-    return await _begun(request, account, await actions.retry(account, name, model=(data or Choice()).model, key=key))
+    return await _asked(request, account, session, actions.retry, data, key)
 
 
 @post("/sessions/{session:str}/continue", tags=TAGS, operation_id="carry_on", status_code=202)
@@ -187,9 +200,7 @@ async def carry_on(
     key: Key = None,
 ) -> Response[shapes.Run]:
     """Ask for the rest of an answer that was cut off."""
-    name = (await found(account, session)).id
-    said = await actions.carry_on(account, name, model=(data or Choice()).model, key=key)
-    return await _begun(request, account, said)
+    return await _asked(request, account, session, actions.carry_on, data, key)
 
 
 @post("/sessions/{session:str}/stop", tags=TAGS, operation_id="stop", status_code=200)

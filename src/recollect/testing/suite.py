@@ -1,0 +1,91 @@
+"""All of the suite in one place: the classes of every module of tests, for a module of tests to take over."""
+
+from __future__ import annotations
+
+from recollect.testing.attachments import TestAttachments
+from recollect.testing.branches import TestErase, TestFork, TestRewind
+from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
+from recollect.testing.concurrency import TestAtOnce, TestHandles
+from recollect.testing.errors import TestErrors
+from recollect.testing.formats import TestFormats
+from recollect.testing.history import TestHistory
+from recollect.testing.index import TestSearchChanges, TestSearchIndex, TestSearchTogether
+from recollect.testing.lists import TestLists
+from recollect.testing.maintenance import TestMaintenance
+from recollect.testing.messages import TestAppend, TestDelete, TestRead
+from recollect.testing.presence import TestPresence
+from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
+from recollect.testing.search import (
+    TestSearch,
+    TestSearchFilters,
+    TestSearchHostile,
+    TestSearchPages,
+    TestSearchQuery,
+    TestSearchSnippets,
+    TestSearchWords,
+)
+from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
+from recollect.testing.statistics import TestStatistics, TestToolStatistics
+from recollect.testing.streams import TestStreams
+from recollect.testing.tools import TestTools, TestToolsOnBranches
+from recollect.testing.transfer import TestTransfer
+from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns, TestTurnsTakenUp
+from recollect.testing.watch import TestWatch
+
+_ANYWHERE: tuple[type, ...] = (
+    TestAppend,
+    TestCompaction,
+    TestCompactionOnBranches,
+    TestDelete,
+    TestDropOutput,
+    TestEmptyTrash,
+    TestErase,
+    TestFork,
+    TestHandles,
+    TestHistory,
+    TestLists,
+    TestMaintenance,
+    TestPresence,
+    TestPruneSessions,
+    TestRead,
+    TestRewind,
+    TestSaveTurn,
+    TestSearch,
+    TestSearchChanges,
+    TestSearchFilters,
+    TestSearchHostile,
+    TestSearchIndex,
+    TestSearchPages,
+    TestSearchQuery,
+    TestSearchSnippets,
+    TestSearchWords,
+    TestSnapshots,
+    TestStatistics,
+    TestStreams,
+    TestToolStatistics,
+    TestTools,
+    TestToolsOnBranches,
+    TestTransfer,
+    TestTrash,
+    TestTrim,
+    TestTurns,
+)
+_SEVERAL_STORES: tuple[type, ...] = (
+    TestAtOnce,
+    TestAttachments,
+    TestErrors,
+    TestFormats,
+    TestHolding,
+    TestOwners,
+    TestSearchTogether,
+    TestSessions,
+    TestSettings,
+    TestTurnsTakenUp,
+    TestWatch,
+)
+"""What opens more than one store on the same data, for other owners or after the first was closed."""
+
+
+def classes(*, several_stores: bool = True) -> dict[str, type]:
+    """Give the classes of tests by their names; without those that need several stores, for data that has one."""
+    return {kind.__name__: kind for kind in (*_ANYWHERE, *(_SEVERAL_STORES if several_stores else ()))}
