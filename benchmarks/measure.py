@@ -136,6 +136,14 @@ async def append(store: Any, seconds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+async def append_new(store: Any, seconds: int) -> dict[str, Any]:
+    """Keep turns in a new conversation alone, where a long one could not be prepared."""
+    new = Keeping(store, NEW, seconds, 20, 200)
+    await new.warm()
+    await new.some(new.most)
+    return {"append_us": microseconds(new.samples), "turns": len(new.samples)}
+
+
 async def append_only(store: Any, seconds: int) -> dict[str, Any]:
     """Keep turns in a new store alone: how large it gets."""
     new = Keeping(store, NEW, seconds, 20, 1_000)
@@ -248,7 +256,8 @@ def _peak() -> int:
 
 
 WORK = {
-    "check": check, "build-lists": build_lists, "append": append, "append-only": append_only, "together": together,
+    "check": check, "build-lists": build_lists, "append": append, "append-new": append_new,
+    "append-only": append_only, "together": together,
     "process": process, "find": find, "search": search_once, "open": nothing,
 }  # fmt: skip
 

@@ -46,10 +46,12 @@ IMPORTS = {
     "agno": "from agno.db.sqlite import SqliteDb",
     "llm": "from llm.logs import LogStore", "raw-apsw": "import apsw", "raw-psycopg": "import psycopg",
 }  # fmt: skip
-TASKS, PROCESSES = 64, 4
+TASKS, PROCESSES, SESSIONS = 64, 4, 1_000
+SLOW = ("google-adk", "agno")
+"""Who takes longest to prepare, and so begins."""
 SECONDS = 2
 """How long a contender keeps turns for a figure; each measure has a least that is always done (measure.py)."""
-BUILD_SECONDS = 60
+BUILD_SECONDS = 120
 """How long a contender may take to put in 10,000 messages, which is not measured."""
 LIMIT_SECONDS = 60
 """How long a measure may take; after that it is given up, and the table says so."""
@@ -175,25 +177,29 @@ def imported(name: str) -> dict[str, Any]:
 
 
 def prepare(run: Run, places: Any, name: str) -> str | None:
-    """Check that a contender gives back what it was given, and prepare its conversations; not measured."""
+    """Check that a contender gives back what it was given, and prepare its conversations; not measured.
+
+    None where it does not, nothing where it is too slow.
+    """
     if run.late:
         return None
     place = places.preparing(name)
-    checked = measured(name, place, "check", limit=3 * BUILD_SECONDS)
+    checked = measured(name, place, "check", limit=2 * BUILD_SECONDS)
     places.drop(name, place)
     run.add(name, "check", None, checked)
     if not checked.get("equal"):
         return None
     place = places.preparing(name)
-    built = measured(name, place, "build", "bench:10000", 10_000, BUILD_SECONDS, limit=3 * BUILD_SECONDS)
+    built = measured(name, place, "build", "bench:10000", 10_000, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
     if not built.get("built"):
-        run.add(name, "append", None, {"over": BUILD_SECONDS, "error": built.get("error")})
-        run.add(name, "load", None, {"over": BUILD_SECONDS})
+        run.add(name, "build", None, {"over": BUILD_SECONDS, "error": built.get("error")})
         places.drop(name, place)
-        return None
+        return ""
     sizes = bytes_of(places, name, place, built["messages"])
-    for work in (("build", "bench:1000", 1_000, BUILD_SECONDS), ("build-lists", 1_000, BUILD_SECONDS)):
-        measured(name, place, *work, limit=2 * BUILD_SECONDS)
+    measured(name, place, "build", "bench:1000", 1_000, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
+    listed = measured(name, place, "build-lists", SESSIONS, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
+    if listed.get("listed") != SESSIONS:
+        run.add(name, "find", None, {"over": BUILD_SECONDS})
     run.add(name, "prepare", None, sizes)
     return places.prepared(name, place)
 
@@ -214,7 +220,7 @@ def bytes_of(places: Any, name: str, place: str, messages: int) -> dict[str, Any
     return sizes
 
 
-def one_measure(places: Any, name: str, work: str, prepared: str | None) -> dict[str, Any] | None:
+def one_measure(places: Any, name: str, work: str, prepared: str) -> dict[str, Any] | None:
     """Take one measure of a contender; None where it does not offer it."""
     if work == "import":
         return imported(name) if name in IMPORTS else None
@@ -223,15 +229,13 @@ def one_measure(places: Any, name: str, work: str, prepared: str | None) -> dict
         given = processes(name, place) if work == "processes" else measured(name, place, work, TASKS, SECONDS)
         places.drop(name, place)
         return given
-    if prepared is None:
-        return None
     if work == "append":
-        place = places.copy(name, prepared)
-        given = measured(name, place, work, SECONDS)
+        place = places.copy(name, prepared) if prepared else places.new(name)
+        given = measured(name, place, work if prepared else "append-new", SECONDS)
         places.drop(name, place)
         return given
     kind = make(name)
-    if work == "find" and not (kind.lists or kind.searches):
+    if not prepared or (work == "find" and not (kind.lists or kind.searches)):
         return None
     return measured(name, prepared, work, SECONDS)
 
@@ -240,7 +244,8 @@ def measure_all(run: Run, places: Any, names: list[str]) -> None:
     """Prepare all contenders, two at a time; then go round them with each measure, again and again."""
     pool = concurrent.futures.ThreadPoolExecutor(2)
     try:
-        prepared = dict(zip(names, pool.map(lambda name: prepare(run, places, name), names), strict=True))
+        order = sorted(names, key=lambda name: name not in SLOW)
+        prepared = dict(zip(order, pool.map(lambda name: prepare(run, places, name), order), strict=True))
     finally:
         pool.shutdown(cancel_futures=True)
     for number in range(run.found["rounds"]):
@@ -252,7 +257,8 @@ def measure_all(run: Run, places: Any, names: list[str]) -> None:
                     return
                 if work in run.found["contenders"][name]["over"]:
                     continue
-                given = one_measure(places, name, work, prepared[name])
+                place = prepared[name]
+                given = None if place is None else one_measure(places, name, work, place)
                 if given is not None:
                     run.add(name, work, number, given)
     run.found["ended"] = "complete"
