@@ -66,6 +66,7 @@ class Run:
     """One run: what was measured so far, on disk after each measure."""
 
     def __init__(self, names: list[str], rounds: int, minutes: float) -> None:
+        self.lock = threading.Lock()
         self.begun = time.monotonic()
         self.until = self.begun + minutes * 60
         self.found: dict[str, Any] = {
@@ -86,6 +87,7 @@ class Run:
 
     def keep(self) -> None:
         """Put what was found so far on disk, whole or not at all."""
+        self.found["took"] = round(time.monotonic() - self.begun)
         with open(RESULTS + ".new", "w", encoding="utf-8") as file:
             json.dump(self.found, file, indent=1)
         os.replace(RESULTS + ".new", RESULTS)
@@ -94,12 +96,13 @@ class Run:
         """Add what a measure gave: of a round, or of the run (None)."""
         into = self.found["contenders"][name]
         over = given.pop("over", None)
-        if over:
-            into["over"][work] = over
-        while number is not None and len(into["rounds"]) <= number:
-            into["rounds"].append({})
-        (into["once"] if number is None else into["rounds"][number]).update(given)
-        self.keep()
+        with self.lock:
+            if over:
+                into["over"][work] = over
+            while number is not None and len(into["rounds"]) <= number:
+                into["rounds"].append({})
+            (into["once"] if number is None else into["rounds"][number]).update(given)
+            self.keep()
         told = [f"{key} {value:.4g}" for key, value in given.items() if isinstance(value, float)]
         when = "once" if number is None else f"round {number + 1}"
         self.say(f"{when}, {work}: {name}: {', '.join(told) or over or given}")
@@ -293,9 +296,8 @@ def main() -> None:
         except KeyboardInterrupt:
             run.say("cut off; what was measured so far is kept")
         finally:
-            run.found["took"] = round(time.monotonic() - run.begun)
-            run.keep()
             places.remove()
+            run.keep()
     from peers_plot import plot, report, write  # noqa: PLC0415
 
     with open(RESULTS, encoding="utf-8") as file:

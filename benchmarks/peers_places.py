@@ -83,7 +83,7 @@ class Places:
 
         with psycopg.connect(place) as connection:
             return connection.execute(
-                "SELECT sum(pg_total_relation_size(pg_class.oid)) FROM pg_class "
+                "SELECT sum(pg_total_relation_size(pg_class.oid))::bigint FROM pg_class "
                 "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
                 "WHERE relkind IN ('r', 'm') AND nspname !~ '^(pg_|information_schema)'"
             ).fetchone()[0]

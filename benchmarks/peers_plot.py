@@ -10,7 +10,7 @@ LIMIT, POSTGRES_LIMIT = "raw-apsw", "raw-psycopg"
 WORK_OF = {
     "append_us": "append", "growth": "append", "tasks_per_second": "together", "processes_per_second": "processes",
     "load_1000_us": "load", "load_10000_us": "load", "last_us": "load", "peak_kb": "load",
-    "list_us": "find", "search_us": "find",
+    "list_us": "find",
 }  # fmt: skip
 UNITS = {
     "append_us": (1e-3, "ms"), "load_1000_us": (1e-3, "ms"), "load_10000_us": (1e-3, "ms"), "last_us": (1e-3, "ms"),
