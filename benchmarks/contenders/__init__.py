@@ -23,10 +23,11 @@ NAMES = {
     "openai-agents-postgres": "openai_agents:PostgresSessions",
     "langgraph-postgres": "langgraph_graph:PostgresGraph",
     "raw-psycopg": "limits:RawPsycopg",
+    "raw-asyncpg-pool": "limits:RawAsyncpg",
 }
 
 
-def contender(name: str):
+def make(name: str):
     """Make a contender by its name."""
     module, _, kind = NAMES[name].partition(":")
     return getattr(importlib.import_module(f"contenders.{module}"), kind)()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from contenders.contender import Contender
+from contenders.contender import Contender, said
 
 APP = {"app_name": "bench", "user_id": "person"}
 
@@ -34,10 +34,26 @@ def events(turn):
         yield Event(author=author, content=types.Content(role="user" if author == "user" else "model", parts=parts))
 
 
+def read(event):
+    """Say what an event says."""
+    role, text, calls, answers = "user" if event.author == "user" else "assistant", "", [], None
+    for part in event.content.parts:
+        if part.function_response:
+            role, answers = "tool", part.function_response.id
+            text = part.function_response.response["result"]
+        elif part.function_call:
+            calls.append((part.function_call.id, part.function_call.name, part.function_call.args))
+        else:
+            text += part.text
+    return said(role, text, calls, answers)
+
+
 class DatabaseSessions(Contender):
     """On aiosqlite. Each event is a transaction of its own: there is no interface for a turn."""
 
-    durability = "rollback journal, synchronous at its default, FULL"
+    durability = "rollback journal, synchronous at SQLite's default, FULL; a commit for each message"
+    tasks = "SQLAlchemy's pool, up to 15"
+    lists = True
 
     async def open(self, place):
         from google.adk.sessions import DatabaseSessionService
@@ -60,13 +76,16 @@ class DatabaseSessions(Contender):
             await self.service.append_event(kept, event)
 
     async def load(self, session):
-        return len((await self.service.get_session(session_id=session, **APP)).events)
+        return (await self.service.get_session(session_id=session, **APP)).events
+
+    def said(self, loaded):
+        return [read(event) for event in loaded]
 
     async def last(self, session, count):
         from google.adk.sessions.base_session_service import GetSessionConfig
 
         wanted = GetSessionConfig(num_recent_events=count)
-        return len((await self.service.get_session(session_id=session, config=wanted, **APP)).events)
+        return (await self.service.get_session(session_id=session, config=wanted, **APP)).events
 
     async def list(self, count):
-        return len((await self.service.list_sessions(**APP)).sessions[:count])
+        return (await self.service.list_sessions(**APP)).sessions[:count]

@@ -6,11 +6,21 @@ import glob
 import json
 import os
 
-from contenders.contender import Contender
+from contenders.contender import Contender, plain
 
 
-class RawApsw(Contender):
-    """apsw on one table with the JSON of each message."""
+class Limit(Contender):
+    """What a limit has in common: it keeps and gives the JSON of a message."""
+
+    def said(self, loaded):
+        return [plain(message) for message in loaded]
+
+
+class RawApsw(Limit):
+    """apsw on one table with the JSON of each message, one transaction for a turn.
+
+    WITHOUT ROWID is as quick, and a seventh larger: such a table puts rows of this size into pages of their own.
+    """
 
     durability = "WAL, synchronous=FULL"
 
@@ -22,15 +32,21 @@ class RawApsw(Contender):
         self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
         self.connection.execute(
             "CREATE TABLE IF NOT EXISTS messages (session TEXT, position INTEGER, body TEXT, "
-            "PRIMARY KEY (session, position)) WITHOUT ROWID"
+            "UNIQUE (session, position))"
         )
         self.counts = {}
 
     async def close(self):
         self.connection.close()
 
+    def count(self, session):
+        if session not in self.counts:
+            query = "SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session = ?"
+            self.counts[session] = self.connection.execute(query, (session,)).fetchone()[0]
+        return self.counts[session]
+
     async def append(self, session, turn):
-        position = self.counts.get(session, 0)
+        position = self.count(session)
         execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
         for message in turn:
@@ -41,17 +57,19 @@ class RawApsw(Contender):
 
     async def load(self, session):
         rows = self.connection.execute("SELECT body FROM messages WHERE session = ? ORDER BY position", (session,))
-        return len([json.loads(body) for (body,) in rows])
+        return [json.loads(body) for (body,) in rows]
 
     async def last(self, session, count):
         query = "SELECT body FROM messages WHERE session = ? ORDER BY position DESC LIMIT ?"
-        return len([json.loads(body) for (body,) in self.connection.execute(query, (session, count))])
+        return [json.loads(body) for (body,) in self.connection.execute(query, (session, count))][::-1]
 
 
-class JsonLines(Contender):
+class JsonLines(Limit):
     """A file for each conversation, a line for each message, and fsync."""
 
-    durability = "fsync"
+    durability = "fsync of the file"
+    tasks = "one task after the other"
+    lists = True
 
     async def open(self, place):
         self.folder = place + ".jsonl"
@@ -74,19 +92,22 @@ class JsonLines(Contender):
 
     async def load(self, session):
         with open(self.path(session), "rb") as file:
-            return len([json.loads(line) for line in file])
+            return [json.loads(line) for line in file]
 
     async def last(self, session, count):
         with open(self.path(session), "rb") as file:
-            return len([json.loads(line) for line in file.readlines()[-count:]])
+            return [json.loads(line) for line in file.readlines()[-count:]]
 
     async def list(self, count):
         found = sorted(glob.glob(f"{self.folder}/*"), key=os.path.getmtime, reverse=True)
-        return len(found[:count])
+        return found[:count]
 
 
-class RawPsycopg(Contender):
-    """psycopg 3 on one table."""
+TABLE = "CREATE TABLE IF NOT EXISTS raw (session text, position integer, body text, PRIMARY KEY (session, position))"
+
+
+class RawPsycopg(Limit):
+    """psycopg 3 on one table, one transaction for a turn."""
 
     durability = "fsync and synchronous_commit on"
 
@@ -94,17 +115,20 @@ class RawPsycopg(Contender):
         import psycopg
 
         self.connection = psycopg.connect(place, autocommit=True)
-        self.connection.execute(
-            "CREATE TABLE IF NOT EXISTS raw (session text, position integer, body text, "
-            "PRIMARY KEY (session, position))"
-        )
+        self.connection.execute(TABLE)
         self.counts = {}
 
     async def close(self):
         self.connection.close()
 
+    def count(self, session):
+        if session not in self.counts:
+            query = "SELECT coalesce(max(position) + 1, 0) FROM raw WHERE session = %s"
+            self.counts[session] = self.connection.execute(query, (session,)).fetchone()[0]
+        return self.counts[session]
+
     async def append(self, session, turn):
-        first = self.counts.get(session, 0)
+        first = self.count(session)
         rows = [(session, first + n, json.dumps(message)) for n, message in enumerate(turn)]
         with self.connection.transaction(), self.connection.cursor() as cursor:
             cursor.executemany("INSERT INTO raw VALUES (%s, %s, %s)", rows)
@@ -112,8 +136,49 @@ class RawPsycopg(Contender):
 
     async def load(self, session):
         query = "SELECT body FROM raw WHERE session = %s ORDER BY position"
-        return len([json.loads(body) for (body,) in self.connection.execute(query, (session,)).fetchall()])
+        return [json.loads(body) for (body,) in self.connection.execute(query, (session,)).fetchall()]
 
     async def last(self, session, count):
         query = "SELECT body FROM raw WHERE session = %s ORDER BY position DESC LIMIT %s"
-        return len([json.loads(body) for (body,) in self.connection.execute(query, (session, count)).fetchall()])
+        rows = self.connection.execute(query, (session, count)).fetchall()
+        return [json.loads(body) for (body,) in rows[::-1]]
+
+
+class RawAsyncpg(Limit):
+    """asyncpg on the same table, with a pool: what the server gives when many write at once.
+
+    Its executemany() is one transaction.
+    """
+
+    durability = "fsync and synchronous_commit on"
+    tasks = "a pool of 16 connections"
+
+    async def open(self, place):
+        import asyncpg
+
+        self.pool = await asyncpg.create_pool(place.partition("?")[0], min_size=1, max_size=16)
+        await self.pool.execute(TABLE)
+        self.counts = {}
+
+    async def close(self):
+        await self.pool.close()
+
+    async def count(self, session):
+        if session not in self.counts:
+            query = "SELECT coalesce(max(position) + 1, 0) FROM raw WHERE session = $1"
+            self.counts[session] = await self.pool.fetchval(query, session)
+        return self.counts[session]
+
+    async def append(self, session, turn):
+        first = await self.count(session)
+        rows = [(session, first + n, json.dumps(message)) for n, message in enumerate(turn)]
+        await self.pool.executemany("INSERT INTO raw VALUES ($1, $2, $3)", rows)
+        self.counts[session] = first + len(turn)
+
+    async def load(self, session):
+        rows = await self.pool.fetch("SELECT body FROM raw WHERE session = $1 ORDER BY position", session)
+        return [json.loads(row[0]) for row in rows]
+
+    async def last(self, session, count):
+        query = "SELECT body FROM raw WHERE session = $1 ORDER BY position DESC LIMIT $2"
+        return [json.loads(row[0]) for row in (await self.pool.fetch(query, session, count))[::-1]]

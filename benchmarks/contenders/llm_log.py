@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from contenders.contender import Contender
+from contenders.contender import Contender, said
 
 
 def written(message):
@@ -23,10 +23,26 @@ def written(message):
     return Message(role=message["role"], parts=parts)
 
 
-class Log(Contender):
-    """A thread for each conversation."""
+def read(message):
+    """Say what a message of llm says."""
+    from llm.parts import TextPart, ToolCallPart, ToolResultPart
 
-    durability = "rollback journal, synchronous at its default, FULL"
+    text, calls, answers = "", [], None
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            text += part.text
+        elif isinstance(part, ToolCallPart):
+            calls.append((part.tool_call_id, part.name, part.arguments))
+        elif isinstance(part, ToolResultPart):
+            text, answers = part.output, part.tool_call_id
+    return said(message.role, text, calls, answers)
+
+
+class Log(Contender):
+    """A thread for each conversation; one transaction for a turn, as its own log() has it."""
+
+    durability = "rollback journal, synchronous at SQLite's default, FULL"
+    batch = 200
 
     async def open(self, place):
         import sqlite_utils
@@ -46,8 +62,14 @@ class Log(Contender):
         return session
 
     async def append(self, session, turn):
-        with self.db.conn:
-            self.log.append(self.thread(session), [written(message) for message in turn])
+        await self.fill(session, [turn])
+
+    async def fill(self, session, turns):
+        with self.db.atomic():
+            self.log.append(self.thread(session), [written(message) for turn in turns for message in turn])
 
     async def load(self, session):
-        return len(self.log.thread_messages(session))
+        return self.log.thread_messages(session)
+
+    def said(self, loaded):
+        return [read(message) for message in loaded]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contenders.contender import Contender
+from contenders.contender import Contender, said
 
 
 def items(turn):
@@ -18,10 +18,30 @@ def items(turn):
             yield {"role": message["role"], "content": message["content"]}
 
 
-class SqliteSessions(Contender):
-    """SQLiteSession: the standard library's sqlite3, in threads."""
+def messages(loaded):
+    """Say what items say; calls that follow each other are one message."""
+    calls = []
+    for item in [*loaded, None]:
+        if item is not None and item.get("type") == "function_call":
+            calls.append((item["call_id"], item["name"], item["arguments"]))
+            continue
+        if calls:
+            yield said("assistant", "", calls)
+            calls = []
+        if item is None:
+            continue
+        if item.get("type") == "function_call_output":
+            yield said("tool", item["output"], (), item["call_id"])
+        else:
+            yield said(item["role"], item["content"])
 
-    durability = "WAL, synchronous at its default, FULL"
+
+class SqliteSessions(Contender):
+    """SQLiteSession: the standard library's sqlite3, in threads. It wants an object for each conversation."""
+
+    durability = "WAL, synchronous at SQLite's default, FULL"
+    tasks = "a connection for each thread and session"
+    batch = 200
 
     async def open(self, place):
         self.place = place
@@ -45,17 +65,20 @@ class SqliteSessions(Contender):
         await self.session(session).add_items([item for turn in turns for item in items(turn)])
 
     async def load(self, session):
-        return len(await self.session(session).get_items())
+        return await self.session(session).get_items()
+
+    def said(self, loaded):
+        return list(messages(loaded))
 
     async def last(self, session, count):
-        return len(await self.session(session).get_items(limit=count))
+        return await self.session(session).get_items(limit=count)
 
 
 class SqlAlchemySessions(SqliteSessions):
     """SQLAlchemySession on aiosqlite."""
 
-    durability = "WAL, synchronous at its default, FULL"
     driver = "sqlite+aiosqlite:///"
+    tasks = "SQLAlchemy's pool, up to 15"
 
     async def open(self, place):
         from sqlalchemy.ext.asyncio import create_async_engine
