@@ -246,7 +246,9 @@ class NetworkFileSystem(StoreError):
 
 
 class NotSupported(StoreError):
-    """{what} is not there for this kind of store. Use the tools that its database brings for it."""
+    """{what} is not there for this kind of store. Use the tools that its database brings: on PostgreSQL, pg_dump and
+    pg_restore for backups, VACUUM and pg_database_size() for space. `recollect db copy` makes a file of it.
+    """
 
 
 class LimitReached(StoreError):

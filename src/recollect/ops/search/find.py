@@ -33,7 +33,7 @@ _BOTTOM = (0, 0)
 _FARTHEST = (1 << 62) - 1
 _MOST_WEIGHED = 64
 _SAMPLE = 200
-_DENSE = 0.2
+_DENSE = 0.05
 
 Place = tuple[int, int]
 
@@ -182,7 +182,7 @@ class _Finder:
         self.params = _params(scope, ask, where)
         self.counts = counts
         self.rarity: dict[str, float] | None = None
-        self.dense: bool | None = None
+        self.dense: dict[bool, bool] = {}
         self.wider: dict[tuple[str, bool], list[str]] | None = None
 
     def some(self, at: Cursor, limit: int) -> Steps[tuple[list[tuple[Hit, Cursor]], Cursor]]:
@@ -205,7 +205,7 @@ class _Finder:
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         terms = yield from self._expression(wide=wide)
         below = (None, None) if at.below == _TOP else at.below
-        dense = not wide and (yield from self._dense(terms["sought"]))
+        dense = yield from self._dense(terms["sought"], wide=wide)
         return (
             yield from rows(
                 "search_newest" if dense else "search_messages", below_branch=below[0], below_position=below[1],
@@ -213,20 +213,18 @@ class _Finder:
             )
         )  # fmt: skip
 
-    def _dense(self, sought: str) -> Steps[bool]:
+    def _dense(self, sought: str, *, wide: bool) -> Steps[bool]:
         """Whether so many messages fit that walking from the newest back is quicker than finding all of them first.
 
-        An engine whose index gives the newest first says that none do. What is walked past and in no session that
-        counts has no rank.
+        An engine whose index gives the newest first says that none do.
         """
-        if self.dense is not None:
-            return self.dense
-        dense = False
-        common = all(count >= _MOST_COUNTED for count in self.counts or ())
-        if common and self.where is None and _unfiltered(self.params):
-            row = yield from one("search_dense", sought=sought, sample=_SAMPLE)
-            dense = row is not None and row[1] >= _SAMPLE and row[0] >= _DENSE * row[1]
-        self.dense = dense
+        dense = self.dense.get(wide)
+        if dense is None:
+            dense = False
+            if self.where is None and (wide or all(count >= _MOST_COUNTED for count in self.counts or ())):
+                row = yield from one("search_dense", sought=sought, sample=_SAMPLE)
+                dense = row is not None and row[1] >= _SAMPLE and row[0] >= _DENSE * row[1]
+            self.dense[wide] = dense
         return dense
 
     def _titles(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
@@ -369,12 +367,6 @@ def _params(scope: Scope, ask: Ask, where: _Where | None) -> dict[str, Any]:
         "plain": all(value is None or value == frozenset() for value in dated),
         "ranges": None if where is None else json.encode(where.ranges),
     }
-
-
-def _unfiltered(params: dict[str, Any]) -> bool:
-    """Whether nothing narrows which sessions and messages count, apart from what is left out by itself."""
-    chosen = ("archived", "pinned", "channels", "no_channels", "statuses", "no_statuses", "no_sessions")
-    return params["plain"] and not params["deleted"] and all(params[name] is None for name in chosen)
 
 
 def _list(values: frozenset[str]) -> str | None:

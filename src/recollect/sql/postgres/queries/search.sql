@@ -3,6 +3,44 @@ migration. Where a role passes policies by ({bypassed}), it stands in the query.
 for its owner, as in SQLite. What is deleted is gone with the transaction, so that nothing has to be written over or made
 smaller after it.
 
+-- shared: ranked
+WITH {phrases}
+SELECT (f.tree << 20) | f.branch, f.position, {rank}
+FROM (
+    (SELECT i.* {counting} AND NOT {bypassed} {newest})
+    UNION ALL
+    (SELECT i.* {counting} AND {bypassed} AND i.owner = recollect.owner() AND i.words @@ (SELECT recollect.sought()) {newest})
+) AS f CROSS JOIN phrases AS p
+
+-- shared: newest
+ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1)
+
+-- shared: counting
+FROM recollect.search_index AS i
+JOIN recollect.branches AS b ON b.tree = i.tree AND b.number = i.branch
+LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+WHERE {between}
+    AND CASE
+        WHEN :ranges::json IS NOT NULL THEN EXISTS (
+            SELECT 1 FROM json_array_elements(:ranges::json) AS r
+            WHERE (r.value ->> 0)::bigint = (i.tree << 20) | i.branch AND (r.value ->> 1)::bigint < i.position
+                AND (r.value ->> 2)::bigint >= i.position
+        )
+        WHEN s.owner <> :owner THEN false
+        WHEN s.number IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits} THEN true
+        ELSE EXISTS (SELECT 1 FROM recollect.branches AS c WHERE c.tree = b.tree AND c.parent = b.number OFFSET 0)
+    END
+    AND (:plain::boolean OR EXISTS (
+        SELECT 1 FROM recollect.messages AS m
+        WHERE m.tree = i.tree AND m.branch = i.branch AND m.position = i.position
+            AND (:since::bigint IS NULL OR m.created_at >= :since::bigint)
+            AND (:until::bigint IS NULL OR m.created_at < :until::bigint)
+            AND (:models::text IS NULL
+                OR coalesce(m.model, s.model) = ANY ((SELECT recollect.listed(:models))::text[]))
+            AND (:no_models::text IS NULL
+                OR coalesce(m.model, s.model, '') <> ALL ((SELECT recollect.listed(:no_models))::text[]))
+    ))
+
 -- shared: suits
 (:delegates::boolean OR s.relation IS DISTINCT FROM 'delegate')
 AND (:archived::boolean IS NULL OR (s.archived_at IS NOT NULL) = :archived::boolean)
@@ -42,7 +80,11 @@ SELECT set_config('recollect.sought', :sought::text, true)
 
 -- shared: walking
 set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
-set_config('enable_sort', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)
+set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
+set_config('enable_mergejoin', 'off', true), {planned}, set_config('max_parallel_workers_per_gather', '0', true)
+
+-- shared: planned
+set_config('plan_cache_mode', 'force_custom_plan', true)
 
 -- shared: between
 (:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
@@ -53,11 +95,21 @@ AND (i.tree, i.branch, i.position)
 -- shared: bypassed
 NOT (SELECT row_security_active('recollect.search_index'))
 
--- shared: sought
-(SELECT array_agg((p.value ->> 0)::tsquery) FROM json_array_elements(:phrases::json) AS p)
+-- shared: phrases
+phrases AS MATERIALIZED (
+    SELECT array_agg((p.value ->> 0)::tsquery) AS sought, array_agg((p.value ->> 1)::float8) AS weights,
+        set_config('plan_cache_mode', 'auto', true)
+    FROM json_array_elements(:phrases::json) AS p
+)
 
--- shared: weights
-(SELECT array_agg((p.value ->> 1)::float8) FROM json_array_elements(:phrases::json) AS p)
+-- shared: rank
+-(
+    recollect.search_fit(f.words, f.length, p.sought[1], p.weights[1])
+    + recollect.search_fit(f.words, f.length, p.sought[2], p.weights[2])
+    + recollect.search_fit(f.words, f.length, p.sought[3], p.weights[3])
+    + recollect.search_fit(f.words, f.length, p.sought[4], p.weights[4])
+    + CASE WHEN p.sought[5] IS NULL THEN 0 ELSE recollect.search_fits(f.words, f.length, p.sought[5:], p.weights[5:]) END
+)
 
 -- name: search_behind
 SELECT (b.tree << 20) | b.number AS key, (s.tree << 20) | s.number, s.last
@@ -208,16 +260,8 @@ WHERE owner = :owner AND indexed_to > fork_at ORDER BY tree DESC, number DESC LI
 SELECT 1 FROM recollect.search_index
 WHERE {branch} AND position = :position AND (NOT {bypassed} OR words @@ (SELECT recollect.sought()))
 
--- before: search_count
-{seek}
-
 -- name: search_count
-SELECT count(*) FROM (
-    (SELECT 1 FROM recollect.search_index WHERE NOT {bypassed} LIMIT :most)
-    UNION ALL
-    (SELECT 1 FROM recollect.search_index
-        WHERE {bypassed} AND owner = recollect.owner() AND words @@ (SELECT recollect.sought()) LIMIT :most)
-) AS found
+SELECT recollect.search_count(:sought::text, :most::bigint)
 
 -- before: search_terms_with
 SELECT set_config('recollect.piece', '%' || :piece::text || CASE WHEN :ending::boolean THEN '' ELSE '%' END, true)
@@ -250,75 +294,23 @@ SELECT count(*) FILTER (WHERE words @@ :sought::tsquery), count(*) FROM (
     (SELECT words FROM recollect.search_index WHERE owner = recollect.owner()
         ORDER BY tree DESC, branch DESC, position DESC LIMIT :sample)
     UNION ALL
-    (SELECT words FROM recollect.search_index TABLESAMPLE SYSTEM (
-            least(100, 100.0 * 8192 * 8 / greatest(pg_relation_size('recollect.search_index'), 1))::real
-        ) WHERE owner = recollect.owner() LIMIT :sample)
+    (SELECT words FROM recollect.search_index
+        WHERE ctid = ANY (recollect.search_spread(16, 16)) AND owner = recollect.owner() LIMIT :sample)
 ) AS sampled
 
 -- before: search_newest
 SELECT set_config('recollect.sought', :sought::text, true), {walking}
 
 -- name: search_newest
-SELECT (f.tree << 20) | f.branch, f.position, CASE
-    WHEN s.owner <> :owner THEN NULL
-    WHEN (s.number IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits})
-        OR EXISTS (SELECT 1 FROM recollect.branches AS c WHERE c.tree = b.tree AND c.parent = b.number)
-        THEN recollect.search_rank(f.words, f.length, {sought}, {weights})
-    END
-FROM (
-    (SELECT i.* FROM recollect.search_index AS i WHERE NOT {bypassed} AND {between}
-        ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1))
-    UNION ALL
-    (SELECT i.* FROM recollect.search_index AS i
-        WHERE {bypassed} AND i.owner = recollect.owner() AND i.words @@ (SELECT recollect.sought()) AND {between}
-        ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1))
-) AS f
-JOIN recollect.branches AS b ON b.tree = f.tree AND b.number = f.branch
-LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+{ranked}
 
 -- before: search_messages
 SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'on', true),
-    set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)
+    set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true),
+    set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), {planned}
 
 -- name: search_messages
-SELECT (f.tree << 20) | f.branch, f.position, recollect.search_rank(
-    f.words, f.length, {sought}, {weights}
-)
-FROM (
-    SELECT i.* FROM (
-        SELECT * FROM recollect.search_index WHERE NOT {bypassed}
-        UNION ALL
-        SELECT * FROM recollect.search_index
-        WHERE {bypassed} AND owner = recollect.owner() AND words @@ (SELECT recollect.sought())
-    ) AS i
-    JOIN recollect.branches AS b ON b.tree = i.tree AND b.number = i.branch
-    LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
-    LEFT JOIN (
-        SELECT (r.value ->> 0)::bigint AS key, (r.value ->> 1)::bigint AS low, (r.value ->> 2)::bigint AS high
-        FROM json_array_elements(:ranges::json) AS r
-    ) AS r ON r.key = (i.tree << 20) | i.branch AND i.position > r.low AND i.position <= r.high
-    WHERE (:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
-            < (:below_branch::bigint >> 20, (:below_branch::bigint & 1048575)::int, :below_position::bigint))
-        AND (i.tree, i.branch, i.position)
-            >= (:low_branch::bigint >> 20, (:low_branch::bigint & 1048575)::int, :low_position::bigint)
-        AND CASE
-            WHEN :ranges::json IS NOT NULL THEN r.key IS NOT NULL
-            WHEN s.owner <> :owner THEN false
-            WHEN s.number IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits} THEN true
-            ELSE EXISTS (SELECT 1 FROM recollect.branches AS c WHERE c.tree = b.tree AND c.parent = b.number)
-        END
-        AND (:plain::boolean OR EXISTS (
-            SELECT 1 FROM recollect.messages AS m
-            WHERE m.tree = i.tree AND m.branch = i.branch AND m.position = i.position
-                AND (:since::bigint IS NULL OR m.created_at >= :since::bigint)
-                AND (:until::bigint IS NULL OR m.created_at < :until::bigint)
-                AND (:models::text IS NULL
-                    OR coalesce(m.model, s.model) = ANY ((SELECT recollect.listed(:models))::text[]))
-                AND (:no_models::text IS NULL
-                    OR coalesce(m.model, s.model, '') <> ALL ((SELECT recollect.listed(:no_models))::text[]))
-        ))
-    ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1)
-) AS f
+{ranked}
 
 -- name: search_hit
 SELECT b.number, m.role, m.created_at, m.blobs, m.parts::varchar,
@@ -347,9 +339,8 @@ ORDER BY s.active_at DESC LIMIT 1
 {seek}
 
 -- name: search_titles_match
-SELECT 0, (f.tree << 20) | f.session, recollect.search_rank(
-    f.words, f.length, {sought}, {weights}
-), {session}, s.created_at
+WITH {phrases}
+SELECT 0, (f.tree << 20) | f.session, {rank}, {session}, s.created_at
 FROM (
     SELECT * FROM recollect.search_titles WHERE NOT {bypassed}
     UNION ALL
@@ -357,6 +348,7 @@ FROM (
     WHERE {bypassed} AND owner = recollect.owner() AND words @@ (SELECT recollect.sought())
 ) AS f
 JOIN recollect.sessions AS s ON s.tree = f.tree AND s.number = f.session
+CROSS JOIN phrases AS p
 WHERE (:below::bigint IS NULL OR ((f.tree << 20) | f.session) < :below::bigint) AND ((f.tree << 20) | f.session) >= :low::bigint
     AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits}
     AND (:models::text IS NULL OR s.model = ANY ((SELECT recollect.listed(:models))::text[]))

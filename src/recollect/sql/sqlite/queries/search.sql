@@ -1,3 +1,30 @@
+-- shared: ranked
+SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank(search_index, :weights)
+FROM search_index
+CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
+LEFT JOIN sessions AS s ON s.key = b.session
+WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
+    AND search_index.rowid >= (:low_branch << 32) | :low_position
+    AND CASE
+        WHEN :ranges IS NOT NULL THEN EXISTS (
+            SELECT 1 FROM json_each(:ranges) AS r
+            WHERE r.value ->> 0 = b.key AND r.value ->> 1 < (search_index.rowid & 4294967295)
+                AND r.value ->> 2 >= (search_index.rowid & 4294967295)
+        )
+        WHEN s.owner <> :owner THEN 0
+        WHEN s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {suits} THEN 1
+        ELSE EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
+    END
+    AND (:plain OR EXISTS (
+        SELECT 1 FROM messages AS m
+        WHERE m.key = search_index.rowid AND (:since IS NULL OR m.created_at >= :since)
+            AND (:until IS NULL OR m.created_at < :until)
+            AND (:models IS NULL OR coalesce(m.model, s.model) IN (SELECT value FROM json_each(:models)))
+            AND (:no_models IS NULL OR coalesce(m.model, s.model, '')
+                NOT IN (SELECT value FROM json_each(:no_models)))
+    ))
+ORDER BY search_index.rowid DESC LIMIT :pool
+
 -- shared: suits
 (:delegates OR s.relation IS NOT 'delegate')
 AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
@@ -162,48 +189,13 @@ SELECT key, min(low), max(high) FROM path GROUP BY key
 SELECT 1 FROM sessions AS s WHERE s.key = :session AND {suits}
 
 -- name: search_messages
-SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank(search_index, :weights)
-FROM search_index
-CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
-LEFT JOIN sessions AS s ON s.key = b.session
-WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
-    AND search_index.rowid >= (:low_branch << 32) | :low_position
-    AND CASE
-        WHEN :ranges IS NOT NULL THEN EXISTS (
-            SELECT 1 FROM json_each(:ranges) AS r
-            WHERE r.value ->> 0 = b.key AND r.value ->> 1 < (search_index.rowid & 4294967295)
-                AND r.value ->> 2 >= (search_index.rowid & 4294967295)
-        )
-        WHEN s.owner <> :owner THEN 0
-        WHEN s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {suits} THEN 1
-        ELSE EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
-    END
-    AND (:plain OR EXISTS (
-        SELECT 1 FROM messages AS m
-        WHERE m.key = search_index.rowid AND (:since IS NULL OR m.created_at >= :since)
-            AND (:until IS NULL OR m.created_at < :until)
-            AND (:models IS NULL OR coalesce(m.model, s.model) IN (SELECT value FROM json_each(:models)))
-            AND (:no_models IS NULL OR coalesce(m.model, s.model, '')
-                NOT IN (SELECT value FROM json_each(:no_models)))
-    ))
-ORDER BY search_index.rowid DESC LIMIT :pool
+{ranked}
 
 -- name: search_dense
 SELECT 0, 0 WHERE :sought AND :sample
 
 -- name: search_newest
-SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, CASE
-    WHEN s.owner <> :owner THEN NULL
-    WHEN (s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {suits})
-        OR EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
-        THEN recollect_rank(search_index, :weights)
-    END
-FROM search_index
-CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
-LEFT JOIN sessions AS s ON s.key = b.session
-WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
-    AND search_index.rowid >= (:low_branch << 32) | :low_position
-ORDER BY search_index.rowid DESC LIMIT :pool
+{ranked}
 
 -- name: search_hit
 SELECT b.number, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB),
