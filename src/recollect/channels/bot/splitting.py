@@ -1,7 +1,8 @@
 """Cutting a long answer into messages that a platform takes, where a reader would: paragraphs, lines, sentences, words.
 
 A code block goes whole into the next message where it fits. One that must be cut is closed at the end of one message
-and opened again, with its language, in the next. Nothing but white space at a cut is left out.
+and opened again, with its language, in the next. A table that must be cut has its head again in the next. Nothing but
+white space at a cut is left out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _BREAKS = (
 _LEAST = 3
 """A cut at a better place may leave a message this many times smaller than it could be."""
 _LANGUAGE = 40
+_HEAD = 400
+"""How long the head of a table may be to be said again."""
+_DASHES = re.compile(r":?-+:?")
 
 
 class Block(NamedTuple):
@@ -96,12 +100,30 @@ def _reopened(text: str, at: int, resume: int) -> str:
     """Give what is left after a cut, with the code block opened again that was cut."""
     fence, rest = _open(text[:at]), text[resume:]
     if fence is None:
-        return rest
+        head = _table_head(text[:at]) if text[at:resume] == "\n" and "|" in rest.partition("\n")[0] else ""
+        return head + rest if len(head) < min(resume, _HEAD) else rest
     header = (fence if len(fence) <= _LANGUAGE else _marks(fence)) + "\n"
     left = blocks(header + rest)[0]
     if left.end is not None and not (header + rest)[left.code : left.end].strip(" \t\n" + fence[0]):
         return (header + rest)[left.end :].removeprefix("\n")  # nothing but its end is left of the block
     return header + rest if resume > len(header) else rest
+
+
+def is_rule(line: str) -> bool:
+    """Whether a line is the one under the head of a Markdown table."""
+    bare = line.strip()
+    cells = bare.removeprefix("|").removesuffix("|").split("|")
+    return "|" in bare and all(_DASHES.fullmatch(cell.strip()) for cell in cells)
+
+
+def _table_head(text: str) -> str:
+    """Give the head of the table that a text ends in, with the line under it; nothing where it ends in none."""
+    lines = text.split("\n")
+    first = len(lines)
+    while first and "|" in lines[first - 1]:
+        first -= 1
+    rule = next((at for at in range(first + 1, len(lines)) if is_rule(lines[at])), None)
+    return "" if rule is None else f"{lines[rule - 1]}\n{lines[rule]}\n"
 
 
 def _fitting(text: str, limit: int, measure: Measure) -> int:

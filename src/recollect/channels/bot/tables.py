@@ -5,35 +5,54 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from recollect.channels.bot.splitting import blocks
+from recollect.channels.bot.splitting import blocks, is_rule
 
-_TABLE = re.compile(r"(?m)^[ ]{0,3}\|?.*\|.*\n[ ]{0,3}\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*(?:\n.*\|.*)*")
 _CELL = re.compile(r"(?<!\\)\|")
 _WIDEST = 48
 
 
 def laid_out(text: str) -> str:
     """Give a text with its tables written so that they can be read without tables. Code blocks stay as they are."""
-    kept = [(block.start, len(text) if block.end is None else block.end) for block in blocks(text)]
+    given: list[str] = []
+    done = 0
+    for block in blocks(text):
+        end = len(text) if block.end is None else block.end
+        given += [_outside(text[done : block.start]), text[block.start : end]]
+        done = end
+    return "".join([*given, _outside(text[done:])])
 
-    def replaced(found: re.Match[str]) -> str:
-        inside = any(start <= found.start() < end for start, end in kept)
-        return found[0] if inside else _written(found[0])
 
-    return _TABLE.sub(replaced, text)
+def _outside(text: str) -> str:
+    """Write the tables of a text without code blocks. Each line is looked at once: a model may write a million."""
+    if "|" not in text:
+        return text
+    lines, given, at = text.split("\n"), list[str](), 0
+    while at < len(lines):
+        end = at + 1
+        if "|" in lines[at] and end < len(lines) and is_rule(lines[end]):
+            end += 1
+            while end < len(lines) and "|" in lines[end]:
+                end += 1
+            given.append(_written(lines[at:end]))
+        else:
+            given.append(lines[at])
+        at = end
+    return "\n".join(given)
 
 
-def _written(table: str) -> str:
-    head, _, *body = [_cells(line) for line in table.split("\n")]
+def _written(table: list[str]) -> str:
+    head, _, *body = [_cells(line) for line in table]
     rows = [row for row in body if any(row)]
     if not any(head):
         return "\n".join(_pair(row) for row in rows)
     plain = [[_bare(cell) for cell in row] for row in (head, *rows)]
     count = max(len(row) for row in plain)
+    if 2 * count > _WIDEST:
+        return _records(head, rows)
     grid = [row + [""] * (count - len(row)) for row in plain]
     widths = [max(_width(row[column]) for row in grid) for column in range(count)]
     if sum(widths) + 2 * count > _WIDEST:
-        return "\n\n".join(_record(head, row) for row in rows) or " | ".join(head)
+        return _records(head, rows)
     lines = ["  ".join(_padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in grid]
     lines.insert(1, "  ".join("\u2500" * width for width in widths))
     return "```\n" + "\n".join(lines).replace("```", "'''") + "\n```"
@@ -50,6 +69,10 @@ def _pair(row: list[str]) -> str:
     first, *rest = row
     told = " \u00b7 ".join(cell for cell in rest if cell)
     return f"**{first}**: {told}" if first else told
+
+
+def _records(head: list[str], rows: list[list[str]]) -> str:
+    return "\n\n".join(_record(head, row) for row in rows) or " | ".join(head)
 
 
 def _record(head: list[str], row: list[str]) -> str:
