@@ -28,7 +28,7 @@ class Op(Generic[T]):
     Its arguments begin with the scope and, where it is about one session, that session's id.
     """
 
-    __slots__ = ("args", "scrubs", "steps", "unindexes", "writes")
+    __slots__ = ("args", "frees", "scrubs", "steps", "unindexes", "writes")
 
     def __init__(
         self,
@@ -37,11 +37,13 @@ class Op(Generic[T]):
         writes: bool = True,
         scrubs: bool = False,
         unindexes: bool = False,
+        frees: bool = False,
     ) -> None:
         self.steps = steps
         self.args = args
         self.writes = writes
         self.unindexes = unindexes  # it takes words out of the search index, which must not fail it if it is damaged
+        self.frees = frees  # it deletes, and may have the room that is kept back for that where the disk is full
         self.scrubs = scrubs  # what it deletes must not stay readable in the log either
 
     def start(self) -> Steps[T]:

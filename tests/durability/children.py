@@ -58,21 +58,28 @@ def group(path: str, tasks: str, first: str) -> None:
 
 
 def numbered(path: str, tasks: str, seed: str) -> None:
-    """Save whole turns from many tasks, each going on where its session stands, until killed."""
+    """Write turns from many tasks, each going on where its session stands, until killed.
 
-    async def one(store, name: str) -> None:
+    Every second task holds each turn open over several writes; the others write it at once.
+    """
+
+    async def one(store, name: str, *, held: bool) -> None:
         talk = await store.session(name)
-        first = talk.message_count // 2
-        for number in range(first, 1_000_000):
+        asked = [int(message.text) for message in await talk.messages(last=3) if message.role == "user"]
+        for number in range(asked[-1] + 1 if asked else 0, 1_000_000):
             answer = {"role": "assistant", "content": f"answer {number}"}
-            await talk.save_turn(str(number), answer)
+            if held:
+                async with talk.turn(str(number), wait=0) as turn:
+                    await turn.add(answer)
+            else:
+                await talk.save_turn(str(number), answer)
             ack(f"{name} {number}")
 
     async def main() -> None:
         async with recollect.open_async(path) as store:
             names = [f"cli:{task}" for task in range(int(tasks))]
             random.Random(int(seed)).shuffle(names)
-            await asyncio.gather(*(one(store, name) for name in names))
+            await asyncio.gather(*(one(store, name, held=int(name[4:]) % 2 == 1) for name in names))
 
     asyncio.run(main())
 

@@ -416,3 +416,36 @@ def test_many_threads_on_one_store(path, sound):
         assert store._engine._file.writer is not None
         assert len(store._engine._file._idle) <= 8
     sound(path)
+
+
+def test_closing_while_threads_write_loses_nothing_acknowledged(path, sound):
+    import threading
+
+    store = recollect.open(path)
+    acknowledged: list[tuple[int, int]] = []
+    ended: list[BaseException] = []
+
+    def work(name: int) -> None:
+        session = store.session(f"cli:{name}")
+        try:
+            for number in range(1_000_000):
+                session.append({"role": "user", "content": str(number)})
+                acknowledged.append((name, number))
+        except recollect.RecollectError as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    while len(acknowledged) < 40:
+        threads[0].join(0.01)
+    store.close()
+    for thread in threads:
+        thread.join(60)
+    assert {type(error) for error in ended} == {recollect.StoreClosed}
+    with recollect.open(path) as store:
+        for name in range(8):
+            found = [message.text for message in store.session(f"cli:{name}").messages()]
+            assert found == [str(number) for who, number in acknowledged if who == name]
+    print(f"closed while 8 threads wrote: {len(acknowledged)} messages acknowledged, none lost, none besides")
+    sound(path)

@@ -7,8 +7,12 @@ next piece.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterator
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
+from recollect.errors import Corrupted
 from recollect.op import Op
 
 if TYPE_CHECKING:
@@ -25,12 +29,20 @@ def ask(op: Op[T]) -> Flow[T]:
     return (yield op)
 
 
+def _sent(flow: Flow[Any], result: Any, path: str) -> Op[Any] | bytes:
+    """Send a result into a flow that reads what is stored. What it can not read was damaged."""
+    try:
+        return flow.send(result)
+    except (msgspec.MsgspecError, UnicodeDecodeError, JSONDecodeError) as error:
+        raise Corrupted(path=path, reason=f"what is stored can not be read ({error})") from error
+
+
 def driven(store: Store, flow: Flow[Any]) -> Iterator[bytes]:
     """Drive a flow with a store, and give what goes out."""
     result: Any = None
     while True:
         try:
-            item = flow.send(result)
+            item = _sent(flow, result, store.path)
         except StopIteration:
             return
         result = None
@@ -45,7 +57,7 @@ async def driven_async(store: AsyncStore, flow: Flow[Any]) -> AsyncIterator[byte
     result: Any = None
     while True:
         try:
-            item = flow.send(result)
+            item = _sent(flow, result, store.path)
         except StopIteration:
             return
         result = None

@@ -59,6 +59,12 @@ def decode(text: str | bytes) -> Any:
         return _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return json.loads(text)
+    except TypeError as error:  # a damaged file may have a number there, or nothing
+        raise _no_text(text) from error
+
+
+def _no_text(text: object) -> msgspec.DecodeError:
+    return msgspec.DecodeError(f"there is no text, but {text!r:.20}")
 
 
 @functools.cache
@@ -69,8 +75,11 @@ def decoder(kind: Any) -> Callable[[str | bytes], Any]:
 
 def decode_as(kind: Any, text: str | bytes) -> Any:
     """Read JSON text that encode() wrote into the type it had."""
-    if text[:1] in (" ", b" "):
-        return msgspec.convert(json.loads(text), kind)
+    try:
+        if text[:1] in (" ", b" "):
+            return msgspec.convert(json.loads(text), kind)
+    except TypeError as error:
+        raise _no_text(text) from error
     return decoder(kind)(text)
 
 

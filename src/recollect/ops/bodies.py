@@ -49,7 +49,8 @@ def _page(branch: int, number: int, id: str, after: int) -> Steps[_Page]:
     broken: list[Finding] = []
     if not _readable(found, number):
         broken = [_unreadable(row, number, id) for row in found if not _readable([row], number)]
-    return _Page(broken, branch, found[-1][1] if len(found) == _PAGE else None)
+    on = len(found) == _PAGE and found[-1][1] > after  # rows of a damaged file need not be in order
+    return _Page(broken, branch, found[-1][1] if on else None)
 
 
 def _readable(found: list[Row], number: int) -> bool:
@@ -57,7 +58,7 @@ def _readable(found: list[Row], number: int) -> bool:
     try:
         for row in found:
             record.whole(row, number, None if record.blobs_of(row) is None else payloads)
-    except (msgspec.MsgspecError, ValueError):  # a UnicodeDecodeError and a JSONDecodeError are ValueErrors
+    except (msgspec.MsgspecError, ValueError, TypeError):  # of text that is cut off, and of a row without its text
         return False
     return True
 

@@ -284,7 +284,7 @@ def _stray_page(after: int) -> Steps[tuple[list[int], int | None]]:
     strays: list[int] = []
     for _ in range(_STRAY):
         row = yield from one("messages_next", branch=after)
-        if row is None:
+        if row is None or row[0] <= after:  # rows of a damaged file need not be in order
             return strays, None
         after = row[0]
         if row[1]:

@@ -158,7 +158,7 @@ def _let_go(
     size = _ERASED if erase else _BATCH
     for start in range(0, len(chosen), size):
         some = chosen[start : start + size]
-        gone += yield Op(_batch, scope, some, dry_run, erase, writes=not dry_run, unindexes=erase)
+        gone += yield Op(_batch, scope, some, dry_run, erase, writes=not dry_run, unindexes=erase, frees=True)
     return gone
 
 
@@ -222,7 +222,7 @@ def _empty(scope: Scope, until: int, *, dry_run: bool) -> Plan[PruneReport]:
     after = 0
     while True:
         page: tuple[list[Pruned], int | None] = yield Op(
-            _emptied, scope, until, after, dry_run, writes=not dry_run, unindexes=True
+            _emptied, scope, until, after, dry_run, writes=not dry_run, unindexes=True, frees=True
         )
         gone += page[0]
         if page[1] is None:

@@ -33,7 +33,7 @@ def erase(scope: Scope, session: str, *, forks: str = "refuse", deleted: bool | 
     """
     if forks not in FORKS:
         raise InvalidValue(f"forks is one of {', '.join(FORKS)}; got {forks!r}.")
-    return Op(_erase, scope, session, forks, deleted, scrubs=True, unindexes=True)
+    return Op(_erase, scope, session, forks, deleted, scrubs=True, unindexes=True, frees=True)
 
 
 def _erase(scope: Scope, session: str, forks: str, deleted: bool | None) -> Steps[Erased]:

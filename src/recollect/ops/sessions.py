@@ -334,7 +334,7 @@ def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int |
 
 def trash(scope: Scope, session: str) -> Op[None]:
     """Put a session in the trash."""
-    return Op(_trash, scope, session)
+    return Op(_trash, scope, session, frees=True)
 
 
 def _trash(scope: Scope, session: str) -> Steps[None]:

@@ -45,7 +45,7 @@ def trim(scope: Scope, most: int, *, dry_run: bool) -> Plan[int]:
         after: int | None = 0
         taken = 0
         while after is not None:
-            step: _Trimmed = yield Op(_trim, scope, key, most, taken, after, dry_run, writes=not dry_run)
+            step: _Trimmed = yield Op(_trim, scope, key, most, taken, after, dry_run, writes=not dry_run, frees=True)
             taken, after = taken + (step.messages if dry_run else 0), step.after
             trimmed += step.messages
     return trimmed
@@ -150,7 +150,7 @@ def drop(scope: Scope, over: int, *, dry_run: bool) -> Plan[Dropped]:
         place: tuple[int, int] | None = (0, 0)
         while place is not None:
             found: tuple[Dropped, tuple[int, int] | None] = yield Op(
-                _drop, scope, key, over, place, dry_run, writes=not dry_run, unindexes=True
+                _drop, scope, key, over, place, dry_run, writes=not dry_run, unindexes=True, frees=True
             )
             (more, bytes_), place = found
             outputs, size = outputs + more, size + bytes_

@@ -169,7 +169,10 @@ def _together(
     file: File, batch: list[Job], run: Callable[[File, apsw.Connection, Job], bool], tell: Callable[[], None]
 ) -> bool:
     """Try a batch in one transaction. False: nothing of it was written."""
-    file.enter()
+    try:
+        file.enter()
+    except RecollectError:  # it can not be opened again; each is told so when it is tried alone
+        return False
     try:
         return _tried(file, batch, run, tell)
     finally:
@@ -205,17 +208,28 @@ def _tried(
             undo(connection)
     except apsw.Error:
         return False
+    _conclude(file, batch)
+    return True
+
+
+def _conclude(file: File, batch: list[Job]) -> None:
+    """Do what follows a commit."""
+    if file.displaced():
+        for job in batch:
+            job.error = file.left(file.place)
+        return
     if file.unscrubbed or any(job.op.scrubs for job in batch):
         file.scrub()
     file.toll()
-    return True
 
 
 def _bare(file: File, connection: apsw.Connection, job: Job) -> bool:
     """Run a job as if it could not fail: nearly none does, and a savepoint for each costs a tenth of the work."""
     try:
         job.result = file.drive(connection, job.op)
-    except RecollectError:
+    except apsw.Error:
+        raise
+    except Exception:  # noqa: BLE001  whatever it is, it is one job's own, and is told to it in the next try
         return False
     return True
 
@@ -229,7 +243,7 @@ def _in_savepoint(file: File, connection: apsw.Connection, job: Job) -> bool:
         if not connection.in_transaction:
             return False
         connection.execute("ROLLBACK TO op")
-        job.error = file.meaning(error) if isinstance(error, apsw.Error) else error
+        job.error = file.explained(connection, error)
         if job.error is not error:
             job.error.__cause__ = error
     connection.execute("RELEASE op")

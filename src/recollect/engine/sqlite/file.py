@@ -16,15 +16,17 @@ import msgspec
 
 from recollect import sql
 from recollect.engine.bell import Bell, Signal
+from recollect.engine.sqlite import reserve
 from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
+from recollect.engine.sqlite.place import Place, place
 from recollect.engine.sqlite.ranking import register
 from recollect.engine.sqlite.steps import procedures
 from recollect.engine.sqlite.watch import FileBell
 from recollect.engine.url import MEMORY
-from recollect.errors import Corrupted, RecollectError, StoreClosed
+from recollect.errors import Corrupted, DiskFull, RecollectError, StoreClosed, StoreUnavailable
 from recollect.op import Op
 
 T = TypeVar("T")
@@ -32,6 +34,8 @@ T = TypeVar("T")
 _IDLE = 8
 _SCRUB_WAIT = 0.25
 _FORK_STEP = 0.001
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError)
+_STRANGE = (TypeError, ValueError, LookupError, AttributeError)
 
 
 class File:
@@ -53,13 +57,28 @@ class File:
         self._bells: weakref.WeakSet[Bell] = weakref.WeakSet()
         self._listened = False
         self._lapsed = self._forking = False
+        self.place: Place | None = None
         if not self.memory:
             prepare(path)
+        self._real = os.path.realpath(path)  # what lies beside the file lies beside what a link leads to
         self.writer = self._open()
         _files.add(self)
 
     def _open(self) -> apsw.Connection:
-        """Open the connection that writes, and bring the file to the schema that this program knows."""
+        """Open the connection that writes; on a full disk with the room that was kept back."""
+        try:
+            connection = self._connected()
+        except DiskFull:
+            if not reserve.release(self._real):
+                raise
+            connection = self._connected()
+        if not self.memory:
+            self.place = place(self._real)
+            reserve.keep(self._real)
+        return connection
+
+    def _connected(self) -> apsw.Connection:
+        """Connect, and bring the file to the schema that this program knows."""
         connection = None
         try:
             connection = connect(self.path, self.timeout)
@@ -164,15 +183,19 @@ class File:
             self.leave()
 
     def _read(self, op: Op[T]) -> T:
+        idle = self._idle
         try:
-            connection = self._idle.pop()
+            connection = idle.pop()
         except IndexError:
             connection = self._open_reader()
         try:
-            return self._within("BEGIN", connection, op)
+            result = self._within("BEGIN", connection, op)
+            if self.place is not None and not self.place.there():
+                raise self.left(self.place)
+            return result
         finally:
-            if len(self._idle) < _IDLE and self.writer is not None:
-                self._idle.append(connection)
+            if len(idle) < _IDLE and self.writer is not None and idle is self._idle:
+                idle.append(connection)
             else:
                 connection.close()
 
@@ -182,14 +205,48 @@ class File:
         try:
             if self.writer is None:
                 raise StoreClosed
-            result = self._within("BEGIN IMMEDIATE" if op.writes else "BEGIN", self.writer, op)
+            result = self._written(op, self.writer)
+            if self.displaced():
+                raise self.left(self.place)
             if op.scrubs or self.unscrubbed:
                 self.scrub()
+            if op.frees and not self.memory:
+                reserve.keep(self._real)
         finally:
             self.leave()
         if self._listened:
             self.toll()
         return result
+
+    def _written(self, op: Op[T], writer: apsw.Connection) -> T:
+        """Run an operation; on a full disk one that frees space may have the room that was kept back."""
+        begin = "BEGIN IMMEDIATE" if op.writes else "BEGIN"
+        try:
+            return self._within(begin, writer, op)
+        except DiskFull:
+            if self.memory or not op.frees or not reserve.release(self._real):
+                raise
+            return self._within(begin, writer, op)
+
+    def displaced(self) -> bool:
+        """Say if what was just written is in a file that nobody will find again under its name."""
+        return self.place is not None and not self.place.unchanged()
+
+    def left(self, place: Place | None) -> RecollectError:
+        """Let go of files that were removed or replaced; the next operation opens what is there then.
+
+        Where only the log was removed, it is folded into the file first, as long as it is open.
+        """
+        if place is not None and place is self.place:
+            if place.there():
+                self._emptied()
+            self.place, self._idle, self._lapsed = None, [], True
+        return StoreUnavailable(
+            f"{self.path} was removed or replaced while it was open, and this change went with it. Put the file back, "
+            f"or go on with the one that is there now: what is done next opens it.",
+            path=self.path,
+            reason="it was removed or replaced while it was open",
+        )
 
     def bell(self) -> Bell:
         """Give a bell that is rung when anyone commits something."""
@@ -218,11 +275,22 @@ class File:
             except BaseException:
                 undo(connection)
                 raise
-        except apsw.Error as error:
-            raise self.meaning(error) from error
-        except (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise Corrupted(path=self.path, reason=f"what is stored can not be read ({error})") from error
+        except (apsw.Error, *_UNREADABLE, *_STRANGE) as error:
+            meant = self.explained(connection, error)
+            if meant is error:
+                raise
+            raise meant from error
         return result
+
+    def explained(self, connection: apsw.Connection, error: BaseException) -> BaseException:
+        """Translate what an operation failed with. A row without what it must have is damage, if the file has any."""
+        if isinstance(error, apsw.Error):
+            return self.meaning(error)
+        if isinstance(error, RecollectError):
+            return error
+        if isinstance(error, _UNREADABLE) or (isinstance(error, _STRANGE) and _damaged(connection)):
+            return Corrupted(path=self.path, reason=f"what is stored can not be read ({error})")
+        return error
 
     def drive(self, connection: apsw.Connection, op: Op[T]) -> T:
         """Run the statements of an operation and send it their rows."""
@@ -300,6 +368,7 @@ class File:
         """Close every connection; the last one folds the log into the file."""
         if self._lapsed:
             self._lapsed, self.writer = False, None
+            reserve.settle(self._real)
             return
         if self.unscrubbed:
             self.scrub()
@@ -311,12 +380,21 @@ class File:
                 writer.close()
             except apsw.Error as error:
                 raise self.meaning(error) from error
+            if not self.memory:
+                reserve.settle(self._real)
 
 
 def undo(connection: apsw.Connection) -> None:
     """Roll back, where SQLite has not done so by itself."""
     if connection.in_transaction:
         connection.execute("ROLLBACK")
+
+
+def _damaged(connection: apsw.Connection) -> bool:
+    try:
+        return connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]
+    except apsw.Error:
+        return True
 
 
 def _abandon(connection: apsw.Connection | None) -> None:

@@ -1,0 +1,303 @@
+"""A file that is removed, replaced or cut short under a store that has it open, and what else may lie in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import recollect
+from recollect.errors import Corrupted, NotADatabase, RecollectError, SchemaTooNew, StoreUnavailable
+
+
+def said(text: object) -> dict[str, str]:
+    return {"role": "user", "content": str(text)}
+
+
+def texts(session) -> list[str]:
+    return [message.text for message in session.messages()]
+
+
+def remove(path: str) -> None:
+    for name in (path, path + "-wal", path + "-shm"):
+        if os.path.exists(name):
+            os.unlink(name)
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Another store, closed: one file, with a session of the same name in it."""
+    path = str(tmp_path / "other.db")
+    with recollect.open(path) as store:
+        store.session("cli:a").append([said("other 0"), said("other 1")])
+    return path
+
+
+def everything(store) -> list[list[str]]:
+    return [texts(session) for session in store.list_sessions()]
+
+
+class TestRemoved:
+    def test_nothing_is_acknowledged_that_is_in_no_file(self, path):
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            session.append(said(0))
+            remove(path)
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable) as caught:
+                    session.append(said(1))
+                assert path in str(caught.value)
+            with pytest.raises(StoreUnavailable):
+                session.messages()
+        assert not os.path.exists(path)
+
+    def test_a_reader_that_is_open_is_told_too(self, path):
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            session.append(said(0))
+            assert texts(session) == ["0"]
+            remove(path)
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                session.messages()
+
+    def test_under_asyncio_everyone_is_told(self, path):
+        async def main() -> None:
+            store = await recollect.open_async(path)
+            sessions = [await store.session(f"cli:{number}") for number in range(8)]
+            remove(path)
+            for _ in range(2):
+                some = (session.append(said(1)) for session in sessions)
+                results = await asyncio.gather(*some, return_exceptions=True)
+                assert {type(result) for result in results} == {StoreUnavailable}
+                assert len({id(result) for result in results}) == len(sessions)
+            await store.close()
+
+        asyncio.run(main())
+
+    def test_it_goes_on_when_the_file_is_put_back(self, path, tmp_path, sound):
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            session.append([said(0), said(1)])
+            store.backup(tmp_path / "copy.db")
+            remove(path)
+            with pytest.raises(StoreUnavailable):
+                session.append(said("lost"))
+            shutil.copy(tmp_path / "copy.db", path)
+            session.append(said(2))
+            assert texts(session) == ["0", "1", "2"]
+        sound(path)
+
+    def test_a_log_that_is_removed_takes_nothing_with_it(self, path, sound):
+        """What was acknowledged is only in the log, which is still open: it is folded into the file."""
+        store = recollect.open(path)
+        session = store.session("cli:a")
+        for number in range(20):
+            session.append(said(number))
+        os.unlink(path + "-wal")
+        with pytest.raises(StoreUnavailable):
+            session.append(said("unacknowledged"))
+        session.append(said("after"))
+        found = texts(session)
+        assert [text for text in found if text != "unacknowledged"] == [*map(str, range(20)), "after"]
+        store.close()
+        sound(path)
+        with recollect.open(path) as store:
+            assert texts(store.session("cli:a")) == found
+
+    def test_a_folder_that_is_gone(self, tmp_path):
+        folder = tmp_path / "folder"
+        store = recollect.open(folder / "a.db")
+        session = store.session("cli:a")
+        shutil.rmtree(folder)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                session.append(said(1))
+        store.close()
+
+    def test_threads_at_work_are_all_told(self, path):
+        with recollect.open(path) as store:
+            ended: list[BaseException] = []
+            acknowledged: list[str] = []
+
+            def work(name: str) -> None:
+                try:
+                    session = store.session(name)
+                    for number in range(100_000):
+                        session.append(said(number))
+                        session.messages(last=2)
+                        acknowledged.append(name)
+                except RecollectError as error:
+                    ended.append(error)
+
+            threads = [threading.Thread(target=work, args=(f"cli:{number}",)) for number in range(6)]
+            for thread in threads:
+                thread.start()
+            while not acknowledged:
+                threads[0].join(0.01)
+            remove(path)
+            for thread in threads:
+                thread.join(60)
+            assert {type(error) for error in ended} == {StoreUnavailable}
+            assert len(ended) == 6
+
+
+class TestReplaced:
+    def test_what_is_written_goes_into_the_one_that_is_there(self, path, other, sound):
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            session.append(said(0))
+            remove(path)
+            os.rename(other, path)
+            with pytest.raises(StoreUnavailable, match="replaced"):
+                session.append(said("nowhere"))
+            assert texts(session) == ["other 0", "other 1"]
+            session.append(said("other 2"))
+        sound(path)
+        with recollect.open(path) as store:
+            assert texts(store.session("cli:a")) == ["other 0", "other 1", "other 2"]
+
+    def test_by_something_that_is_no_store(self, path, tmp_path):
+        (tmp_path / "text").write_text("just text " * 1_000)
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            remove(path)
+            os.rename(tmp_path / "text", path)
+            with pytest.raises(StoreUnavailable):
+                session.append(said(1))
+            with pytest.raises(NotADatabase):
+                session.append(said(1))
+        assert (tmp_path / "recollect.db").read_text() == "just text " * 1_000
+
+    def test_a_store_behind_a_link(self, tmp_path, other):
+        real, link = str(tmp_path / "real.db"), str(tmp_path / "link.db")
+        os.symlink(real, link)
+        with recollect.open(link) as store:
+            session = store.session("cli:a")
+            session.append(said(0))
+            assert sorted(name for name in os.listdir(tmp_path) if "link" in name) == ["link.db"]
+            remove(real)
+            with pytest.raises(StoreUnavailable):
+                session.append(said(1))
+
+    def test_a_child_after_a_fork(self, path):
+        code = (
+            "import os, sys, recollect\n"
+            "path = sys.argv[1]\n"
+            "store = recollect.open(path); session = store.session('cli:a')\n"
+            "for name in ('', '-wal', '-shm'):\n"
+            "    if os.path.exists(path + name): os.unlink(path + name)\n"
+            "pid = os.fork()\n"
+            "try: session.append({'role': 'user', 'content': 'x'})\n"
+            "except recollect.StoreUnavailable: code = 0\n"
+            "else: code = 1\n"
+            "if pid == 0: os._exit(code)\n"
+            "sys.exit(code or os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+        )
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, path], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+class TestCutShort:
+    @pytest.fixture
+    def filled(self, path):
+        with recollect.open(path) as store:
+            for name in ("cli:a", "cli:b"):
+                store.session(name).append([said(f"{number} {'word ' * 100}") for number in range(100)])
+        return path
+
+    @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.99])
+    def test_a_file_that_was_cut_short_is_found_and_raises_no_strangers_error(self, filled, share):
+        os.truncate(filled, int(os.path.getsize(filled) * share))
+        met = []
+        try:
+            with recollect.open(filled) as store:
+                met += [finding.message for finding in store.check().problems]
+                for session in store.list_sessions():
+                    session.messages()
+        except (Corrupted, NotADatabase) as error:
+            met.append(str(error))
+            assert filled in str(error)  # noqa: PT017  both ends are fine
+        assert met
+
+    def test_cut_short_while_it_is_open(self, filled):
+        with recollect.open(filled) as store:
+            os.truncate(filled, os.path.getsize(filled) // 3 // 4096 * 4096)
+            with pytest.raises(RecollectError):
+                everything(store)
+            try:
+                assert store.check().problems
+            except Corrupted as error:
+                assert filled in str(error)  # noqa: PT017  both ends are fine
+
+    def test_nothing_is_written_into_a_file_that_is_none_of_ours(self, path):
+        content = b"SQLite format 3\0" + b"\xff" * 8_000
+        with open(path, "wb") as file:
+            file.write(content)
+        with pytest.raises((NotADatabase, Corrupted)):
+            recollect.open(path)
+        with open(path, "rb") as file:
+            assert file.read() == content
+
+
+class TestLeftBehind:
+    def test_the_log_of_a_store_that_was_killed(self, path, spawn, sound):
+        """Nothing is in the file itself yet: the log has it all, and is taken over by whoever opens the file next."""
+        child = spawn("append", path, "cli:a", 0)
+        acknowledged = [child.stdout.readline().decode().strip() for _ in range(30)]
+        child.kill()
+        child.communicate()
+        assert os.path.getsize(path + "-wal") > 0
+        os.unlink(path + "-shm")  # the index of the log is made anew from it
+        with recollect.open(path) as store:
+            assert texts(store.session("cli:a"))[:30] == acknowledged
+        assert not os.path.exists(path + "-wal")
+        sound(path)
+
+    @pytest.mark.parametrize("content", [b"", b"rubbish" * 1_000, bytes(40_000)])
+    def test_a_log_that_is_none(self, path, sound, content):
+        with recollect.open(path) as store:
+            store.session("cli:a").append(said(0))
+        with open(path + "-wal", "wb") as file:
+            file.write(content)
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            session.append(said(1))
+            assert texts(session) == ["0", "1"]
+        sound(path)
+
+    def test_a_newer_version_is_left_as_it_is(self, path):
+        import apsw
+
+        recollect.open(path).close()
+        with apsw.Connection(path) as connection:
+            connection.execute("PRAGMA user_version = 999")
+        connection.close()
+        with open(path, "rb") as file:
+            before = file.read()
+        with pytest.raises(SchemaTooNew, match="999"):
+            recollect.open(path)
+        with open(path, "rb") as file:
+            assert file.read() == before
+        assert not os.path.exists(path + "-reserve")
+
+
+def test_a_row_that_can_not_be_read_does_not_end_the_thread_that_writes(path):
+    """What waits together is tried together; what is wrong with one must reach that one, and no one else."""
+
+    async def main() -> None:
+        async with recollect.open_async(path) as store:
+            bad, good = await store.session("cli:bad", metadata={"a": 1}), await store.session("cli:good")
+            store._engine._file.writer.execute("UPDATE sessions SET metadata = '{\"a\": ' WHERE id = 'cli:bad'")
+            for _ in range(3):
+                some = [bad.update(title="x"), *(good.append(said(number)) for number in range(4))]
+                first, *rest = await asyncio.wait_for(asyncio.gather(*some, return_exceptions=True), 60)
+                assert isinstance(first, Corrupted)
+                assert not [result for result in rest if isinstance(result, BaseException)]
+            assert len(await good.messages()) == 12
+
+    asyncio.run(main())
