@@ -49,6 +49,16 @@ def test_a_model_without_a_key_is_told_in_the_words_of_the_command_line(call):
     )
 
 
+@pytest.mark.parametrize(
+    "options", [("-m", "anthropic:some-model"), ("-m", "x"), ("--context", "nowhere", "-n", "Named")]
+)
+def test_a_talk_that_can_not_begin_leaves_no_conversation_behind(call, options):
+    call("chat", given="Hello")
+    before = call("sessions", "list").stdout
+    call("chat", *options, given="Hello", code=3 if "--context" in options else 1)
+    assert call("sessions", "list").stdout == before
+
+
 @pytest.mark.parametrize("name", ["allow", "chats"])
 def test_telegram_takes_ids_and_no_names(call, name):
     more = {"RECOLLECT_TELEGRAM_TOKEN": "123:AA", f"RECOLLECT_TELEGRAM_{name.upper()}": "-100123,@ann"}

@@ -152,8 +152,9 @@ class Agent:
         session is created, as in store.session().
         """
         store = await self._opened()
+        chosen = self.model(model)  # first: where it can not be asked, no empty session is made
         opened = session if isinstance(session, AsyncSession) else await store.session(session, **fields)
-        talk = Conversation(self, opened, self.model(model))
+        talk = Conversation(self, opened, chosen)
         self._talks.add(talk)
         if context is not None:
             await opened.append(await recall.recall(store, context, budget=min(recall.BUDGET, talk.budget // 2)))

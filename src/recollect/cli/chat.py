@@ -102,9 +102,14 @@ async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
         if session is None:
             return 0
         fresh = session.message_count == 0
+        try:
+            talk = await agent.talk(session, context=choice.context, model=choice.model or talkable(session.model))
+        except BaseException:
+            if fresh:  # a model that can not be asked, or a context that is not there: nothing was said
+                await _kept(session)
+            raise
         if choice.name:
             await session.update(title=choice.name)
-        talk = await agent.talk(session, context=choice.context, model=choice.model or talkable(session.model))
         if choice.model or session.model is None:
             await session.update(model=talk.model.name)
         await agent.store.set_last_session(session.id)
@@ -159,13 +164,12 @@ async def _at_terminal(talk: Conversation, *, ephemeral: bool) -> None:
         await there.leave()
         if ephemeral:
             screen.notice("Nothing of this conversation was kept.")
-        elif await _kept(talk):
+        elif await _kept(talk.session):
             screen.notice(goodbye(talk))
 
 
-async def _kept(talk: Conversation) -> bool:
+async def _kept(session: AsyncSession) -> bool:
     """Leave no empty session behind: one in which nothing was said and that nobody named."""
-    session = talk.session
     try:
         await session.refresh()
     except SessionNotFound:
@@ -191,7 +195,7 @@ async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> i
     if not await talk.close():
         click.echo(rescued(talk), err=True)
     if fresh:
-        await _kept(talk)
+        await _kept(talk.session)
     return status
 
 

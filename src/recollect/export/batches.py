@@ -9,7 +9,7 @@ from recollect.export import records, stored
 from recollect.export.group import Group
 from recollect.export.lines import unanswered
 from recollect.op import Row
-from recollect.ops import arrivals
+from recollect.ops import comparison
 from recollect.ops.transfer import PAGE_BYTES, PAGE_ROWS, PARTS
 
 Wants = Callable[[int, int], bool]
@@ -38,9 +38,9 @@ class Gathered:
         """Whether it is as large as it should be."""
         return len(self.messages) >= PAGE_ROWS or self.size >= PAGE_BYTES
 
-    def batch(self, key: int, session: int | None, payloads: Mapping[str, bytes], *, renew: bool) -> arrivals.Batch:
+    def batch(self, key: int, session: int | None, payloads: Mapping[str, bytes], *, renew: bool) -> comparison.Batch:
         """Give it as an operation takes it."""
-        return arrivals.Batch(
+        return comparison.Batch(
             key, self.number, session, renew, self.messages, self.turns, self.calls, self.compactions, payloads
         )
 

@@ -15,7 +15,7 @@ from recollect.export.flow import Flow, ask
 from recollect.export.group import Given, Group
 from recollect.export.report import Refused
 from recollect.op import Scope
-from recollect.ops import arrivals
+from recollect.ops import arrivals, comparison
 
 _LONGEST = 500
 
@@ -209,11 +209,11 @@ def _difference(
             adds = True
             continue
         batch = found.batch(keys[found.number], there.key, {}, renew=renew)
-        difference: arrivals.Difference = yield from ask(arrivals.compare(batch))
+        difference: comparison.Difference = yield from ask(comparison.compare(batch))
         if difference.differs is not None:
             return _Difference(adds, f"{found.number}.{difference.differs}")
         adds = adds or difference.adds
     snapshots = batches.snapshots(group, given.id, keys)
     if snapshots and not adds:
-        adds = yield from ask(arrivals.lacks_snapshots(there.key, snapshots))
+        adds = yield from ask(comparison.lacks_snapshots(there.key, snapshots))
     return _Difference(adds, None)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         changes,
         check,
         compactions,
+        comparison,
         leases,
         lists,
         messages,
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "arrivals", "bodies", "branches", "changes", "check", "compactions", "leases", "lists", "messages", "paths",
-    "pins", "presence", "pruning", "record", "results", "retention", "search", "sessions", "settings", "snapshots",
-    "statistics", "streams", "thinning", "tools", "transfer", "turns", "views",
+    "arrivals", "bodies", "branches", "changes", "check", "compactions", "comparison", "leases", "lists", "messages",
+    "paths", "pins", "presence", "pruning", "record", "results", "retention", "search", "sessions", "settings",
+    "snapshots", "statistics", "streams", "thinning", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 

@@ -15,6 +15,16 @@ from recollect.model import json
 from recollect.model.session import Session
 from recollect.op import Op, Row, Scope, Steps, do, each, one, rows
 from recollect.ops import leases, messages, paths, search, sessions
+from recollect.ops.comparison import (
+    COMPACTION,
+    Batch,
+    against,
+    goes_on,
+    new_calls,
+    new_snapshots,
+    same_compaction,
+    stored_rows,
+)
 from recollect.ops.transfer import (
     BLOBS,
     COMPLETED,
@@ -38,18 +48,11 @@ from recollect.ops.transfer import (
 HOLDER = "import"
 """Who holds an open turn that was brought in. Its lease has run out, so whoever opens the session marks it."""
 
-# How far something has come. What has come to its end is not changed any more.
-_STATES = {"pending": 0, "streaming": 0, "interrupted": 1, None: 2, "error": 2}
-_TURNS = {"open": 0, "interrupted": 1, "completed": 2, "failed": 2, "cancelled": 2}
-_CALLS = {"pending": 0, "running": 1, "success": 2, "error": 2, "canceled": 2}
-_ENDED = 2
-_JSON = (ERROR, METADATA, NATIVE, BLOBS, PARTS)
 _WRITTEN = {
     "tokens": TOKENS, "input_tokens": INPUT, "output_tokens": OUTPUT, "completed_at": COMPLETED, "format": FORMAT,
     "model": MODEL, "error": ERROR, "metadata": METADATA, "native": NATIVE, "blobs": BLOBS, "parts": PARTS,
     "state": STATE,
 }  # fmt: skip
-_COMPACTION = ("from_position", "to_position", "round", "created_at")
 _OF_A_NEW_ONE = ("revision", "data_schema_version")
 
 Mode = Literal["new", "renew", "extend", "keep"]
@@ -87,78 +90,6 @@ def _standing(scope: Scope, ids: Sequence[str]) -> Steps[dict[str, Standing]]:
             branches = [Branch(*branch) for branch in (yield from rows("branches_outline", tree=here.tree))]
             found[id] = Standing(here.session, here.value, here.tree, {branch.number: branch for branch in branches})
     return found
-
-
-class Batch(NamedTuple):
-    """What to write on one branch: rows in the order of their positions, and the payloads that they refer to."""
-
-    branch: int
-    number: int
-    session: int | None
-    renew: bool
-    """Whether marks of deletion take the place of those that are there."""
-    messages: Sequence[Row]
-    turns: Sequence[dict[str, Any]]
-    calls: Sequence[Row]
-    compactions: Sequence[dict[str, Any]]
-    payloads: Mapping[str, bytes]
-
-
-class Difference(NamedTuple):
-    """What a file says of a branch that the store does not."""
-
-    adds: bool
-    differs: int | None
-    """The position of the first message that is another one."""
-
-
-def compare(batch: Batch) -> Op[Difference]:
-    """Compare what a file has of a branch with what the store has of it."""
-    return Op(_compare, batch, writes=False)
-
-
-def _compare(batch: Batch) -> Steps[Difference]:
-    present = yield from _present(batch.branch, batch.messages)
-    adds = False
-    for row in batch.messages:
-        stored = present.get(row[POSITION])
-        state = "new" if stored is None else _against(stored, row, batch.renew)
-        if state == "differs":
-            return Difference(adds, row[POSITION])
-        adds = adds or state in ("new", "further")
-    for turn in batch.turns:
-        adds = adds or (yield from _goes_on(batch, turn))
-    adds = adds or bool((yield from _new_calls(batch)))
-    for compaction in batch.compactions:
-        adds = adds or (yield from _same_compaction(batch.branch, compaction)) is None
-    return Difference(adds, None)
-
-
-def _present(branch: int, given: Sequence[Row]) -> Steps[dict[int, Row]]:
-    if not given:
-        return {}
-    low, high = given[0][POSITION] - 1, given[-1][POSITION]
-    found = yield from rows("messages_rows", branch=branch, low=low, high=high, deleted=True)
-    return {row[POSITION]: row for row in found}
-
-
-def _against(stored: Row, given: Row, renew: bool) -> str:
-    """Say how a message stands to the one that is stored: same, further, behind, or another one (differs)."""
-    if _alike(stored, given):
-        return "same"
-    before, after = _STATES[stored[STATE]], _STATES[given[STATE]]
-    if stored[ROLE] != given[ROLE] or stored[CREATED] != given[CREATED] or min(before, after) == _ENDED:
-        return "differs"
-    return "further" if before < after or (before == after and renew) else "behind"
-
-
-def _alike(stored: Row, given: Row) -> bool:
-    for index, (one_, other) in enumerate(zip(stored, given, strict=True)):
-        if one_ == other or index == DELETED:
-            continue
-        if index not in _JSON or one_ is None or other is None or json.decode(one_) != json.decode(other):
-            return False
-    return True
 
 
 class Arrival(NamedTuple):
@@ -260,14 +191,14 @@ def add(scope: Scope, tree: int, batch: Batch) -> Op[int]:
 
 
 def _add(scope: Scope, tree: int, batch: Batch) -> Steps[int]:
-    present = yield from _present(batch.branch, batch.messages)
+    present = yield from stored_rows(batch.branch, batch.messages)
     new: list[Row] = []
     for row in batch.messages:
         stored = present.get(row[POSITION])
         if stored is None:
             new.append(row)
             continue
-        state = _against(stored, row, batch.renew)
+        state = against(stored, row, batch.renew)
         if state == "differs":
             raise Diverged(place=f"{batch.number}.{row[POSITION]}")
         if state == "further":
@@ -347,15 +278,9 @@ def _replace(scope: Scope, tree: int, batch: Batch, stored: Row, row: Row) -> St
     yield from _pin(batch.branch, [row])
 
 
-def _goes_on(batch: Batch, turn: dict[str, Any]) -> Steps[bool]:
-    """Whether a turn is new, or has come further than the one that is there."""
-    stored = yield from one("turn_get", branch=batch.branch, position=turn["position"])
-    return stored is None or _TURNS[stored[1]] < _TURNS[turn["status"]]
-
-
 def _turn(batch: Batch, turn: dict[str, Any]) -> Steps[None]:
     position, status = turn["position"], turn["status"]
-    if not (yield from _goes_on(batch, turn)):
+    if not (yield from goes_on(batch, turn)):
         return
     is_open = status == "open"
     yield from do(
@@ -374,41 +299,16 @@ def _turn(batch: Batch, turn: dict[str, Any]) -> Steps[None]:
 
 
 def _calls(batch: Batch) -> Steps[None]:
-    new = yield from _new_calls(batch)
+    new = yield from new_calls(batch)
     yield from each("tool_call_insert", [(batch.branch, *row[:6], row[2], *row[6:]) for row in new])
 
 
-def _new_calls(batch: Batch) -> Steps[list[Row]]:
-    """Find the calls that are new or have come further; rows as those of tool_calls_of_span."""
-    if not batch.calls:
-        return []
-    positions = [row[0] for row in batch.calls]
-    found = yield from rows("tool_calls_of_span", branch=batch.branch, low=min(positions) - 1, high=max(positions))
-    present = {row[:3]: _CALLS[row[5]] for row in found}
-    return [row for row in batch.calls if present.get(row[:3], -1) < _CALLS[row[5]]]
-
-
-def _same_compaction(branch: int, compaction: dict[str, Any]) -> Steps[Row | None]:
-    found = yield from rows("compactions_outline", branch=branch, high=compaction["to_position"])
-    told = tuple(compaction[name] for name in _COMPACTION)
-    return next((row for row in found if (row[0], row[1], row[2], row[6]) == told), None)
-
-
 def _compaction(branch: int, compaction: dict[str, Any]) -> Steps[None]:
-    if (yield from _same_compaction(branch, compaction)) is None:
+    if (yield from same_compaction(branch, compaction)) is None:
         yield from do("compaction_bring", branch=branch, **compaction)
     elif compaction["undone_at"] is not None:
-        named = {name: compaction[name] for name in (*_COMPACTION, "undone_at")}
+        named = {name: compaction[name] for name in (*COMPACTION, "undone_at")}
         yield from do("compaction_retract", branch=branch, **named)
-
-
-def lacks_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Op[bool]:
-    """Say whether some of these snapshots are not there."""
-    return Op(_lacks_snapshots, session, found, writes=False)
-
-
-def _lacks_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Steps[bool]:
-    return bool((yield from _new_snapshots(session, found)))
 
 
 def keep_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Op[None]:
@@ -417,14 +317,8 @@ def keep_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Op[None]:
 
 
 def _keep_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Steps[None]:
-    for snapshot in (yield from _new_snapshots(session, found)):
+    for snapshot in (yield from new_snapshots(session, found)):
         yield from do("snapshot_bring", session=session, **snapshot)
-
-
-def _new_snapshots(session: int, found: Sequence[dict[str, Any]]) -> Steps[list[dict[str, Any]]]:
-    present = {(row[0], row[2], row[3], row[5]) for row in (yield from rows("snapshots_outline", session=session))}
-    names = ("kind", "branch", "position", "created_at")
-    return [snapshot for snapshot in found if tuple(snapshot[name] for name in names) not in present]
 
 
 def link(scope: Scope, session: str, parent: str) -> Op[None]:
