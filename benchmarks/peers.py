@@ -95,7 +95,9 @@ class Run:
     def add(self, name: str, work: str, number: int | None, given: dict[str, Any]) -> None:
         """Add what a measure gave: of a round, or of the run (None)."""
         into = self.found["contenders"][name]
-        over = given.pop("over", None)
+        over, error = given.pop("over", None), given.pop("error", None)
+        if error:
+            given[f"{work}_error"] = error
         with self.lock:
             if over:
                 into["over"][work] = over
@@ -140,7 +142,7 @@ def measured(name: str, place: str, *work: object, limit: float = LIMIT_SECONDS)
     except subprocess.TimeoutExpired:
         return {"over": limit}
     if done.returncode:
-        return {"error": _last_line(done.stderr)}
+        return {"error": _reason(done.stderr)}
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -162,13 +164,13 @@ def processes(name: str, place: str) -> dict[str, Any]:
     told: list[Any] = []
     for child in started:
         out, error = child.communicate()
-        told.append(_last_line(error) if child.returncode else json.loads(out.splitlines()[-1]))
+        told.append(_reason(error) if child.returncode else json.loads(out.splitlines()[-1]))
     guard.cancel()
     if any(child.returncode == -signal.SIGKILL for child in started):
         return {"over": LIMIT_SECONDS}
     failed = [one for one in told if isinstance(one, str)]
     if failed:
-        return {"processes_failed": len(failed), "error": failed[0]}
+        return {"error": failed[0]}
     return {"processes_per_second": sum(one["turns"] for one in told) / max(one["seconds"] for one in told)}
 
 
@@ -203,6 +205,10 @@ def prepare(run: Run, places: Any, name: str) -> str | None:
     listed = measured(name, place, "build-lists", SESSIONS, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
     if listed.get("listed") != SESSIONS:
         run.add(name, "find", None, {"over": BUILD_SECONDS})
+    if "bytes_with_index" in sizes:
+        measured(
+            name, place, "search", limit=2 * BUILD_SECONDS
+        )  # what was put in since the first search is indexed now
     run.add(name, "prepare", None, sizes)
     return places.prepared(name, place)
 
@@ -217,8 +223,7 @@ def bytes_of(places: Any, name: str, place: str, messages: int) -> dict[str, Any
         places.drop(name, small)
         return sizes
     sizes = {"bytes_per_message": places.bytes(name, place) / messages, "bytes_at": messages}
-    if kind.searches:
-        measured(name, place, "search")
+    if kind.searches and not measured(name, place, "search", limit=2 * BUILD_SECONDS).keys() & {"over", "error"}:
         sizes["bytes_with_index"] = places.bytes(name, place) / messages
     return sizes
 
@@ -267,9 +272,11 @@ def measure_all(run: Run, places: Any, names: list[str]) -> None:
     run.found["ended"] = "complete"
 
 
-def _last_line(text: str) -> str:
+def _reason(text: str) -> str:
+    """Find the line of a traceback that says what happened; some add lines after it."""
     lines = text.strip().splitlines()
-    return lines[-1][:300] if lines else "it ended without a word"
+    telling = [line for line in lines if "Error" in line.partition(":")[0]]
+    return (telling or lines or ["it ended without a word"])[-1][:300]
 
 
 def arguments() -> argparse.Namespace:

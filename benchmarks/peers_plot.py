@@ -87,7 +87,7 @@ def ratio(found: dict[str, Any], name: str, key: str) -> float | None:
 def cell(found: dict[str, Any], name: str, key: str) -> str:
     """Write one figure; a limit says what its 1.00 stands for."""
     one = found["contenders"][name]
-    if key == "processes_per_second" and any(measured.get("processes_failed") for measured in one["rounds"]):
+    if any(measured.get(f"{WORK_OF.get(key)}_error") for measured in one["rounds"]):
         return "fails"
     value = median(values(found, name, key))
     if value is None:
