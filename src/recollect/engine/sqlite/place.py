@@ -29,20 +29,17 @@ class Place(NamedTuple):
     def unchanged(self) -> bool:
         """Say if both names still mean the same files."""
         try:
-            return _found(self.file, self.log) == self.opened
+            here, log = os.stat(self.file), os.stat(self.log)
         except OSError:
             return False
+        return (here.st_dev, here.st_ino, log.st_ino) == self.opened
 
 
 def place(path: str) -> Place | None:
     """Look at what is under the names of a store that was just opened; None where it has no log yet."""
     log = f"{path}-wal"
     try:
-        return Place(path, log, _found(path, log))
+        here = os.stat(path)
+        return Place(path, log, (here.st_dev, here.st_ino, os.stat(log).st_ino))
     except OSError:
         return None
-
-
-def _found(file: str, log: str) -> tuple[int, int, int]:
-    here = os.stat(file)
-    return here.st_dev, here.st_ino, os.stat(log).st_ino

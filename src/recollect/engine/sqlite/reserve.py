@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 
 SIZE = 4 * 1024 * 1024
 """What a deletion may write: about as much as the text of the sessions that it erases in one transaction."""
@@ -30,7 +29,7 @@ def keep(path: str) -> None:
     if os.path.exists(file):
         return
     with contextlib.suppress(OSError):
-        if shutil.disk_usage(os.path.dirname(file)).free < _AMPLE * SIZE:
+        if _free(file) < _AMPLE * SIZE:
             return
         handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
@@ -50,6 +49,17 @@ def _allocate(handle: int) -> None:
         os.write(handle, block)
 
 
+def _free(path: str) -> int:
+    """Ask how much room the disk of a file has."""
+    folder = os.path.dirname(path)
+    if hasattr(os, "statvfs"):
+        found = os.statvfs(folder)
+        return found.f_bavail * found.f_frsize
+    import shutil  # noqa: PLC0415  it loads every compression there is
+
+    return shutil.disk_usage(folder).free
+
+
 def release(path: str) -> bool:
     """Give the room back to the disk. False where none was kept."""
     try:
@@ -62,5 +72,5 @@ def release(path: str) -> bool:
 def settle(path: str) -> None:
     """Leave no reserve behind after the last one has closed the store, unless the disk is nearly full."""
     with contextlib.suppress(OSError):
-        if not os.path.exists(f"{path}-wal") and shutil.disk_usage(os.path.dirname(path)).free >= SCARCE:
+        if not os.path.exists(f"{path}-wal") and _free(path) >= SCARCE:
             release(path)
