@@ -15,7 +15,7 @@ from recollect.engine.url import MEMORY, Target
 from recollect.engine.url import target as place_of
 from recollect.errors import Conflict, InvalidValue, NotFound
 from recollect.model.copied import Copied, Difference
-from recollect.ops import copies
+from recollect.ops import copies, slices
 from recollect.store import Store, opened_at
 
 Place = str | os.PathLike[str]
@@ -178,8 +178,8 @@ def _units(store: Store, owner: str, work: _Work, *, count: bool = False) -> Ite
     yield _Unit("settings", (2, ""), settings)
 
 
-def _items(store: Store, owner: str, work: _Work) -> Iterator[copies.Item]:
-    cursor = copies.Cursor()
+def _items(store: Store, owner: str, work: _Work) -> Iterator[slices.Item]:
+    cursor = slices.Cursor()
     while cursor.stage != "end":
         found = store.run(copies.read(owner, cursor))
         cursor = found.cursor
@@ -187,13 +187,13 @@ def _items(store: Store, owner: str, work: _Work) -> Iterator[copies.Item]:
         work.more(found.messages + sum(item.kind == "blob" for item in found.items))
 
 
-def _head(item: copies.Item) -> copies.Head:
+def _head(item: slices.Item) -> slices.Head:
     head = item.rows[0]
-    assert isinstance(head, copies.Head)
+    assert isinstance(head, slices.Head)
     return head
 
 
-def _count(counts: dict[str, int], item: copies.Item) -> None:
+def _count(counts: dict[str, int], item: slices.Item) -> None:
     if item.kind == "tree":
         counts["sessions"] += len(_head(item).sessions)
     elif item.kind in _COUNTED:
@@ -203,20 +203,20 @@ def _count(counts: dict[str, int], item: copies.Item) -> None:
 class _Tree:
     """The sums of a tree: all that a session has, added up, so that the order in which rows come is of no matter."""
 
-    def __init__(self, head: copies.Head) -> None:
-        self._names = [row[copies.ID] for row in head.sessions]
+    def __init__(self, head: slices.Head) -> None:
+        self._names = [row[slices.ID] for row in head.sessions]
         self.sums: dict[str, int] = {}
         self._of_branch: dict[int, str] = {}
         first = self._names[0] if self._names else ""
         self._put(first, "tree", (head.branches_counted,))
         for place, row in enumerate(head.sessions):
-            self._put(row[copies.ID], "session", (place, *row))
+            self._put(row[slices.ID], "session", (place, *row))
         for row in head.branches:
             name = first if row[1] is None else self._names[row[1] - 1]
             self._of_branch[row[0]] = name
             self._put(name, "branch", row)
 
-    def add(self, item: copies.Item) -> None:
+    def add(self, item: slices.Item) -> None:
         """Add rows of a branch or of a session."""
         whole = item.kind in ("compactions", "snapshots")  # their order means something
         owned = item.kind in ("appends", "snapshots")
