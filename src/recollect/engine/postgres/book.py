@@ -26,7 +26,7 @@ class Statement:
         self.names: list[str] = []
         self.text = _NAMED.sub(self._numbered, text).encode()
         self.returns = _returns(text)
-        self.columns: list[Any] | None = None  # how to read its columns, known when it has first been run
+        self.columns: Any = None  # how to read its columns, known when it has first been run
 
     def _numbered(self, found: re.Match[str]) -> str:
         name = found[1]

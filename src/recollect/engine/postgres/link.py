@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 from psycopg import pq
 
 from recollect.engine.postgres.book import Statement
-from recollect.engine.postgres.text import Value, reader
+from recollect.engine.postgres.rows import Rows
+from recollect.engine.postgres.text import Value
 from recollect.op import Row
 
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.PIPELINE_SYNC)
@@ -54,6 +55,7 @@ class Link:
         self._prepared: set[bytes] = set()
         self._sent: list[tuple[Statement, bool]] = []  # and whether it was only prepared
         self._unconfirmed = False
+        self._rows = Rows()
         connection.add_notice_handler(self._noticed)
         self._pgconn.enter_pipeline_mode()
 
@@ -102,7 +104,8 @@ class Link:
         for result, statement, prepared in self._answers(until):
             if result.status in _OK:
                 if not prepared:
-                    found.append(_rows(statement, result))
+                    has = result.status == _TUPLES and statement.returns
+                    found.append(self._rows.of(statement, result) if has else [])
             elif failed is None and result.status != _ABORTED:
                 failed = psycopg.errors.error_from_result(result)
         if end:
@@ -189,26 +192,3 @@ def _ready(socket: int, writing: bool, seconds: float) -> tuple[bool, bool]:
     events = poll.poll(seconds * 1000)
     flags = events[0][1] if events else 0
     return bool(flags & ~select.POLLOUT), bool(flags & select.POLLOUT)
-
-
-def _rows(statement: Statement, result: pq.abc.PGresult) -> list[Row]:
-    if result.status != _TUPLES or not statement.returns:
-        return []
-    columns = statement.columns
-    if columns is None:
-        columns = statement.columns = [reader(result.ftype(number)) for number in range(result.nfields)]
-    count, value = result.ntuples, result.get_value
-    if count == 1:
-        return [tuple([_cell(value(0, number), read) for number, read in enumerate(columns)])]
-    whole = range(count)  # column by column, which takes half the time of row by row
-    return list(zip(*[_column([value(row, n) for row in whole], read) for n, read in enumerate(columns)], strict=True))
-
-
-def _cell(data: bytes | None, read: Callable[[bytes], Any] | None) -> Any:
-    return data if data is None or read is None else read(data)
-
-
-def _column(cells: list[bytes | None], read: Callable[[bytes], Any] | None) -> list[Any]:
-    if read is None or cells.count(None) == len(cells):
-        return cells
-    return [None if data is None else read(data) for data in cells]

@@ -21,7 +21,7 @@ _IN_JSON = re.compile(rb"\\\\|\\u0010([0p])")
 
 _INTEGERS = (20, 21, 23, 26, 1700)
 _FLOAT = 701
-_BOOLEAN, _BYTES, _TEXT, _JSON, _RAW = 16, 17, 25, 114, 1043
+_BOOLEAN, _BYTES, TEXT, _JSON, RAW = 16, 17, 25, 114, 1043
 
 
 def written(value: Any) -> Value:
@@ -72,6 +72,14 @@ def _meant(letter: bytes) -> bytes:
     return b"\\u0000" if letter == b"0" else b"\\u0010"
 
 
+def _remade(text: str) -> str:
+    return _json(text.encode())
+
+
+marks: dict[int, tuple[str, Callable[[str], str]]] = {TEXT: ("\x10", heard), _JSON: ("\\u0010", _remade)}
+"""What a text of a type has in it where it is not what was meant, and how that is read."""
+
+
 def _boolean(data: bytes) -> bool:
     return data == b"t"
 
@@ -85,11 +93,11 @@ _READ: dict[int, Callable[[bytes], Any]] = {
     _FLOAT: float,
     _BOOLEAN: _boolean,
     _BYTES: _bytes,
-    _TEXT: _text,
+    TEXT: _text,
     _JSON: _json,
 }
 
 
 def reader(kind: int) -> Callable[[bytes], Any] | None:
     """Say how a column of a type is read; None is what stays bytes: varchar, for JSON that is read as bytes."""
-    return None if kind == _RAW else _READ.get(kind, _text)
+    return None if kind == RAW else _READ.get(kind, _text)
