@@ -121,10 +121,10 @@ class PostgresServer:
         return self
 
     def _await(self) -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while True:
             try:
-                psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+                psycopg.connect(self.url("postgres"), connect_timeout=10).close()
             except psycopg.OperationalError:
                 if time.monotonic() > until or self.process.poll() is not None:
                     raise RuntimeError((self.folder / "log").read_text()) from None
@@ -143,14 +143,14 @@ class PostgresServer:
         for pid in pids:  # a postmaster's children outlive it for a moment, and keep its memory
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while any(_alive(pid) for pid in pids) and time.monotonic() < until:
             time.sleep(0.01)
 
     def _end(self, how: signal.Signals) -> None:
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=120)
             self.process = None
 
     def remove(self) -> None:

@@ -26,7 +26,7 @@ def killed(path, said, word):
         os.kill(process.pid, signal.SIGKILL)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()
 
 

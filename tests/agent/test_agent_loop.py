@@ -180,7 +180,7 @@ class TestEndings:
                 await (await there.talk("cli:a")).ask("Go")
 
     async def test_a_model_that_is_silent_has_timed_out(self, agent, stored):
-        async with agent(Scripted([TextDelta(text="Half"), 30]), timeout=0.1) as there:
+        async with agent(Scripted([TextDelta(text="Half"), 30]), timeout=0.5) as there:
             talk = await there.talk("cli:a")
             events = await happening(talk, "Go")
             assert events[-1].status == "failed"
@@ -190,8 +190,8 @@ class TestEndings:
 
     async def test_a_tool_may_take_longer_than_a_model(self, agent):
         part = call("c1")
-        script = [responded("", part), starts(part), 0.3, answers(part, "done"), *say("Done.")]
-        async with agent(Scripted(script), timeout=0.1) as there:
+        script = [responded("", part), starts(part), 0.8, answers(part, "done"), *say("Done.")]
+        async with agent(Scripted(script), timeout=0.5) as there:
             assert (await (await there.talk("cli:a")).ask("Go")).status == "completed"
 
     async def test_leaving_the_agent_ends_what_runs(self, agent, stored):
@@ -384,14 +384,17 @@ class TestTitles:
         assert stored("cli:a")[3].title == "hi"
 
     async def test_renamed_meanwhile_is_not_overwritten(self, agent, stored, demo):
+        renamed = asyncio.Event()
+
         async def title(spoken):
-            await asyncio.sleep(0.1)
+            await renamed.wait()
             return "from the hook"
 
         async with agent(demo, title=title) as there:
             talk = await there.talk("cli:a")
             await talk.ask("hi")
             await talk.session.update(title="by hand")
+            renamed.set()
         assert stored("cli:a")[3].title == "by hand"
 
 

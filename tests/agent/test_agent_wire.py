@@ -275,7 +275,7 @@ async def test_a_line_that_is_cut_in_the_middle(at, provider, stored):
 
 async def test_a_line_that_falls_silent(at, provider, stored):
     whole = provider[1]("Half ", "of it")
-    async with Wire((200, [*half(whole), SILENCE])) as wire, at(wire, provider, timeout=0.5) as there:
+    async with Wire((200, [*half(whole), SILENCE])) as wire, at(wire, provider, timeout=2.0) as there:
         events = await happening(await there.talk("cli:a"), "Hi")
     assert events[-1].status == "failed"
     assert "silent" in events[-1].error

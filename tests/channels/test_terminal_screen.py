@@ -417,7 +417,7 @@ class TestTwoWindows:
 
         thread = threading.Thread(target=run)
         thread.start()
-        assert begun.wait(10)
+        assert begun.wait(60)
         yield release
         release.set()
         thread.join(10)

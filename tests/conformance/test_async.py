@@ -94,7 +94,7 @@ def test_what_came_last_is_stored_though_nothing_follows(path):
             async with session.turn("q") as turn, turn.stream() as answer:
                 await answer.write("the last ")
                 await answer.write("words")
-                for _ in range(60):
+                for _ in range(1_200):
                     await asyncio.sleep(0.05)
                     if (await session.message(2)).text:
                         break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import urllib.request
 
-WAIT = 20_000
+WAIT = 60_000
 TOKEN = "page-test-token"
 
 
@@ -36,7 +36,7 @@ class Place:
 
 
 def wait_for(url: str) -> None:
-    for _ in range(200):
+    for _ in range(600):
         try:
             with urllib.request.urlopen(f"{url}/api/v1/health", timeout=5):
                 return
@@ -49,7 +49,7 @@ def row(tab, id):
     return tab.locator(f'li.session[data-id="{id}"]')
 
 
-def until(condition, *, seconds=20.0):
+def until(condition, *, seconds=60.0):
     """Wait until a condition holds; it is tried often, and a slow machine has its time."""
     end = time.monotonic() + seconds
     while not condition():

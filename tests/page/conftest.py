@@ -74,7 +74,7 @@ def started(tmp_path_factory):
             yield Place(url, path, store)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
             process.stdout.close()
 
 
@@ -107,7 +107,7 @@ class Server:
     def stop(self, *, kill=False):
         if self._process is not None:
             (self._process.kill if kill else self._process.terminate)()
-            self._process.wait(20)
+            self._process.wait(60)
             self._process.stdout.close()
             self._process = None
 

@@ -141,7 +141,7 @@ class TestReplicasThatDoNotConfirm:
         return leave
 
     def test_nothing_is_acknowledged(self, server, alone):
-        with recollect.open(server.url("talks"), timeout=0.5) as store:
+        with recollect.open(server.url("talks"), timeout=1.5) as store:
             session = store.session("a")
             session.append(said("first"))
             alone()
@@ -151,7 +151,7 @@ class TestReplicasThatDoNotConfirm:
 
     def test_nothing_of_a_batch_is_acknowledged(self, server, alone):
         async def story():
-            async with recollect.open_async(server.url("talks"), timeout=0.5) as store:
+            async with recollect.open_async(server.url("talks"), timeout=1.5) as store:
                 sessions = [await store.session(f"s{number}") for number in range(5)]
                 await asyncio.to_thread(alone)
                 work = [session.append(said("x")) for session in sessions]

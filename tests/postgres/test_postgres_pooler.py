@@ -38,7 +38,7 @@ def bouncer(postgres, tmp_path):
         for path in (tmp_path, *tmp_path.parents[:3]):
             os.chmod(path, 0o755)
     process = subprocess.Popen([BOUNCER, "-q", *as_other, str(tmp_path / "bouncer.ini")], stderr=subprocess.PIPE)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -49,7 +49,7 @@ def bouncer(postgres, tmp_path):
             time.sleep(0.05)
     yield parts._replace(netloc=f"plain@127.0.0.1:{port}").geturl()
     process.terminate()
-    process.wait(20)
+    process.wait(60)
     process.stderr.close()
 
 
@@ -82,6 +82,6 @@ def test_tasks(bouncer):
 def test_watching_past_the_pooler(bouncer, postgres):
     with recollect.open(f"{bouncer}?prepare=off&listen=127.0.0.1:{urlsplit(postgres).port}") as store:
         session = store.session("a")
-        with store.watch("a", timeout=20) as watch:
+        with store.watch("a", timeout=60) as watch:
             session.append(said("x"))
             assert next(watch) == ("a", session.revision)

@@ -39,7 +39,7 @@ def url(servers):
 def paused(server, pause):
     with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
         admin.execute(f"SELECT pg_wal_replay_{'pause' if pause else 'resume'}()")
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while admin.execute("SELECT pg_get_wal_replay_pause_state()").fetchone()[0] != (
             "paused" if pause else "not paused"
         ):

@@ -89,7 +89,7 @@ def test_nobody_is_notified_where_nobody_watches(postgres):
             assert list(other.notifies(timeout=0.2)) == []
             with store.watch():
                 session.append(said("y"))
-                assert len(list(other.notifies(timeout=5, stop_after=1))) == 1
+                assert len(list(other.notifies(timeout=60, stop_after=1))) == 1
             session.append(said("z"))
             assert list(other.notifies(timeout=0.2)) == []
             assert other.execute("SELECT count(*) FROM recollect.watchers").fetchone() == (0,)
@@ -110,7 +110,7 @@ def test_watching_is_renewed(postgres, monkeypatch):
     monkeypatch.setattr(watching, "_RENEW", 0.05)
     with (
         recollect.open(postgres) as store,
-        store.watch(timeout=0.5) as watch,
+        store.watch(timeout=2) as watch,
         psycopg.connect(postgres, autocommit=True) as other,
     ):
         before = other.execute("SELECT until FROM recollect.watchers").fetchone()[0]

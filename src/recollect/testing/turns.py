@@ -548,9 +548,9 @@ class TestHolding:
 
     def test_each_write_renews_the_lease(self, store: Store):
         session = store.session("a")
-        turn = session.turn("q", lease=0.4)
+        turn = session.turn("q", lease=1.2)
         for n in range(4):
-            time.sleep(0.15)
+            time.sleep(0.35)
             turn.add(assistant(f"r{n}"))
         with pytest.raises(SessionBusy):
             store.session("a").turn("other")

@@ -12,7 +12,7 @@ from recollect.store import Store
 from recollect.store.watch import Watch
 from recollect.testing.place import Place
 
-_LONG = 20.0  # seconds that a change may take on a busy machine; nothing waits for them where it is there
+_LONG = 60.0  # seconds that a change may take on a busy machine; nothing waits for them where it is there
 _NOTHING = 0.4
 
 
