@@ -103,7 +103,8 @@ SORTS = {
     "snapshots_whole": "a session has few",
 }
 IN_ORDER = (
-    "sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward", "turns_of_span",
+    "sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward", "messages_tell",
+    "turns_of_span",
 )  # fmt: skip
 
 

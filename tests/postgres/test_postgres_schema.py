@@ -124,7 +124,7 @@ def test_no_sequence_is_used_by_an_append(postgres, admin):
         )
 
 
-HOT = ("session_advance", "session_get", "message_get", "messages_forward", "messages_backward", "turn_get", "turns_of_span",
+HOT = ("session_advance", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
        "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_by_creation", "append_get",
        "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_among", "sessions_among_titled", "sessions_with_parent", "sessions_with_pin",
@@ -133,7 +133,7 @@ HOT = ("session_advance", "session_get", "message_get", "messages_forward", "mes
        "sessions_from", "branches_outline", "messages_rows", "tool_calls_of_span", "sessions_resting", "messages_tally",
        "turns_tally", "tool_calls_tally", "messages_weight", "messages_large", "messages_next")  # fmt: skip
 SORTED = ("sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "sessions_from", "sessions_resting",
-          "messages_forward", "messages_backward", "messages_asked", "messages_rows", "messages_next")  # fmt: skip
+          "messages_forward", "messages_backward", "messages_tell", "messages_asked", "messages_rows", "messages_next")  # fmt: skip
 
 
 def test_hot_queries_use_their_index(postgres, databases, database):

@@ -16,7 +16,9 @@ from recollect.context.answering import INTERRUPTED
 from recollect.context.joining import BEGINNING
 from recollect.context.repair import is_sound, mend, mended, problems
 from recollect.context.rules import RULES
+from recollect.context.sheet import Sheet
 from recollect.model.compaction import Compaction, standing_for
+from recollect.model.line import line
 from recollect.model.message import Draft, Message
 from recollect.model.part import DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
@@ -299,6 +301,18 @@ def test_the_quick_look_agrees_with_the_long_way(format, talk):
         view, repairs = mend(messages, RULES[format])
         assert repairs == []
         assert formats.write(view, format) == formats.write(messages, format)
+
+
+@pytest.mark.parametrize("format", PROVIDERS)
+@many
+@given(talk=talks)
+def test_what_is_written_while_it_is_read_is_what_the_long_way_gives(format, talk):
+    messages = placed(talk)
+    sheet = Sheet(format)
+    if sheet.take([line(message) for message in messages]) and sheet.end():
+        view, repairs = mend(messages, RULES[format])
+        assert repairs == []
+        assert sheet.history == formats.write(view, format)
 
 
 @pytest.mark.parametrize("format", WRITTEN)

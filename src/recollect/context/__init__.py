@@ -1,8 +1,9 @@
 """What is sent to a model: the history view, fitted to a budget and mended. Pure functions over values; no store.
 
-    history.py     the view in a provider's form
+    history.py     the view in a provider's form; sheet.py: written while it is read
     window.py      fitting it to a budget; counting.py: with a real tokenizer
-    repair.py      making it acceptable: rules.py (who refuses what), cleaning.py, answering.py, joining.py
+    repair.py      making it acceptable: rules.py (who refuses what), soundness.py (is anything wrong),
+                   cleaning.py, answering.py, joining.py, consent.py
     pairs.py       which result belongs to which call
     compaction.py  what a summary replaces, and when that is due
     drafts.py      what a caller hands over
@@ -15,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.context import compaction, counting, drafts, history, repair, window
+    from recollect.context import compaction, counting, drafts, history, repair, sheet, window
 
-__all__ = ["compaction", "counting", "drafts", "history", "repair", "window"]
+__all__ = ["compaction", "counting", "drafts", "history", "repair", "sheet", "window"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,7 @@
 """Messages as providers write them, in and out of the model.
 
-One file per format, each with read(), write() and response(); pure functions that import no SDK and know no database.
+One file per format, each with read(), write() and response(), a provider's also with put(): pure functions that import
+no SDK and know no database.
 What came in one format goes out equal in that format, whatever it holds, and is translated into the others.
 
     native.py      what is kept beside our fields, and how it is put back
@@ -18,7 +19,7 @@ What came in one format goes out equal in that format, whatever it holds, and is
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from recollect.errors import InvalidValue, UnknownFormat
@@ -27,9 +28,17 @@ from recollect.formats.guess import FORMATS, RESERVED
 from recollect.formats.guess import guess as guess_format
 from recollect.formats.native import is_dict, is_list
 from recollect.model.json import exact
-from recollect.model.message import Draft, Message, checked
+from recollect.model.message import Draft, Message, Role, checked
+from recollect.model.part import Part
 
-__all__ = ["FORMATS", "read", "response", "write"]
+__all__ = ["FORMATS", "putter", "read", "response", "write"]
+
+
+Put = Callable[[list[dict[str, Any]], Role, str | None, Sequence[Part], dict[str, Any] | None], bool]
+"""Writes a message at the end of a list, if it needs no translating; whether it did.
+
+It is given the message's role, the format it came in, its parts and its native.
+"""
 
 
 class Format(Protocol):
@@ -86,6 +95,12 @@ def _gather(drafts: list[Draft], items: int, after: int) -> None:
 def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
     """Write messages as this format has them."""
     return _named(format).write(messages)
+
+
+def putter(format: str) -> Put:
+    """Give what writes single messages that came in this provider's format, or in none."""
+    module: Any = _named(format)
+    return module.put
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:

@@ -65,19 +65,13 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     tools: dict[str, str] = {}  # a result names its tool, which most other formats only say in the call
     answers: list[dict[str, Any]] | None = None
     for message in neutral.joined(messages, "openai-responses"):
-        at_once = neutral.write_at_once(message, NAME)
-        if at_once is not None:
-            written.append(at_once)
-            answers = None
-            continue
         for part in message.parts:
             if type(part) is ToolCallPart:
                 tools[part.call_id] = part.tool
-        if message.format == NAME:
-            written.append(_own(message))
+        if put(written, message.role, message.format, message.parts, message.native):
             answers = None
         elif message.format == ai_sdk_ui.NAME and not ai_sdk_ui.is_older(message):
-            written += ai_sdk_conversion.model_messages(ai_sdk_ui.own(message))
+            written += ai_sdk_conversion.model_messages(ai_sdk_ui.own(message.role, message.parts, message.native))
             answers = None
         else:
             answers = _translate(message, written, answers, tools)
@@ -89,10 +83,27 @@ def response(_message: Draft | Message) -> dict[str, Any] | None:
     return None
 
 
-def _own(message: Message) -> dict[str, Any]:
-    native = message.native or {}
-    written: dict[str, Any] = {"role": message.role}
-    place_content(written, message.parts, native.get("content"), "blocks", _block)
+def put(
+    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
+) -> bool:
+    """Write a message that came in this format as it came, or a text that came in none."""
+    if came != NAME and came is not None:
+        return False
+    at_once = neutral.bare(role, parts, native)
+    if at_once is not None:
+        written.append(at_once)
+    elif came is None:
+        return False
+    else:
+        written.append(_own(role, parts, native))
+    return True
+
+
+def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
+    if native is None:  # most of what agents write; one bare text is written before
+        return {"role": role, "content": write_blocks(parts, _block)}
+    written: dict[str, Any] = {"role": role}
+    place_content(written, parts, native.get("content"), "blocks", _block)
     return overlay(written, native.get("fields"))
 
 
@@ -226,27 +237,33 @@ def _block(part: Part) -> dict[str, Any] | None:
     native = part.native
     if type(part) is ToolResultPart:  # most of what agents write
         return _result_block(part)
+    if type(part) is ToolCallPart:
+        return _call_block(part)
     match part:
         case TextPart():
             return overlay({"type": "text", "text": part.text}, native)
         case ReasoningPart():
             return overlay({"type": "reasoning", "text": part.text}, native)
-        case ToolCallPart():
-            if is_dict(native) and WHOLE in native:
-                return dict(native[WHOLE])
-            call = {"type": "tool-call", "toolCallId": part.call_id, "toolName": part.tool}
-            if part.arguments is not UNSET:
-                call["input"] = part.arguments
-            return overlay(call, native)
         case AttachmentPart():
             return restored(native, payload(part)) if is_taken(native) else None
         case _:
             return dict(native) if is_dict(native) else None
 
 
+def _call_block(part: ToolCallPart) -> dict[str, Any]:
+    native = part.native
+    if native is not None and is_dict(native) and WHOLE in native:
+        return dict(native[WHOLE])
+    call = {"type": "tool-call", "toolCallId": part.call_id, "toolName": part.tool}
+    if part.arguments is not UNSET:
+        call["input"] = part.arguments
+    return call if native is None else overlay(call, native)
+
+
 def _result_block(part: ToolResultPart) -> dict[str, Any]:
     if part.native is None and part.text is not None:  # nearly always
-        output: dict[str, Any] = {"type": _TYPES[part.status, "text"], "value": part.text}
+        kind = "text" if part.status == "success" else _TYPES[part.status, "text"]
+        output: dict[str, Any] = {"type": kind, "value": part.text}
         return {"type": "tool-result", "toolCallId": part.call_id, "toolName": part.tool, "output": output}
     native = part.native if is_dict(part.native) else {}
     if WHOLE in native:

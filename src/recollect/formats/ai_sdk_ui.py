@@ -78,18 +78,28 @@ def is_older(message: Draft | Message) -> bool:
     return (message.native or {}).get("content") == "string"
 
 
-def own(message: Draft | Message) -> dict[str, Any]:
+def put(
+    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
+) -> bool:
+    """Write a message that came in this format as it came."""
+    if came != NAME:
+        return False
+    written.append(own(role, parts, native))
+    return True
+
+
+def own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
     """Give a message that came in this format back as it came."""
-    native, parts = message.native or {}, message.parts
     first = parts[0] if parts else None
-    if "content" in native and native["content"] == "string":
+    if native is not None and native.get("content") == "string":
         said = first.text if type(first) is TextPart else ""
-        return overlay({"role": message.role, "content": said}, native.get("fields"))
+        return overlay({"role": role, "content": said}, native.get("fields"))
     if len(parts) == 1 and type(first) is TextPart and first.native is None:  # most of what people write
-        written: dict[str, Any] = {"role": message.role, "parts": [{"type": "text", "text": first.text}]}
+        blocks = [{"type": "text", "text": first.text}]
     else:
-        written = {"role": message.role, "parts": _parts(parts)}
-    return overlay(written, native.get("fields"))
+        blocks = _parts(parts)
+    fields = native.get("fields") if native is not None else None
+    return {"role": role, "parts": blocks, **fields} if fields else {"role": role, "parts": blocks}
 
 
 def _read_older(message: dict[str, Any], role: Role) -> Draft:
@@ -199,14 +209,15 @@ def _read_invocation(used: dict[str, Any], native: dict[str, Any]) -> list[Part]
 def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Give the parts of a message that came in this format, a call and its result in one."""
     written: list[dict[str, Any]] = []
-    for index, part in enumerate(parts):
+    for part, following in zip(parts, (*parts[1:], None), strict=False):
         if type(part) is TextPart and part.native is None:
             written.append({"type": "text", "text": part.text})
         elif type(part) is ToolCallPart:
-            following = parts[index + 1] if index + 1 < len(parts) else None
             result = following if type(following) is ToolResultPart and following.native == _JOINED else None
             if part.native != _SHADOW:
                 written.append(_tool_part(part, result))
+        elif type(part) is DataPart and type(part.native) is dict:
+            written.append(part.native.copy())
         elif type(part) is not ToolResultPart:
             block = _own_part(part)
             if block is not None:
@@ -215,23 +226,24 @@ def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def _tool_part(part: ToolCallPart, result: ToolResultPart | None) -> dict[str, Any]:
-    native = part.native if is_dict(part.native) else {}
-    if WHOLE in native and "state" not in native:
+    native: dict[str, Any] = part.native if type(part.native) is dict else {}
+    state = native.get("state")
+    if state is None and WHOLE in native and "state" not in native:
         return dict(native[WHOLE])
-    written: dict[str, Any] = {"toolCallId": part.call_id}
     if native.get("type") == "dynamic-tool":
-        written["toolName"] = part.tool
+        written: dict[str, Any] = {"toolCallId": part.call_id, "toolName": part.tool}
     else:
-        written["type"] = f"tool-{part.tool}"
+        written = {"toolCallId": part.call_id, "type": f"tool-{part.tool}"}
     if part.arguments is not UNSET:
         written["input"] = part.arguments
-    field = None if result is None else _answer_field(native.get("state"))
+    field = None if result is None else _ANSWERS.get(state)
     if result is not None and field is not None:
         if result.text is not None:
             written[field] = result.text
         elif result.data is not UNSET:
             written[field] = result.data
-    return overlay(written, native)
+    written.update(native)
+    return written
 
 
 def _own_part(part: Part) -> dict[str, Any] | None:
@@ -258,7 +270,7 @@ class _Page:
     def written(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         for message in messages:
             if message.format == NAME:
-                self._take(own(message))
+                self._take(own(message.role, message.parts, message.native))
             elif message.role == "assistant":
                 self._answer(message)
             else:

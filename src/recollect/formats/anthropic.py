@@ -107,21 +107,30 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
     answers: list[Any] | None = None  # the API wants all results of one assistant message in the next message
     for message in neutral.joined(messages, "openai-responses"):
-        at_once = neutral.write_at_once(message, NAME)
-        if at_once is not None and (message.role != "system" or message.format == NAME):
-            written.append(at_once)
+        if message.role == "system" and message.format != NAME:
+            continue
+        if put(written, message.role, message.format, message.parts, message.native):
             answers = None
-        elif message.format == NAME:
-            written.append(_own(message))
-            answers = None
-        elif message.role != "system":
+        else:
             answers = _translate(message, written, answers)
     return written
 
 
+def put(
+    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
+) -> bool:
+    """Write a message that came in this format as it came, or text that came in none, instructions aside."""
+    if came is None:
+        return role == "system" or neutral.put(written, role, parts, native)
+    if came != NAME:
+        return False
+    written.append(neutral.bare(role, parts, native) or _own(role, parts, native))
+    return True
+
+
 def response(message: Draft | Message) -> dict[str, Any] | None:
     """Rebuild the whole response that a message came in."""
-    kept = kept_response(message)
+    kept = kept_response(message.native or {})
     return None if kept is None else {**kept, "role": "assistant", "content": write_blocks(message.parts, _block)}
 
 
@@ -252,14 +261,13 @@ def _read_piece(block: dict[str, Any]) -> Content:
     return DataPart(native=block) if reader is None else reader(block)
 
 
-def _own(message: Message) -> dict[str, Any]:
+def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
     """Give a message that came in this format back as it came; of a whole response, what the API takes as input."""
-    native = message.native
-    written: dict[str, Any] = {"role": "user" if message.role == "tool" else message.role}
-    if native is None:
-        place_content(written, message.parts, None, "blocks", _block)
-        return written
-    place_content(written, message.parts, native.get("content"), "blocks", _block)
+    speaker = "user" if role == "tool" else role
+    if native is None:  # most of what agents write; one bare text is written before
+        return {"role": speaker, "content": write_blocks(parts, _block)}
+    written: dict[str, Any] = {"role": speaker}
+    place_content(written, parts, native.get("content"), "blocks", _block)
     return overlay(written, native.get("fields"))
 
 
@@ -301,10 +309,6 @@ def _result_block(part: ToolResultPart) -> dict[str, Any]:
 
 def _translate(message: Message, written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any] | None:
     """Write a message of another format; give the content that takes the results of the next tool message."""
-    as_is = neutral.write(message)
-    if as_is is not None:
-        written.append(as_is)
-        return None
     if message.role == "assistant":
         for told, results in neutral.steps(message.parts):
             blocks = _translated(told)

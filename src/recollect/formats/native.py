@@ -6,11 +6,11 @@ So the dict comes back equal by construction, and no text is kept twice. This fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeGuard
 
 from recollect.errors import InvalidValue
-from recollect.model.message import Draft, Message, Role
+from recollect.model.message import Role
 from recollect.model.part import AttachmentPart, Part, TextPart
 
 Shape = Literal["string", "blocks", "null", "missing"]
@@ -179,9 +179,9 @@ def write_blocks(parts: Sequence[Part], write_block: WriteBlock) -> list[dict[st
     return [block for part in parts if (block := write_block(part)) is not None]
 
 
-def kept_response(message: Draft | Message) -> dict[str, Any] | None:
+def kept_response(native: Mapping[str, Any]) -> dict[str, Any] | None:
     """Give what was kept of the whole response that a message came in."""
-    kept = (message.native or {}).get("response")
+    kept = native.get("response")
     return kept if is_dict(kept) else None
 
 

@@ -46,30 +46,25 @@ def read(message: dict[str, Any]) -> list[Draft]:
     return [Draft(role=role, parts=parts, native=noted(parts, shape, "null", None))]
 
 
-def write_at_once(message: Message, format: str) -> dict[str, Any] | None:
+def bare(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any] | None:
     """Write a role with a string, the most common message by far, before it is looked at more closely."""
-    parts, role, came = message.parts, message.role, message.format
-    if message.native is not None or len(parts) != 1 or role == "tool":
+    if native is not None or len(parts) != 1 or role == "tool":
         return None  # a tool's text that answers no call is a tool's message nowhere
     part = parts[0]
-    if type(part) is not TextPart or part.native is not None or (came != format and came is not None):
-        return None
-    return {"role": role, "content": part.text}
+    return {"role": role, "content": part.text} if type(part) is TextPart and part.native is None else None
 
 
-def write(message: Message) -> dict[str, Any] | None:
-    """Give a message that has no format and nothing but text, for any provider; None if it is not such a message."""
-    if message.format is not None or message.role == "tool":
-        return None
-    for part in message.parts:
-        if type(part) is not TextPart:
-            return None
-    written: dict[str, Any] = {"role": message.role}
-    shape = message.native.get("content") if message.native else None
-    if not message.parts and shape is None:
-        return None
-    place_content(written, message.parts, shape, "null", text_block)
-    return written
+def put(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
+    """Write a message that has no format, if it has nothing but text, for any provider."""
+    if role == "tool" or not all(type(part) is TextPart for part in parts):
+        return False
+    shape = native.get("content") if native else None
+    if not parts and shape is None:
+        return False
+    message: dict[str, Any] = {"role": role}
+    place_content(message, parts, shape, "null", text_block)
+    written.append(message)
+    return True
 
 
 def text_block(part: TextPart) -> dict[str, Any]:

@@ -6,8 +6,7 @@ messages that came in this format go out unaltered, right or wrong: mending a hi
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from recollect.errors import InvalidValue
@@ -43,7 +42,6 @@ _FIELD = "field"  # a text that a message says beside its content: where
 _SAID_ASIDE: tuple[Path, ...] = (("refusal",), ("audio", "transcript"))
 _TAKEN = frozenset({_FIELD, BLOCK})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
-_NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _BARE = 3  # a role, content and tool_calls or tool_call_id; an id, type and function
 _ROLES: dict[str, Role] = {
     "user": "user",
@@ -121,20 +119,27 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     for message in neutral.joined(messages, "openai-responses"):
         if shown and message.role != "tool":
             _show(written, shown)
-        at_once = neutral.write_at_once(message, NAME)
-        if at_once is not None:
-            written.append(at_once)
-        elif message.format == NAME:
-            own = _own(message)
-            written.append(own if message.native is None or kept_response(message) is None else _accepted(own))
-        else:
-            as_is = neutral.write(message)
-            if as_is is None:
-                _translate(message, written, shown)
-            else:
-                written.append(as_is)
+        if not put(written, message.role, message.format, message.parts, message.native):
+            _translate(message, written, shown)
     _show(written, shown)
     return written
+
+
+def put(
+    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
+) -> bool:
+    """Write a message that came in this format as it came, or text that came in none."""
+    if came != NAME and came is not None:
+        return False
+    at_once = neutral.bare(role, parts, native)
+    if at_once is not None:
+        written.append(at_once)
+    elif came is None:
+        return neutral.put(written, role, parts, native)
+    else:
+        own = _own(role, parts, native)
+        written.append(own if native is None or kept_response(native) is None else _accepted(own))
+    return True
 
 
 def _show(written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
@@ -145,11 +150,12 @@ def _show(written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
     """Rebuild the whole chat completion that a message came in."""
-    kept = kept_response(message)
+    native = message.native or {}
+    kept = kept_response(native)
     if kept is None or not kept.get("choices"):
         return kept
     first, *others = kept["choices"]
-    return {**kept, "choices": [{**first, "message": _own(message)}, *others]}
+    return {**kept, "choices": [{**first, "message": _own(message.role, message.parts, native)}, *others]}
 
 
 def _read_response(completion: dict[str, Any]) -> Draft:
@@ -265,29 +271,36 @@ def _call_native(call: dict[str, Any], function: dict[str, Any], *, custom: bool
     return native or None
 
 
-def _own(message: Draft | Message) -> dict[str, Any]:
+def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
     """Give a message that came in this format back as it came."""
-    native, parts = message.native or _NOTHING, message.parts
-    first = parts[0] if parts and message.role == "tool" else None
-    if not native and type(first) is ToolResultPart and first.text is not None:
-        return {"role": "tool", "tool_call_id": first.call_id, "content": first.text}
-    written: dict[str, Any] = {"role": native.get("role", message.role)}
+    first = parts[0] if parts and role == "tool" else None
     if type(first) is ToolResultPart:
-        _place_result(written, first, native)
-        return overlay(written, native.get("fields")) if native else written
+        if native is None and first.text is not None:
+            return {"role": "tool", "tool_call_id": first.call_id, "content": first.text}
+        return _result(first, native or {})
     calls = [_call(part) for part in parts if type(part) is ToolCallPart]
-    if native:
-        said = [part for part in parts if type(part) is not ToolCallPart and not _is_aside(part)]
+    if native is None:
+        written: dict[str, Any] = {"role": role, "content": None}
+        if len(calls) < len(parts):
+            place_content(written, parts[: len(parts) - len(calls)], None, "null", _block)
     else:
-        said = parts[: len(parts) - len(calls)]
-    place_content(written, said, native.get("content"), "null", _block)
+        written = _told(role, parts, native)
     if calls:
         written["tool_calls"] = calls
-    if native:
-        overlay(written, native.get("fields"))
-        for part in parts:
-            if _is_aside(part):
-                written = placed(written, part.native[_FIELD], part.text)
+    if native is None:
+        return written
+    overlay(written, native.get("fields"))
+    for part in parts:
+        if _is_aside(part):
+            written = placed(written, part.native[_FIELD], part.text)
+    return written
+
+
+def _told(role: Role, parts: Sequence[Part], native: dict[str, Any]) -> dict[str, Any]:
+    """Write the content of a message in the shape that it had."""
+    said = [part for part in parts if type(part) is not ToolCallPart and not _is_aside(part)]
+    written: dict[str, Any] = {"role": native.get("role", role)}
+    place_content(written, said, native.get("content"), "null", _block)
     return written
 
 
@@ -295,14 +308,15 @@ def _is_aside(part: Part) -> TypeGuard[TextPart]:
     return type(part) is TextPart and is_dict(part.native) and _FIELD in part.native
 
 
-def _place_result(written: dict[str, Any], part: ToolResultPart, native: Mapping[str, Any]) -> None:
-    written["tool_call_id"] = part.call_id
+def _result(part: ToolResultPart, native: dict[str, Any]) -> dict[str, Any]:
+    written: dict[str, Any] = {"role": native.get("role", "tool"), "tool_call_id": part.call_id}
     if part.text is not None:
         written["content"] = part.text
     elif part.content is not None:
         written["content"] = write_blocks(part.content, _block)
     elif native.get("content") != "missing":
         written["content"] = None
+    return overlay(written, native.get("fields"))
 
 
 def _accepted(message: dict[str, Any]) -> dict[str, Any]:

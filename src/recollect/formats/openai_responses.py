@@ -76,21 +76,30 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
     kinds: dict[str, str] = {}  # an output is of the type of its call, which only the call says
     for message in messages:
-        at_once = neutral.write_at_once(message, NAME)
-        if at_once is not None:
-            written.append(at_once)
-        elif message.format == NAME:
-            _note_kinds(message, kinds)
-            if message.native is None and len(message.parts) == 1 and type(message.parts[0]) in _ALONE:
-                item = openai_items.write(message.parts[0])
-                if item is not None:
-                    written.append(item)
-            else:
-                written += _own(message)
-        else:
-            _note_kinds(message, kinds)
+        _note_kinds(message, kinds)
+        if not put(written, message.role, message.format, message.parts, message.native):
             written += _translated(message, kinds)
     return written
+
+
+def put(
+    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
+) -> bool:
+    """Write a message that came as items of this format as it came, or a text that came in none."""
+    if came != NAME and came is not None:
+        return False
+    at_once = neutral.bare(role, parts, native)
+    if at_once is not None:
+        written.append(at_once)
+    elif came is None:
+        return False
+    elif native is None and len(parts) == 1 and type(parts[0]) in _ALONE:
+        item = openai_items.write(parts[0])
+        if item is not None:
+            written.append(item)
+    else:
+        written += _own(role, parts, native or {})
+    return True
 
 
 def _note_kinds(message: Message, kinds: dict[str, str]) -> None:
@@ -129,8 +138,9 @@ def without(message: Message, places: Collection[int]) -> Message:
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
     """Rebuild the whole response that a message came in."""
-    kept = kept_response(message)
-    return None if kept is None else {**kept, "output": list(_own(message))}
+    native = message.native or {}
+    kept = kept_response(native)
+    return None if kept is None else {**kept, "output": list(_own(message.role, message.parts, native))}
 
 
 def _is_message(item: dict[str, Any]) -> bool:
@@ -227,11 +237,10 @@ def _is_output(draft: Draft) -> bool:
     return _ITEMS in native or type(draft.parts[0]) in _ALONE or "id" in native.get("fields", ())
 
 
-def _own(message: Draft | Message) -> Iterator[dict[str, Any]]:
+def _own(role: Role, parts: Sequence[Part], native: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the items of a message that came in this format back as they came."""
-    native, parts = message.native or {}, message.parts
     if "response" not in native and _ITEMS not in native and (not parts or type(parts[0]) not in _ALONE):
-        yield _message_item(message.role, parts, native)
+        yield _message_item(role, parts, native)
         return
     entries = iter(native.get(_ITEMS, ()))
     start = 0

@@ -10,6 +10,7 @@ import msgspec
 
 from recollect.errors import InvalidValue
 from recollect.model import blob, json
+from recollect.model.line import Line
 from recollect.model.message import ROLES, Draft, Message
 from recollect.model.part import Part, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.tokens import estimate
@@ -135,6 +136,29 @@ def messages(found: list[Row], branch: int) -> list[Message]:
         for row in found
         for text, position, role, created, turn, tokens, format, model, given, taken, native, rest in (row,)
     ]  # fmt: skip
+
+
+def lines(found: list[Row]) -> list[Line]:
+    """Make lines of rows that have only what a line needs; of a row that has more, only where it is in the list."""
+    decode, plain = json.decoder(Parts), json.decoder(Any)
+    return [
+        (role, format, decode(text), None if native is None else plain(native), "completed")
+        if text[0] != _SPACE and rest is None and (native is None or native[0] != " ")
+        else _careful_line(row)
+        for row in found
+        for text, _, role, format, native, rest in (row,)
+    ]
+
+
+def _careful_line(row: Row) -> Line:
+    text, _, role, format, native, rest = row
+    parts = json.decode_as(Parts, text) if rest is None else ()
+    return role, format, parts, None if native is None else json.decode(native), "completed"
+
+
+def has_more(row: Row) -> bool:
+    """Say whether a row for a line has a state, or payloads stored apart: then it is to be read as a message."""
+    return row[-1] is not None
 
 
 def blobs_of(row: Row) -> list[str] | None:

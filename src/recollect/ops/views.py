@@ -6,20 +6,34 @@ It is read from the end backwards, only as far as it is needed. Nothing here is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from recollect.errors import MessageNotFound
 from recollect.model.compaction import Compaction, outermost, standing_for
+from recollect.model.line import Line, line
 from recollect.model.message import Message
 from recollect.op import Op, Plan, Scope, Steps, rows
-from recollect.ops import compactions, messages, paths, sessions
+from recollect.ops import compactions, messages, paths, record, sessions
 from recollect.ops.paths import Span
 
 FIRST_PAGE = 128
+LINES = 128  # at a time: more of them are no longer in the processor's cache when they are written
 _PARTNERS = 64
 
 Enough = Callable[[Sequence[Message]], bool]
 """Told what was read so far, whether anything older could still be of use."""
+
+
+class Taker(Protocol):
+    """Who is told what a path sends on, line by line from the oldest on, instead of being given messages."""
+
+    def take(self, lines: Sequence[Line]) -> bool:
+        """Take the next lines; whether there is any use in going on."""
+        ...
+
+    def end(self) -> bool:
+        """Be told that this was all; whether no messages are needed."""
+        ...
 
 
 class View(NamedTuple):
@@ -56,6 +70,13 @@ class _Standing(NamedTuple):
     always: list[Message]
 
 
+class _Told(NamedTuple):
+    """Some lines, oldest first, and the position after which the next ones are; None where there are none."""
+
+    lines: Sequence[Line]
+    after: int | None
+
+
 class _Piece(NamedTuple):
     """Some messages, oldest first, and the stretches that were not read yet."""
 
@@ -70,14 +91,17 @@ def active(
     before: paths.MessageId | None = None,
     last: int | None = None,
     enough: Enough | None = None,
+    taker: Taker | None = None,
 ) -> Plan[View]:
     """Read what a session sends on, or its end: page by page from the newest on, until it is enough.
 
-    With `last` it is the last so many, wherever that begins.
+    With `last` it is the last so many, wherever that begins. Where a taker took all of it, the view has no messages.
     """
     if last is not None:
         return (yield from _newest(scope, session, before, messages.checked_limit(last)))
     standing: _Standing = yield Op(_stand, scope, session, before, writes=False)
+    if taker is not None and (yield from _tell(scope, standing, taker)):
+        return View([], standing.branch, standing.end, standing.covers, standing.rounds)
     size = messages.PAGE if enough is None else FIRST_PAGE
     read: list[Message] = []
     pages: list[list[Message]] = []
@@ -98,6 +122,30 @@ def active(
         read = [message for page in reversed(pages) for message in page]
     found = _joined(standing.always, read)
     return View(found, standing.branch, standing.end, standing.covers, standing.rounds)
+
+
+def _tell(scope: Scope, standing: _Standing, taker: Taker) -> Plan[bool]:
+    """Tell a taker all there is, in order. Where something is hidden, that has to be put together from messages."""
+    if standing.covers:
+        return False
+    for span in reversed(standing.open):
+        after: int | None = span.low
+        while after is not None:
+            told: _Told = yield Op(_lines, scope, span, after, writes=False)
+            if not taker.take(told.lines):
+                return False
+            after = told.after
+    return taker.end()
+
+
+def _lines(scope: Scope, span: Span, after: int) -> Steps[_Told]:
+    found = yield from rows("messages_tell", branch=span.branch, low=after, high=span.high, limit=LINES)
+    lines = record.lines(found)
+    for index in [index for index, row in enumerate(found) if record.has_more(row)]:
+        message = yield from messages.at(scope, span.branch, span.number, found[index][1])
+        assert message is not None
+        lines[index] = line(message)
+    return _Told(lines, found[-1][1] if len(found) == LINES else None)
 
 
 def _newest(scope: Scope, session: str, before: paths.MessageId | None, last: int) -> Plan[View]:

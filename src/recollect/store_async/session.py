@@ -145,9 +145,11 @@ class AsyncSession(SessionFields):
         Tokens are those stored with the messages, or what `counter` says: "o200k", "cl100k" or a function.
         """
         window = context.window.Window(budget, limit, context.counting.counter(counter))
-        view = await self.store.follow(
-            ops.views.active(self.store.scope(), self.id, enough=window.enough if window.bounded else None)
-        )
+        sheet = context.sheet.sheet(format) if repair and not window.bounded else None
+        enough = window.enough if window.bounded else None
+        view = await self.store.follow(ops.views.active(self.store.scope(), self.id, enough=enough, taker=sheet))
+        if sheet is not None and sheet.whole:
+            return sheet.history
         return history(window.fit(view.messages), format, repair=repair)
 
     async def active_tokens(self) -> int:

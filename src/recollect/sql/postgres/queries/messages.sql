@@ -26,6 +26,12 @@ SELECT {message} FROM recollect.messages
 WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position DESC LIMIT :limit
 
+-- name: messages_tell
+SELECT parts::varchar, position, role, format, native, coalesce(state, blobs)
+FROM recollect.messages
+WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
+ORDER BY position LIMIT :limit
+
 -- name: messages_pinned
 SELECT {message} FROM recollect.messages
 WHERE {branch} AND position IN (

@@ -25,6 +25,12 @@ FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
 
+-- name: messages_tell
+SELECT CAST(parts AS BLOB), key & 4294967295, role, format, native, coalesce(state, blobs)
+FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL
+ORDER BY key LIMIT :limit
+
 -- name: messages_pinned
 SELECT {message}
 FROM messages
