@@ -10,13 +10,14 @@ import os
 import random
 import shutil
 
+import apsw
 import pytest
 
 import recollect
 from recollect import export
 from recollect.errors import RecollectError, StoreError
 
-DAMAGES, LONG = 12, 1_500
+DAMAGES, LONG = 12, 1_000
 PATIENCE = 3_000
 PAGE = 4_096
 
@@ -79,10 +80,34 @@ class Bounded:
         return self.run(op)
 
 
-def use(path: str) -> tuple[int, list[str]]:
-    """Do what a user does, each thing alone; give what was found to be wrong, and which errors were met."""
+def pages_in_use(path: str) -> set[int]:
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return {page for (page,) in connection.execute("SELECT pageno FROM dbstat")}
+    finally:
+        connection.close()
+
+
+def changed(whole: str, path: str) -> set[int]:
+    """Number the pages that differ."""
+    with open(whole, "rb") as one, open(path, "rb") as other:
+        before, after = one.read(), other.read()
+    return {at // PAGE + 1 for at in range(0, len(before), PAGE) if before[at : at + PAGE] != after[at : at + PAGE]}
+
+
+def is_found(path: str) -> bool:
+    """Check a file before anyone writes to it: a page that is written again gets a new checksum."""
+    try:
+        with recollect.open(path, timeout=5) as store:
+            Bounded(store)
+            return bool(store.check().problems)
+    except StoreError:
+        return True
+
+
+def use(path: str) -> list[str]:
+    """Do what a user does, each thing alone; give which errors were met."""
     met: list[str] = []
-    found = 0
 
     def tried(action) -> None:
         try:
@@ -94,7 +119,7 @@ def use(path: str) -> tuple[int, list[str]]:
     try:
         store = recollect.open(path, timeout=5)
     except StoreError as error:
-        return 1, [type(error).__name__]
+        return [type(error).__name__]
     with store:
         bounded = Bounded(store)
         for number in range(12):
@@ -107,31 +132,29 @@ def use(path: str) -> tuple[int, list[str]]:
         ):  # fmt: skip
             bounded.count = 0
             tried(action)
-        bounded.count = 0
-        try:
-            found = len(store.check().problems)
-        except StoreError as error:
-            found, met = 1, [*met, type(error).__name__]
-    return found, met
+    return met
 
 
 def harm_again_and_again(whole: str, path: str, times: int) -> None:
     told: collections.Counter[str] = collections.Counter()
+    used = pages_in_use(whole)
     for seed in range(times):
-        dice = random.Random(seed)
-        shutil.copy(whole, path)
-        kind = damage(path, dice)
-        try:
-            found, met = use(path)
-        except Exception as error:
-            raise AssertionError(f"seed {seed}, {kind}: {error!r}") from error
-        told[f"{kind} {'found' if found else 'not found'}"] += 1
-        told.update(met)
         for name in (path, path + "-wal", path + "-shm"):
             if os.path.exists(name):
                 os.unlink(name)
+        shutil.copy(whole, path)
+        kind = damage(path, random.Random(seed))
+        harmed = bool(changed(whole, path) & used)
+        try:
+            found = is_found(path)
+            told.update(use(path))
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, {kind}: {error!r}") from error
+        # A sound page in the place of another of its kind has a good checksum, and need not contradict the rest.
+        assert found or not harmed or kind == "copy", f"seed {seed}: {kind} was not found"
+        told["found" if found else "not found" if harmed else "nothing in use was harmed"] += 1
     print(f"{times} damaged files: {dict(told)}")
-    assert sum(count for name, count in told.items() if name.endswith(" found") and "not" not in name) > times // 2
+    assert told["found"] > times // 2
 
 
 def test_a_damaged_file_is_told_in_words(whole, path):

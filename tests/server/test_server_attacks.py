@@ -393,3 +393,35 @@ def test_a_code_is_the_name_of_its_error_in_words():
     assert code_of(NotADatabase("x")) == "not-a-database"
     assert code_of(SessionInTrash("x")) == "session-in-trash"
     assert code_of(KeyReused("x")) == "key-reused"
+
+
+def test_many_who_dawdle_keep_nobody_else_waiting(server, api):
+    """Half a head, half a body, an event stream and a large answer that nobody reads: a hundred and fifty at once."""
+    api.put("/sessions/big")
+    for _ in range(4):
+        assert api.post("/sessions/big/messages", json={"messages": [{"role": "user", "content": "y" * 500_000}]})
+    at = f"Host: 127.0.0.1:{server.port}\r\n{ACCESS}"
+    requests = (
+        "GET /api/v1/info HTTP/1.1\r\nHost: 127",
+        f"POST /api/v1/sessions/big/messages HTTP/1.1\r\n{at}Content-Type: application/json\r\nContent-Length: 999\r\n\r\n{{",
+        f"GET /api/v1/changes HTTP/1.1\r\n{at}Accept: text/event-stream\r\n\r\n",
+        f"GET /api/v1/sessions/big/export?format=json HTTP/1.1\r\n{at}\r\n",
+    )
+    links = []
+    try:
+        for number in range(150):
+            link = socket.socket()
+            links.append(link)
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            link.connect(("127.0.0.1", server.port))
+            link.sendall(requests[number % len(requests)].encode())
+        for number in range(10):
+            said = {"messages": [{"role": "user", "content": f"said meanwhile {number}"}]}
+            assert api.post("/sessions/a-talk/messages", json=said).status_code in (201, 404)
+            assert api.put("/sessions/a-talk").status_code in (200, 201)
+            assert api.get("/sessions").status_code == 200
+        assert api.get("/sessions/a-talk/messages").json()["messages"][-1]["parts"][0]["text"] == "said meanwhile 9"
+    finally:
+        for link in links:
+            link.close()
+    assert api.get("/health").status_code == 200
