@@ -78,7 +78,7 @@ def test_a_bot_has_the_agent_that_the_configuration_describes(call, monkeypatch,
     async def run(agent, _config):
         made.append(agent)
 
-    monkeypatch.setattr(f"recollect.cli.{bot}._run", run)
+    monkeypatch.setattr(f"recollect.cli.{bot}._serve", run)
     call(bot, RECOLLECT_CONFIG=str(file))
     call(bot, "-m", "openai:other", RECOLLECT_CONFIG=str(file))
     assert [agent.model_name for agent in made] == ["anthropic:some-model", "openai:other"]
