@@ -236,7 +236,7 @@ def _tool_part(part: ToolCallPart, result: ToolResultPart | None) -> dict[str, A
         written = {"toolCallId": part.call_id, "type": f"tool-{part.tool}"}
     if part.arguments is not UNSET:
         written["input"] = part.arguments
-    field = None if result is None else _ANSWERS.get(state)
+    field = None if result is None else _answer_field(state)
     if result is not None and field is not None:
         if result.text is not None:
             written[field] = result.text
