@@ -7,6 +7,7 @@ import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from recollect import ops
 from recollect.errors import InvalidValue, SessionInTrash, SessionNotFound
@@ -29,7 +30,7 @@ def ids(store: Store, **arguments: Any) -> list[str]:
 def later(store: Store, days: float, **rules: Any) -> PruneReport:
     """Prune as if so many days had passed."""
     scope = store.scope()
-    return store.follow(ops.pruning.prune(scope._replace(now=scope.now + int(days * DAY)), **rules))
+    return store.follow(ops.pruning.prune(replace(scope, now=scope.now + int(days * DAY)), **rules))
 
 
 def gone(report: PruneReport) -> list[str]:
