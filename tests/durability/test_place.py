@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 import recollect
+from recollect.engine.sqlite import file
 from recollect.errors import Corrupted, NotADatabase, RecollectError, SchemaTooNew, StoreUnavailable
 
 
@@ -27,6 +29,13 @@ def remove(path: str) -> None:
     for name in (path, path + "-wal", path + "-shm"):
         if os.path.exists(name):
             os.unlink(name)
+
+
+@pytest.fixture(autouse=True)
+def _look_each_time(request, monkeypatch):
+    """Look after each write, so that a test need not wait for the next look."""
+    if "as_it_is" not in request.node.name:
+        monkeypatch.setattr(file, "MOMENT", 0.0)
 
 
 @pytest.fixture
@@ -55,6 +64,17 @@ class TestRemoved:
             with pytest.raises(StoreUnavailable):
                 session.messages()
         assert not os.path.exists(path)
+
+    @pytest.mark.parametrize("what", ["append", "messages"])
+    def test_as_it_is_it_is_noticed_after_a_moment(self, path, what):
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            session.append(said(0))
+            session.messages()
+            remove(path)
+            time.sleep(2 * file.MOMENT)
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                session.append(said(1)) if what == "append" else session.messages()
 
     def test_a_reader_that_is_open_is_told_too(self, path):
         with recollect.open(path) as store:
@@ -236,12 +256,12 @@ class TestCutShort:
 
     def test_nothing_is_written_into_a_file_that_is_none_of_ours(self, path):
         content = b"SQLite format 3\0" + b"\xff" * 8_000
-        with open(path, "wb") as file:
-            file.write(content)
+        with open(path, "wb") as opened:
+            opened.write(content)
         with pytest.raises((NotADatabase, Corrupted)):
             recollect.open(path)
-        with open(path, "rb") as file:
-            assert file.read() == content
+        with open(path, "rb") as opened:
+            assert opened.read() == content
 
 
 class TestLeftBehind:
@@ -262,8 +282,8 @@ class TestLeftBehind:
     def test_a_log_that_is_none(self, path, sound, content):
         with recollect.open(path) as store:
             store.session("cli:a").append(said(0))
-        with open(path + "-wal", "wb") as file:
-            file.write(content)
+        with open(path + "-wal", "wb") as opened:
+            opened.write(content)
         with recollect.open(path) as store:
             session = store.session("cli:a")
             session.append(said(1))
@@ -277,12 +297,12 @@ class TestLeftBehind:
         with apsw.Connection(path) as connection:
             connection.execute("PRAGMA user_version = 999")
         connection.close()
-        with open(path, "rb") as file:
-            before = file.read()
+        with open(path, "rb") as opened:
+            before = opened.read()
         with pytest.raises(SchemaTooNew, match="999"):
             recollect.open(path)
-        with open(path, "rb") as file:
-            assert file.read() == before
+        with open(path, "rb") as opened:
+            assert opened.read() == before
         assert not os.path.exists(path + "-reserve")
 
 

@@ -34,6 +34,9 @@ T = TypeVar("T")
 _IDLE = 8
 _SCRUB_WAIT = 0.25
 _FORK_STEP = 0.001
+MOMENT = 0.05
+"""Seconds after which it is looked again whether the file is still there."""
+
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError)
 _STRANGE = (TypeError, ValueError, LookupError, AttributeError)
 
@@ -58,6 +61,7 @@ class File:
         self._listened = False
         self._lapsed = self._forking = False
         self.place: Place | None = None
+        self._look_again = 0.0
         if not self.memory:
             prepare(path)
         self._real = os.path.realpath(path)  # what lies beside the file lies beside what a link leads to
@@ -190,7 +194,7 @@ class File:
             connection = self._open_reader()
         try:
             result = self._within("BEGIN", connection, op)
-            if self.place is not None and not self.place.there():
+            if self.displaced(reading=True):
                 raise self.left(self.place)
             return result
         finally:
@@ -228,9 +232,16 @@ class File:
                 raise
             return self._within(begin, writer, op)
 
-    def displaced(self) -> bool:
-        """Say if what was just written is in a file that nobody will find again under its name."""
-        return self.place is not None and not self.place.unchanged()
+    def displaced(self, *, reading: bool = False) -> bool:
+        """Say if what was just written is in a file that nobody will find again under its name.
+
+        Looked at again after a moment only: two looks after each of many writes made them a tenth slower.
+        """
+        now = time.monotonic()
+        if self.place is None or now < self._look_again:
+            return False
+        self._look_again = now + MOMENT
+        return not (self.place.there() if reading else self.place.unchanged())
 
     def left(self, place: Place | None) -> RecollectError:
         """Let go of files that were removed or replaced; the next operation opens what is there then.

@@ -1,8 +1,7 @@
 """Whether the files that are open are still those that others find under their names.
 
 A file that was removed or replaced can be written to for as long as it is open, and all of it is gone when it is
-closed. So nothing is acknowledged before the names were looked at again. That costs microseconds, beside a sync of the
-disk.
+closed. So the names are looked at again before a write is acknowledged, unless that was a moment ago.
 """
 
 from __future__ import annotations
