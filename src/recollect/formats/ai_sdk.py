@@ -100,11 +100,9 @@ def put(
 
 
 def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
-    if native is None:  # most of what agents write; one bare text is written before
-        return {"role": role, "content": write_blocks(parts, _block)}
     written: dict[str, Any] = {"role": role}
-    place_content(written, parts, native.get("content"), "blocks", _block)
-    return overlay(written, native.get("fields"))
+    place_content(written, parts, None if native is None else native.get("content"), "blocks", _block)
+    return written if native is None else overlay(written, native.get("fields"))
 
 
 def _read_asked(part: dict[str, Any]) -> Part:

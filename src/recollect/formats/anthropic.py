@@ -263,12 +263,9 @@ def _read_piece(block: dict[str, Any]) -> Content:
 
 def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
     """Give a message that came in this format back as it came; of a whole response, what the API takes as input."""
-    speaker = "user" if role == "tool" else role
-    if native is None:  # most of what agents write; one bare text is written before
-        return {"role": speaker, "content": write_blocks(parts, _block)}
-    written: dict[str, Any] = {"role": speaker}
-    place_content(written, parts, native.get("content"), "blocks", _block)
-    return overlay(written, native.get("fields"))
+    written: dict[str, Any] = {"role": "user" if role == "tool" else role}
+    place_content(written, parts, None if native is None else native.get("content"), "blocks", _block)
+    return written if native is None else overlay(written, native.get("fields"))
 
 
 def _block(part: Part) -> dict[str, Any] | None:
