@@ -527,7 +527,7 @@ def test_a_model_is_chosen_for_one_session_and_remembered(talk, store):
     until(lambda: store.get_session(session).model == "demo")
 
 
-def test_what_can_not_be_stored_stays_in_the_composer_and_is_told(talk_at, own_server):
+def test_what_can_not_be_stored_stays_in_the_composer_and_is_told(own_server, talk_at):
     page = talk_at(own_server.url, expected=("507",))
     fresh(page)
     own_server.let("full")
