@@ -11,7 +11,7 @@ from recollect import formats
 from recollect.context.history import history
 from recollect.model.message import Draft, Message
 from recollect.model.part import TextPart, ToolCallPart, ToolResultPart
-from recollect.ops import views
+from recollect.ops import messages
 
 PROVIDERS = ["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui"]
 PIXEL = "data:image/png;base64," + "iVBORw0KGgo" * 8_000
@@ -48,7 +48,7 @@ def same(session, format):
 
 @pytest.fixture
 def session(monkeypatch):
-    monkeypatch.setattr(views, "LINES", 3)
+    monkeypatch.setattr(messages, "WHOLE", 3)
     with recollect.open(":memory:") as store:
         yield store.session("a")
 

@@ -15,6 +15,9 @@ from recollect.ops import record, sessions, tools
 from recollect.ops.paths import LAST, MessageId, Span, locate, parse, path, shown
 
 PAGE = 500
+WHOLE = 1_000
+"""A page where all there is is wanted: to a server each one is a journey."""
+
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
@@ -245,18 +248,18 @@ def _forward(
 
 def everything(scope: Scope, session: str, *, deleted: bool = False) -> Plan[list[Message]]:
     """Read the whole active path, page by page, up to the end that it had at the start."""
-    page: Page = yield forward(scope, session, deleted=deleted)
+    page: Page = yield forward(scope, session, deleted=deleted, limit=WHOLE)
     found = page.messages
     while page.more is not None:
-        page = yield following(scope, session, page, deleted=deleted)
+        page = yield following(scope, session, page, deleted=deleted, limit=WHOLE)
         found += page.messages
     return found
 
 
-def following(scope: Scope, session: str, page: Page, *, deleted: bool = False) -> Op[Page]:
+def following(scope: Scope, session: str, page: Page, *, deleted: bool = False, limit: int = PAGE) -> Op[Page]:
     """Read the page after a page, on the path and up to the end that the first one had."""
     after = page.until if page.more is None else page.more
-    return forward(scope, session, after=after, branch=page.branch, until=page.until, deleted=deleted)
+    return forward(scope, session, after=after, branch=page.branch, until=page.until, limit=limit, deleted=deleted)
 
 
 def backward(

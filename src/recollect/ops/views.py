@@ -17,7 +17,6 @@ from recollect.ops import compactions, messages, paths, record, sessions
 from recollect.ops.paths import Span
 
 FIRST_PAGE = 128
-LINES = 128  # at a time: more of them are no longer in the processor's cache when they are written
 _PARTNERS = 64
 
 Enough = Callable[[Sequence[Message]], bool]
@@ -139,13 +138,13 @@ def _tell(scope: Scope, standing: _Standing, taker: Taker) -> Plan[bool]:
 
 
 def _lines(scope: Scope, span: Span, after: int) -> Steps[_Told]:
-    found = yield from rows("messages_tell", branch=span.branch, low=after, high=span.high, limit=LINES)
+    found = yield from rows("messages_tell", branch=span.branch, low=after, high=span.high, limit=messages.WHOLE)
     lines = record.lines(found)
     for index in [index for index, row in enumerate(found) if record.has_more(row)]:
         message = yield from messages.at(scope, span.branch, span.number, found[index][1])
         assert message is not None
         lines[index] = line(message)
-    return _Told(lines, found[-1][1] if len(found) == LINES else None)
+    return _Told(lines, found[-1][1] if len(found) == messages.WHOLE else None)
 
 
 def _newest(scope: Scope, session: str, before: paths.MessageId | None, last: int) -> Plan[View]:

@@ -34,10 +34,6 @@ class Lost(Exception):
     """The connection is gone, and with it what was under way."""
 
 
-class Waited(Exception):
-    """The server took longer than the caller wants to wait; what was under way was undone."""
-
-
 class Connection(psycopg.Connection[Any]):
     """psycopg's connection, with the link on it."""
 
@@ -56,6 +52,7 @@ class Link:
         self._sent: list[tuple[Statement, bool]] = []  # and whether it was only prepared
         self._unconfirmed = False
         self._rows = Rows()
+        self._reading = _reading(self._pgconn.socket)
         connection.add_notice_handler(self._noticed)
         self._pgconn.enter_pipeline_mode()
 
@@ -143,13 +140,18 @@ class Link:
     def _wait(self, until: float, *, writing: bool = False) -> bool:
         """Wait until there is something to read (or room to write); say if there is."""
         left = until - time.monotonic()
-        readable, writable = _ready(self._pgconn.socket, writing, max(left, 0))
+        readable, writable = self._ready(max(left, 0), writing=writing)
         if not readable and not writable:
             if left < -_GRACE:
                 raise Lost("the server does not answer")
             self._cancel()
-            _ready(self._pgconn.socket, writing, _GRACE)
+            self._ready(_GRACE, writing=writing)
         return readable
+
+    def _ready(self, seconds: float, *, writing: bool) -> tuple[bool, bool]:
+        if writing or self._reading is None:
+            return _either(self._pgconn.socket, seconds, writing=writing)
+        return bool(self._reading.poll(seconds * 1000)), False
 
     def _cancel(self) -> None:
         try:
@@ -183,7 +185,17 @@ class Link:
         self._connection.close()
 
 
-def _ready(socket: int, writing: bool, seconds: float) -> tuple[bool, bool]:
+def _reading(socket: int) -> select.poll | None:
+    """Make what waits for something to read, once for a connection; None where the system has no such thing."""
+    if not hasattr(select, "poll"):  # Windows
+        return None
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return poll
+
+
+def _either(socket: int, seconds: float, *, writing: bool) -> tuple[bool, bool]:
+    """Wait until a socket can be read from, or written to where that is wanted; say which."""
     if not hasattr(select, "poll"):  # Windows
         readable, writable, _ = select.select([socket], [socket] if writing else [], [], seconds)
         return bool(readable), bool(writable)
