@@ -290,6 +290,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a start is measured as a second one is: with what was compiled
     options = arguments()
     if not options.last:
         make_environment()
