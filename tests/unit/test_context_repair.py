@@ -567,3 +567,44 @@ def test_problems_are_listed_for_anyone_or_for_one():
     ]
     assert "first_role" in [problem.kind for problem in problems(messages, "anthropic")]
     assert problems(said(HI, ASK, result("a"), SO, format="anthropic")) == []
+
+
+CALLS = {
+    "function_call": {"name": "f", "arguments": "{}"},
+    "custom_tool_call": {"name": "f", "input": "x"},
+    "shell_call": {"action": {"commands": ["ls"]}},
+    "apply_patch_call": {"operation": {"type": "delete_file", "path": "a"}},
+}
+
+
+@pytest.mark.parametrize("answer", ["function_call_output", "custom_tool_call_output"])
+@pytest.mark.parametrize("asked", list(CALLS))
+def test_an_output_is_one_of_its_calls_type(asked, answer):
+    items = [
+        {"role": "user", "content": "q"},
+        {"type": asked, "call_id": "c", **CALLS[asked]},
+        {"type": answer, "call_id": "c", "output": "r"},
+        {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "d", "output": "s"},
+    ]
+    talk = placed([(draft, "completed") for draft in formats.read(items, "openai-responses")])
+    view, repairs = mended(talk, "openai-responses")
+    written = formats.write(view, "openai-responses")
+    assert [item.get("type") for item in written[1:3]] == [asked, f"{asked}_output"]
+    assert [*written[:2], *written[3:]] == [*items[:2], *items[3:]]
+    assert [repair.kind for repair in repairs] == ([] if answer == f"{asked}_output" else ["output_type"])
+
+
+def test_a_picture_that_answers_a_computer_call_as_a_function_does_is_a_screenshot():
+    image = {"type": "input_image", "image_url": "https://example.com/a.png"}
+    items = [
+        {"role": "user", "content": "q"},
+        {"type": "computer_call", "call_id": "c", "id": "i", "action": {"type": "wait"}, "pending_safety_checks": []},
+        {"type": "function_call_output", "call_id": "c", "output": [image]},
+    ]
+    talk = placed([(draft, "completed") for draft in formats.read(items, "openai-responses")])
+    view, repairs = mended(talk, "openai-responses")
+    (shown,) = formats.write(view, "openai-responses")[2:]
+    assert shown["type"] == "computer_call_output"
+    assert shown["output"] == {"type": "computer_screenshot", "image_url": image["image_url"]}
+    assert [repair.kind for repair in repairs] == ["output_type"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from recollect.context import outputs
 from recollect.context.rules import ANY, RULES, Rules
 from recollect.context.soundness import is_sound
 from recollect.model.message import Message
@@ -37,7 +38,7 @@ def mend(messages: Sequence[Message], rules: Rules) -> tuple[list[Message], list
     if rules.own_outputs:
         from recollect.context import consent  # noqa: PLC0415  only for one provider
 
-        view = consent.leave_out(view, repairs)
+        view = outputs.retype(consent.leave_out(view, repairs), rules.format, repairs)
     view = answering.answer(view, rules, repairs)
     view = cleaning.conclude(view, rules, repairs)
     if rules.alternates:

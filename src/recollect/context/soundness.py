@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from recollect.context import outputs
 from recollect.context.pairs import is_reasoning
 from recollect.context.rules import Rules
 from recollect.model.line import line
@@ -30,6 +31,8 @@ class Look:
         self.rules = rules
         self._own, self._alternates, self._apart = rules.format, rules.alternates, rules.results_apart
         self._waiting: set[str] = set()
+        self._typed = rules.own_outputs
+        self._kinds: dict[str, str] = {}  # of calls that are no calls of functions
         self._seen: set[str] = set()
         self._last: str | None = None
         self._spoken: Parts = ()
@@ -45,7 +48,7 @@ class Look:
                 if text and not text.isspace() and role != "tool" and not (self._waiting and self._apart):
                     return not self._alternates or self._follows(role, came, parts)
             elif type(part) is ToolResultPart and role == "tool":
-                if part.call_id not in self._waiting:
+                if part.call_id not in self._waiting or (self._typed and not self._fits(part, came)):
                     return False
                 self._waiting.remove(part.call_id)
                 return not self._alternates or self._follows(role, came, parts, gathers=True)
@@ -95,7 +98,7 @@ class Look:
                 calls.append(part.call_id)
                 called = True
             elif type(part) is ToolResultPart:
-                if not self._answers(part.call_id, role, calls, said=said):
+                if not self._answers(part.call_id, role, calls, said=said) or not self._fits(part, came):
                     return False
             elif not self._allows(part, role, came):
                 return False
@@ -151,10 +154,20 @@ class Look:
             return False
         if rules.objects and came == rules.format and type(part.arguments) is not dict:
             return False
-        if rules.own_outputs and type(part.native) is dict and part.native.get("type") == "computer_call":
-            return False  # only a picture answers it, which needs a closer look
+        if self._typed and part.native is not None:
+            kind = outputs.kind_of(part, own=came == self._own)
+            if kind == "computer_call":
+                return False  # only a picture answers it, which needs a closer look
+            if kind != outputs.FUNCTION:
+                self._kinds[call_id] = kind
         self._seen.add(call_id)
         return True
+
+    def _fits(self, part: ToolResultPart, came: str | None) -> bool:
+        """Whether a result is an output of the type of its call, where that matters."""
+        if not self._typed or (part.native is None and not self._kinds):
+            return True
+        return outputs.fits(part, self._kinds.pop(part.call_id, outputs.FUNCTION), own=came == self._own)
 
 
 def _says(part: Part) -> bool:

@@ -8,8 +8,8 @@ from recollect.model.value import Value
 
 RepairKind = Literal[
     "interrupted_call", "unanswered_call", "orphan_result", "duplicate_result", "moved_result", "misplaced_call",
-    "partial_call", "call_id", "arguments", "unreadable_block", "empty_message", "only_reasoning", "last_reasoning",
-    "blank_text", "wrong_role", "same_role", "first_role", "last_space",
+    "partial_call", "output_type", "call_id", "arguments", "unreadable_block", "empty_message", "only_reasoning",
+    "last_reasoning", "blank_text", "wrong_role", "same_role", "first_role", "last_space",
 ]  # fmt: skip
 
 
