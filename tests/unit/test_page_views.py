@@ -16,11 +16,12 @@ import itertools
 
 from recollect.errors import NotSupported
 from recollect.export.report import Refused, Report
+from recollect.model import amount
 from recollect.model.hit import Hit
 from recollect.model.session import Session
 from recollect.model.space import Space
 from recollect.model.statistics import Stats, Tally, ToolStats
-from recollect.server.page import amount, charts, figures, keys, searching, transfers
+from recollect.server.page import charts, figures, keys, searching, transfers
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.rows import Row, groups, row, wanting_words
 

@@ -17,14 +17,13 @@ from recollect.errors import (
     StaleRevision,
 )
 from recollect.model import json, keys
+from recollect.model.moment import DAY
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
 from recollect.model.title import folded
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
 _MATCHES = 6
-
-_DAY = 86_400_000
 
 
 class Here(NamedTuple):
@@ -270,7 +269,7 @@ def running(scope: Scope) -> Op[list[str]]:
 
 
 def _running(scope: Scope) -> Steps[list[str]]:
-    return [id for (id,) in (yield from rows("sessions_running", owner=scope.owner, since=scope.now - _DAY))]
+    return [id for (id,) in (yield from rows("sessions_running", owner=scope.owner, since=scope.now - DAY))]
 
 
 def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:

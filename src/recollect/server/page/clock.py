@@ -8,6 +8,8 @@ import zoneinfo
 from collections.abc import Mapping
 from urllib.parse import unquote
 
+from recollect.model import moment as moments
+
 ZONE_COOKIE = "recollect-zone"
 """The name of the browser's zone and the minutes that it is ahead of UTC: `Europe/Berlin|60`."""
 
@@ -35,10 +37,7 @@ class Clock:
 
     def local(self, moment: int) -> datetime.datetime:
         """Give a moment in this zone; one that no calendar has is the last that there is."""
-        try:
-            return datetime.datetime.fromtimestamp(moment / 1000, datetime.UTC).astimezone(self._tz)
-        except (OverflowError, OSError, ValueError):
-            return datetime.datetime.max.replace(tzinfo=datetime.UTC)
+        return moments.local(moment, self._tz)
 
     @property
     def utc_offset(self) -> int:

@@ -11,10 +11,11 @@ from litestar.response import Redirect
 from recollect.agent.commands import COMMANDS
 from recollect.agent.models import DEMO, talkable
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
+from recollect.model import amount
 from recollect.model.message import Message
 from recollect.server.account import Account
 from recollect.server.names import piece, session_id
-from recollect.server.page import amount, items, parts
+from recollect.server.page import items, parts
 from recollect.server.page.branching import tip
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.frame import framed, html

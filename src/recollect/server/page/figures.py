@@ -11,11 +11,11 @@ import markupsafe
 from litestar import Request, Response, get
 
 from recollect.errors import NotSupported
+from recollect.model.amount import count, lasting, many, size
 from recollect.model.space import Space
 from recollect.model.statistics import Stats, Tally, ToolStats
 from recollect.server.account import Account
 from recollect.server.page import charts
-from recollect.server.page.amount import count, lasting, many, size
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.frame import framed
 from recollect.store_async import AsyncStore

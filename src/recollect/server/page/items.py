@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from recollect.model import amount
 from recollect.model.compaction import Compaction, outermost
 from recollect.model.message import Message
 from recollect.model.part import TextPart, ToolCallPart, ToolResultPart
 from recollect.model.turn import Turn
 from recollect.server.account import Account
-from recollect.server.page import amount, branching, parts
+from recollect.server.page import branching, parts
 from recollect.server.page.clock import Clock
 from recollect.server.page.template import render
 from recollect.server.talks import Run

@@ -7,12 +7,13 @@ from typing import Any
 from litestar import Request, Response, get
 from litestar.exceptions import NotFoundException
 
+from recollect.model import amount
 from recollect.model.message import Message
 from recollect.model.part import ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.server.account import Account
 from recollect.server.names import session_id
-from recollect.server.page import amount, branching, items, parts
+from recollect.server.page import branching, items, parts
 from recollect.server.page.clock import clock_of
 from recollect.server.page.conversation import UNTITLED, header, opened
 from recollect.server.page.frame import html

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import markupsafe
 
-from recollect.model import json
+from recollect.model import amount, json
 from recollect.model.message import Message
 from recollect.model.part import (
     AttachmentPart,
@@ -24,7 +24,7 @@ from recollect.model.part import (
     ToolCallPart,
     ToolResultPart,
 )
-from recollect.server.page import amount, markdown
+from recollect.server.page import markdown
 from recollect.server.page.template import render
 
 SHOWN_OUTPUT = 20_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from recollect.model.amount import count, many
 from recollect.model.session import Session
 from recollect.server.names import piece
-from recollect.server.page.amount import count, many
 from recollect.server.page.clock import Clock
 
 COLORS = ("red", "orange", "yellow", "green", "blue", "purple")

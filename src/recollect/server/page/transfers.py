@@ -8,9 +8,9 @@ from litestar import Request, Response, get, post
 from litestar.response import Stream
 
 from recollect.export import Report
+from recollect.model.amount import many
 from recollect.server import transfer
 from recollect.server.account import Account
-from recollect.server.page.amount import many
 from recollect.server.page.template import render
 
 _MOST_TOLD = 20

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from litestar.datastructures import UploadFile
 
 from recollect.errors import InvalidValue
+from recollect.model import amount
 from recollect.model.part import AttachmentPart
-from recollect.server.page import amount
 
 _LONGEST_NAME = 200
 _IMAGES = {
