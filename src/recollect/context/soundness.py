@@ -48,7 +48,9 @@ class Look:
                 if text and not text.isspace() and role != "tool" and not (self._waiting and self._apart):
                     return not self._alternates or self._follows(role, came, parts)
             elif type(part) is ToolResultPart and role == "tool":
-                if part.call_id not in self._waiting or (self._typed and not self._fits(part, came)):
+                if part.call_id not in self._waiting:
+                    return False
+                if self._typed and (part.native is not None or self._kinds) and not self._fits(part, came):
                     return False
                 self._waiting.remove(part.call_id)
                 return not self._alternates or self._follows(role, came, parts, gathers=True)
@@ -98,7 +100,9 @@ class Look:
                 calls.append(part.call_id)
                 called = True
             elif type(part) is ToolResultPart:
-                if not self._answers(part.call_id, role, calls, said=said) or not self._fits(part, came):
+                if not self._answers(part.call_id, role, calls, said=said):
+                    return False
+                if self._typed and not self._fits(part, came):
                     return False
             elif not self._allows(part, role, came):
                 return False
@@ -164,9 +168,7 @@ class Look:
         return True
 
     def _fits(self, part: ToolResultPart, came: str | None) -> bool:
-        """Whether a result is an output of the type of its call, where that matters."""
-        if not self._typed or (part.native is None and not self._kinds):
-            return True
+        """Whether a result is an output of the type of its call."""
         return outputs.fits(part, self._kinds.pop(part.call_id, outputs.FUNCTION), own=came == self._own)
 
 
