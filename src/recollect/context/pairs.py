@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from recollect.model.message import Message
-from recollect.model.part import Part, ReasoningPart, ToolCallPart, ToolResultPart
+from recollect.model.part import DataPart, Part, ReasoningPart, ToolCallPart, ToolResultPart
 
 _REASONING = frozenset({"redacted_thinking"})
 
@@ -36,10 +36,10 @@ def is_result(part: Any) -> TypeGuard[ToolResultPart]:
 
 def is_reasoning(part: Part) -> bool:
     """Whether a part is what a model thought."""
-    native = part.native
     if type(part) is ReasoningPart:
         return True
-    return part.__struct_config__.tag == "data" and type(native) is dict and native.get("type") in _REASONING
+    native = part.native if type(part) is DataPart else None
+    return type(native) is dict and native.get("type") in _REASONING
 
 
 def calls_of(message: Message) -> list[int]:

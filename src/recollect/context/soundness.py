@@ -40,7 +40,7 @@ class Look:
 
     def passes(self, role: str, came: str | None, parts: Parts, native: dict[str, Any] | None, state: str) -> bool:
         """Look at the next message; whether nothing needs to be mended up to it, but for calls that still wait."""
-        if len(parts) == 1 and (native is None or not _lists_calls(native)):
+        if len(parts) == 1 and (native is None or "tool_calls" not in (native.get("fields") or ())):
             # A text, or a single result: nearly all messages are one of these, and need no further look.
             part = parts[0]
             if type(part) is TextPart:

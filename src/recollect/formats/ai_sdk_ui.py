@@ -90,15 +90,17 @@ def put(
 
 def own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
     """Give a message that came in this format back as it came."""
-    first = parts[0] if parts else None
-    if native is not None and native.get("content") == "string":
-        said = first.text if type(first) is TextPart else ""
-        return overlay({"role": role, "content": said}, native.get("fields"))
-    if len(parts) == 1 and type(first) is TextPart and first.native is None:  # most of what people write
+    first = parts[0] if len(parts) == 1 else None
+    if type(first) is TextPart and first.native is None:  # most of what people write
         blocks = [{"type": "text", "text": first.text}]
     else:
         blocks = _parts(parts)
-    fields = native.get("fields") if native is not None else None
+    if native is None:
+        return {"role": role, "parts": blocks}
+    if native.get("content") == "string":
+        said = parts[0].text if parts and type(parts[0]) is TextPart else ""
+        return overlay({"role": role, "content": said}, native.get("fields"))
+    fields = native.get("fields")
     return {"role": role, "parts": blocks, **fields} if fields else {"role": role, "parts": blocks}
 
 
@@ -209,16 +211,21 @@ def _read_invocation(used: dict[str, Any], native: dict[str, Any]) -> list[Part]
 def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Give the parts of a message that came in this format, a call and its result in one."""
     written: list[dict[str, Any]] = []
-    for part, following in zip(parts, (*parts[1:], None), strict=False):
-        if type(part) is TextPart and part.native is None:
-            written.append({"type": "text", "text": part.text})
-        elif type(part) is ToolCallPart:
-            result = following if type(following) is ToolResultPart and following.native == _JOINED else None
-            if part.native != _SHADOW:
+    last = len(parts) - 1
+    for index, part in enumerate(parts):
+        kind, native = type(part), part.native
+        if kind is ToolResultPart:
+            continue
+        if type(part) is ToolCallPart:
+            if native != _SHADOW:
+                following = parts[index + 1] if index < last else None
+                result = following if type(following) is ToolResultPart and following.native == _JOINED else None
                 written.append(_tool_part(part, result))
-        elif type(part) is DataPart and type(part.native) is dict:
-            written.append(part.native.copy())
-        elif type(part) is not ToolResultPart:
+        elif type(part) is TextPart and native is None:
+            written.append({"type": "text", "text": part.text})
+        elif kind is DataPart and type(native) is dict:
+            written.append(native.copy())
+        else:
             block = _own_part(part)
             if block is not None:
                 written.append(block)
@@ -236,7 +243,7 @@ def _tool_part(part: ToolCallPart, result: ToolResultPart | None) -> dict[str, A
         written = {"toolCallId": part.call_id, "type": f"tool-{part.tool}"}
     if part.arguments is not UNSET:
         written["input"] = part.arguments
-    field = None if result is None else _answer_field(state)
+    field = None if result is None else _ANSWERS.get(state)  # type: ignore[arg-type]
     if result is not None and field is not None:
         if result.text is not None:
             written[field] = result.text
