@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 
 from playwright.sync_api import expect
@@ -19,8 +20,17 @@ def restarted(server, page, *, kill=False):
     expect(page.locator("#offline")).to_be_hidden()
 
 
+@contextlib.contextmanager
+def shown_anew(page):
+    """Wait until a conversation is shown in the place of the one before, be it the same one."""
+    page.evaluate("() => { window.before = document.querySelector('.talk'); }")
+    yield
+    page.wait_for_function("() => recollect.talk()?.element.isConnected && recollect.talk().element !== window.before")
+
+
 def titled(page, title):
-    page.get_by_role("button", name="New chat").first.click()
+    with shown_anew(page):
+        page.get_by_role("button", name="New chat").first.click()
     expect(page.locator("#messages > article")).to_have_count(0)
     page.locator(".title button").click()
     page.keyboard.type(title)
@@ -43,7 +53,8 @@ def test_the_acceptance_sequence(own_server, talk_at):
     for text in ("echo B1", "echo B2"):
         said(page, text)
         answered(page)
-    row(page, "Session A").locator("a").first.click()
+    with shown_anew(page):
+        row(page, "Session A").locator("a").first.click()
     expect(page.locator("#messages > .user")).to_have_count(3)
     assert questions(page) == ["echo A1", "echo A2", "What is 12 * 34?"]
 
@@ -52,7 +63,8 @@ def test_the_acceptance_sequence(own_server, talk_at):
     expect(again.locator(".title button")).to_have_text("Session A")
     expect(again.locator("#messages > .user")).to_have_count(3)
     expect(again.locator("#messages > .assistant").last).to_contain_text("408")
-    row(again, "Session B").locator("a").first.click()
+    with shown_anew(again):
+        row(again, "Session B").locator("a").first.click()
     expect(again.locator("#messages > .user")).to_have_count(2)
     assert questions(again) == ["echo B1", "echo B2"]
     again.get_by_role("button", name="Conversation menu").click()

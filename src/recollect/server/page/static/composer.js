@@ -12,12 +12,14 @@
   };
   let state = null;   /* session, files, editing, sending */
   const pictures = new WeakMap();   /* the address of a picture that was chosen */
-  const held = new Map();   /* files that were chosen and not sent, by session */
+  const known = new Map();   /* the state of each session that was shown: files that are not sent, what is being sent */
 
   document.addEventListener("recollect:mounted", ({ detail }) => {
     const form = $("composer"), text = $("composer-text");
-    state = { session: detail.session, files: held.get(detail.session) || [], editing: null, sending: false, form, text, chosen: -1,
-      commands: JSON.parse(form.dataset.commands), most: Number(form.dataset.most), largest: Number(form.dataset.largest) };
+    if (!known.has(detail.session)) known.set(detail.session, { session: detail.session, files: [], sending: false });
+    state = Object.assign(known.get(detail.session), { editing: null, form, text, chosen: -1,
+      commands: JSON.parse(form.dataset.commands), most: Number(form.dataset.most), largest: Number(form.dataset.largest) });
+    form.classList.toggle("sending", state.sending);
     text.value = drafts.get(state.session);
     text.addEventListener("input", () => { grow(); if (!state.editing) drafts.set(state.session, text.value); complete(); });
     text.addEventListener("keydown", keys);
@@ -52,7 +54,6 @@
       if (file.size > state.largest) { r.toast(`${file.name} is larger than ${size(state.largest)}, which is the most that can be sent.`, { seconds: 8 }); continue; }
       state.files.push(file);
     }
-    held.set(state.session, state.files);
     preview();
     state.text.focus();
   }
@@ -99,20 +100,20 @@
   /* --- sending ------------------------------------------------------------------------------------------------- */
   const isCommand = (text) => /^\/[a-z][^\s/]*(\s|$)/i.test(text.trim()) && !text.trim().includes("\n");
   async function submit(takeOver = false) {
-    const text = state.text.value, mine = state;
+    const text = state.text.value, mine = state, editing = mine.editing;
     close();
     waitNoMore();
     if (mine.sending || (!text.trim() && !mine.files.length)) return;
-    if (isCommand(text) && !mine.editing && !mine.files.length) { await command(text.trim()); return; }
+    if (isCommand(text) && !editing && !mine.files.length) { await command(text.trim()); return; }
     if (r.talk()?.running) { r.toast("An answer is coming. Stop it first, or wait: what you wrote stays here."); return; }
     mine.sending = true;
     mine.form.classList.add("sending");
     /* The same message sent again after a lost answer keeps its key, so that it is said once. */
-    const content = JSON.stringify([text, mine.editing, mine.files.map((file) => [file.name, file.size, file.lastModified])]);
+    const content = JSON.stringify([text, editing, mine.files.map((file) => [file.name, file.size, file.lastModified])]);
     if (mine.last?.content !== content) mine.last = { content, key: r.key() };
     const headers = { "Idempotency-Key": mine.last.key };
     try {
-      if (mine.editing) await r.send("POST", path(mine.session, "/edit"), { message: mine.editing, text }, { headers });
+      if (editing) await r.send("POST", path(mine.session, "/edit"), { message: editing, text }, { headers });
       else {
         const form = new FormData();
         form.append("text", text);
@@ -121,7 +122,7 @@
         await r.send("POST", path(mine.session, "/say"), form, { headers });
       }
       mine.last = null;
-      sent(mine, text);
+      sent(mine, text, editing);
     } catch (error) { if (r.isBusy(error) && state === mine) busy(error, mine); else r.failed(error.offline ? new Error("The server can not be reached. What you wrote stays here: send it again when it is back.") : error); }
     finally { mine.sending = false; mine.form.classList.remove("sending"); }
   }
@@ -163,18 +164,16 @@
     if (!document.querySelector("#messages > .message:last-of-type .ending.open")) submit().catch(r.failed);
   });
   document.addEventListener("recollect:leaving", waitNoMore);
-  function sent(mine, text) {
-    const edited = mine.editing;
-    mine.editing = null;
-    if (!edited) { held.delete(mine.session); mine.files = []; if (drafts.get(mine.session) === text) drafts.set(mine.session, ""); }
+  function sent(mine, text, edited) {
+    if (mine.editing === edited) mine.editing = null;
+    if (!edited) { mine.files = []; if (drafts.get(mine.session) === text) drafts.set(mine.session, ""); }
     if (state !== mine) return;
-    $("editing").hidden = true;
-    if (mine.text.value === text) put(edited ? drafts.get(mine.session) : "");
+    $("editing").hidden = !mine.editing;
+    if (mine.text.value === text && !mine.editing) put(edited ? drafts.get(mine.session) : "");
     preview();
     notice("");
-    const talk = r.talk();
-    talk.atEnd = true;
-    r.busy();
+    r.talk().atEnd = true;
+    r.answering();
     r.refresh().then(() => act["to-end"]());
   }
   act.sample = (button) => { put(button.textContent); submit(); };

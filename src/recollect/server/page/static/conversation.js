@@ -21,7 +21,7 @@
     talk = {
       element, session: data.session, first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
       revision: Number(data.revision), tags: new Map(Object.entries(JSON.parse(data.tags || "{}"))), running: !!data.running,
-      atEnd: true, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(),
+      atEnd: true, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turns: 0,
     };
     r.current = talk.session;
     document.title = data.title + " · Recollect";
@@ -170,13 +170,15 @@
     const mine = talk;
     if (!mine) return;
     const have = Object.fromEntries(mine.tags);
-    const over = new Set(mine.ended);
+    const over = new Set(mine.ended), turns = mine.turns;
     let given;
     try { given = await r.send("POST", base() + "/items", { first: mine.first, last: mine.newer ? mine.last : null, have }); }
     catch (error) { if (!error.offline) r.failed(error); return; }
     if (talk !== mine) return;
     if (given.gone) { await gone(given).catch(r.failed); return; }
+    const before = mine.running;
     reconcile(given, over);
+    if (turns !== mine.turns) { mine.running = before; wanted = true; shown(); }   /* a turn began while this was asked */
     r.emit("refreshed", { session: mine.session });
     if (!$("panel").hidden) await r.refreshPanel();
   }
@@ -276,6 +278,7 @@
     r.busy();
     if (!talk.atEnd) { talk.fresh = true; below("New messages"); }
   };
+  r.answering = () => { talk.turns++; r.busy(); };   /* a turn has begun that was asked for here */
   r.busy = () => { if (!talk.running) { talk.running = true; shown(); } };
   r.ended = ({ session, turn }) => {
     if (!talk || session !== talk.session) return;
