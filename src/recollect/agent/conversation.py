@@ -34,10 +34,12 @@ from recollect.agent.following import Following
 from recollect.agent.models import DEMO, Model
 from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
+from recollect.context.compaction import CompactionPolicy
 from recollect.context.drafts import question
 from recollect.context.window import Window
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
 from recollect.model import keys
+from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.message import Draft, Message
 from recollect.model.part import TextPart
 from recollect.model.presence import Presence
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 _RESERVED = 0.25
 """The part of the window that is left for the answer, the tools and errors of estimation."""
+
+_WHEN_FULL = CompactionPolicy(keep_turns=KEEP_TURNS)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,22 +349,16 @@ class Conversation:
         """Have the conversation so far summed up, by the hook or by the model."""
         return await self._written("summary", await self._read(self.budget))
 
-    async def compact(self) -> Any:
+    async def compact(self) -> Compaction:
         """Put a summary in the place of all but the newest turns; nothing is deleted, and it can be undone."""
-        compact: Any = getattr(self.session, "compact", None)
-        if compact is None:
-            raise InvalidValue("This version of the store can not compact a session.")
 
         async def summed_up(messages: Sequence[Any]) -> str:
             return await self._written("summary", messages)
 
-        return await compact(summarize=summed_up)
+        return await self.session.compact(summarize=summed_up, keep_turns=_WHEN_FULL.keep_turns)
 
     async def _compact_if_full(self) -> None:
-        from recollect.agent.agent import COMPACT_AT  # noqa: PLC0415  agent.py imports this module
-
-        count: Any = getattr(self.session, "active_tokens", None)  # without what an earlier compaction replaced
-        if count is None or await count() <= COMPACT_AT * self.budget:
+        if not _WHEN_FULL.due(await self.session.active_tokens(), self.budget):
             return
         try:
             await self.compact()
