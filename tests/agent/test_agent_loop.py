@@ -396,6 +396,24 @@ class TestTitles:
             renamed.set()
         assert stored("cli:a")[3].title == "by hand"
 
+    async def test_a_talk_that_moved_on_leaves_the_better_title_where_it_belongs(self, agent, stored, demo):
+        moved = asyncio.Event()
+
+        async def title(spoken):
+            await moved.wait()
+            return "of the old one"
+
+        async with agent(demo, title=title) as there:
+            talk = await there.talk("cli:a")
+            await talk.ask("hi")
+            talk.notices()
+            await talk.move(await there.store.session("cli:b"))
+            moved.set()
+            await talk.close()
+            assert not [event for event in talk.notices() if isinstance(event, Titled)]
+        assert stored("cli:a")[3].title == "of the old one"
+        assert stored("cli:b")[3].title is None
+
 
 class TestDelegates:
     async def test_a_sub_agent_has_its_own_session_under_its_parent(self, agent, stored, demo):
