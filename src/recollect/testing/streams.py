@@ -187,11 +187,11 @@ class TestStreams:
         with session.turn("q") as turn:
             turn.stream().write("Hel")
         assert [(message.text, message.state) for message in session.messages(1)] == [("Hel", "interrupted")]
-        with pytest.raises(ValueError, match="broke"), session.turn("q") as turn:
-            answer = turn.stream()
-            answer.write("lo")
-            raise ValueError("broke")
-        assert (session.messages(1)[0].text, turn.info and turn.info.status) == ("lo", "failed")
+        turn = session.turn("q")
+        answer = turn.stream()
+        answer.write("lo")
+        assert turn.fail("broke").status == "failed"
+        assert session.messages(1)[0].text == "lo"
         with pytest.raises(TurnClosed):
             answer.flush()
         counted(session)
