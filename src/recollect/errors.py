@@ -127,8 +127,8 @@ class ToolCallNotFound(NotFound):
 
 
 class CompactionNotFound(NotFound):
-    """Session {session!r} has no compaction {round} to undo on its active path. session.compactions() lists those it
-    has."""
+    """Session {session!r} has no such compaction to undo on its active path (asked for: {round}). session.compactions()
+    lists those it has."""
 
 
 class Conflict(RecollectError):
