@@ -22,6 +22,12 @@ FLAGS = (
     "--no-first-run",
 )  # fmt: skip
 
+# What is shown for some seconds is shown for longer here: a test on a busy machine must not come too late for it.
+PATIENT = """(() => {
+  const plain = window.setTimeout;
+  window.setTimeout = (run, wait, ...rest) => plain(run, wait >= 1800 ? wait * 20 : wait, ...rest);
+})();"""
+
 
 @pytest.fixture(scope="session")
 def chromium():
@@ -163,6 +169,7 @@ def browsing(chromium):
         context = chromium.new_context(viewport={"width": width, "height": height}, **{"timezone_id": "UTC", **options})
         contexts.append(context)
         context.set_default_timeout(WAIT)
+        context.add_init_script(PATIENT)
         page = context.new_page()
 
         def said(message):
