@@ -28,10 +28,16 @@
   }
   list.addEventListener("focusin", (event) => { const row = event.target.closest("li.session"); const link = row?.querySelector(":scope > a"); if (link) reach(link); });
 
+  /* What is read from the server is put into the list in the order in which it was asked for: an older answer never
+     takes the place of a newer one. */
+  let reading = Promise.resolve();
+  function inTurn(read) { const mine = reading.then(read); reading = mine.catch(() => {}); return mine; }
+
   /* Pages: the next one is asked for before its place comes into view. */
   const seer = new IntersectionObserver((seen) => { for (const one of seen) if (one.isIntersecting) more(one.target); }, { root: list, rootMargin: "900px 0px" });
-  async function more(mark) {
-    seer.unobserve(mark);
+  const more = (mark) => { seer.unobserve(mark); return inTurn(() => next(mark)); };
+  async function next(mark) {
+    if (!mark.isConnected) return;
     try {
       const html = await r.send("GET", mark.dataset.url, undefined, { accept: "text/html" });
       if (!mark.isConnected) return;
@@ -64,8 +70,9 @@
   const watchMore = () => { const mark = list.querySelector(".sessions-more"); if (mark) seer.observe(mark); };
   const query = () => new URLSearchParams(Object.entries(filter).filter(([, value]) => value));
   let asked = 0;
-  async function reload() {
-    const mine = ++asked;
+  const reload = () => { const mine = ++asked; return inTurn(() => anew(mine)); };
+  async function anew(mine) {
+    if (mine !== asked) return;
     const html = await r.send("GET", "/page/sessions?" + query(), undefined, { accept: "text/html" });
     if (mine !== asked) return;
     const at = list.scrollTop;
@@ -138,14 +145,13 @@
     else if (unfolded && fold.textContent !== unfolded.textContent) fold.replaceChildren(...unfolded.childNodes);
   }
   const changed = new Set();
-  let timer = 0, busy = false;
-  function later() { if (!timer && !busy) timer = setTimeout(step, 250); }
-  async function step(force = false) {
-    timer = 0;
+  let timer = 0;
+  function later() { if (!timer) timer = setTimeout(step, 250); }
+  function step(force = false) { clearTimeout(timer); timer = 0; return inTurn(() => again(force)); }
+  async function again(force) {
     const ids = [...changed].slice(0, 50);
     for (const id of ids) changed.delete(id);
     if (!ids.length || filter.view === "trash") { if (ids.length) r.reloadSessions(); return; }
-    busy = true;
     try {
       const asked = query();
       for (const id of ids) asked.append("id", id);
@@ -164,10 +170,7 @@
     } catch (error) {
       if (!error.offline) throw error;
       for (const id of ids) changed.add(id);
-    } finally {
-      busy = false;
-      if (changed.size) later();
-    }
+    } finally { if (changed.size) later(); }
   }
   function leave(row) {
     /* Focus goes to the neighbour of a row that goes. */
@@ -175,7 +178,7 @@
     const all = links(), at = all.indexOf(row.querySelector(":scope > a"));
     (all[at + 1] || all[at - 1] || document.querySelector('#sidebar [data-do="new"]'))?.focus({ preventScroll: true });
   }
-  function touch(id, force) { changed.add(id); if (force) { clearTimeout(timer); return step(true); } later(); return undefined; }
+  function touch(id, force) { changed.add(id); if (force) return step(true); later(); return undefined; }
   document.addEventListener("recollect:change", (event) => {
     const { session, running } = event.detail || {};
     if (!session) return;
@@ -293,7 +296,7 @@
     } });
     if (fresh === id) await r.begin();  /* it was empty, and was given again */
   };
-  r.forkSession = async (id) => { const { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); await show(session); };
+  r.forkSession = async (id) => { const still = r.wishing(), { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); if (still()) await show(session); };
   r.actions.restore = async (button) => {
     const row = rowOf(button), id = row.dataset.id;
     await r.send("POST", path(id, "/restore"));
