@@ -7,38 +7,8 @@ from playwright.sync_api import expect
 
 import recollect
 
-from around import WAIT, row, until  # isort: skip
+from around import Held, row, until  # isort: skip
 from test_page_talk import answered, entered, fresh, said  # isort: skip
-
-expect.set_options(timeout=WAIT)
-
-HOLD = """(part) => {
-    window.unheld ??= window.fetch;
-    const mine = { through: null };
-    window.fetch = async (url, options) => {
-        const answer = await window.unheld(url, options);
-        if (!mine.through && String(url).includes(part)) await new Promise((done) => { mine.through = done; });
-        return answer;
-    };
-    window.held = mine;
-}"""
-
-
-class Held:
-    """The answer to the next request of a kind: the server has given it, and the page has to wait for it."""
-
-    def __init__(self, page, part):
-        self._page = page
-        page.evaluate(HOLD, part)
-
-    def taken(self):
-        self._page.wait_for_function("() => window.held.through")
-        return self
-
-    def let(self):
-        """Let the answer through, and wait until the page has done what it does with it."""
-        self.taken()
-        self._page.evaluate("() => { window.held.through(); return new Promise((done) => setTimeout(done, 50)); }")
 
 
 @pytest.fixture

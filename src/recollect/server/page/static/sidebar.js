@@ -71,14 +71,18 @@
   const query = () => new URLSearchParams(Object.entries(filter).filter(([, value]) => value));
   let asked = 0;
   const reload = () => { const mine = ++asked; return inTurn(() => anew(mine)); };
+  let postponed = false;   /* a field in which someone types a title is not taken away */
   async function anew(mine) {
     if (mine !== asked) return;
     const html = await r.send("GET", "/page/sessions?" + query(), undefined, { accept: "text/html" });
     if (mine !== asked) return;
-    const at = list.scrollTop;
+    postponed = !!list.querySelector(".renaming");
+    if (postponed) return;
+    const at = list.scrollTop, focused = list.contains(document.activeElement) && document.activeElement.closest("li.session")?.dataset.id;
     list.replaceChildren();
     take(r.parse(html));
     list.scrollTop = at;
+    if (focused) byId(focused)?.querySelector(":scope > a")?.focus({ preventScroll: true });
     if (r.current && !byId(r.current)) touch(r.current);
   }
   r.reloadSessions = () => reload().catch(r.failed);
@@ -118,14 +122,15 @@
     focused?.focus({ preventScroll: true });
     tidy();
   }
-  const waiting = new Set();
+  const waiting = new Set(), going = new Set();   /* rows that are to be moved later; rows of what is being deleted */
   const held = () => list.matches(":hover") && matchMedia("(hover: hover)").matches;
   function update(fresh, force) {
     const row = byId(fresh.dataset.id);
+    if (going.has(fresh.dataset.id)) return;
     if (row?.closest("ul")?.closest("li.session")) { swap(row, fresh); return; }  /* a sub-agent stays under its parent */
     if (row) swap(row, fresh);
     if (row && row.dataset.group === row.closest("section").dataset.group && placed(row)) return;
-    if (held() && !force) { waiting.add(fresh.dataset.id); return; }
+    if (row?.classList.contains("renaming") || (held() && !force)) { waiting.add(fresh.dataset.id); return; }
     place(row || fresh);
     if (!row) reachSome();
   }
@@ -251,6 +256,8 @@
       row.classList.remove("renaming");
       field.remove();
       if (focused) row.querySelector(":scope > a")?.focus({ preventScroll: true });
+      if (waiting.has(id) && !held()) { waiting.delete(id); place(row); }
+      if (postponed) r.reloadSessions();
       if (save && field.value.trim() !== (old.classList.contains("untitled") ? "" : old.textContent)) {
         old.textContent = field.value.trim() || old.textContent;
         await alter(id, { title: field.value }).catch((error) => { touch(id); r.failed(error); });
@@ -287,10 +294,13 @@
     const row = byId(id), title = titleOf(row);
     const next = neighbour(id);
     if (row) { leave(row); row.remove(); tidy(); }
+    going.add(id);
     let fresh = null;  /* another one is opened first, so that nothing asks for what is gone */
-    if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
-    try { await r.send("DELETE", path(id)); }
-    catch (error) { touch(id); throw error; }
+    try {
+      if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
+      await r.send("DELETE", path(id));
+    } catch (error) { touch(id); throw error; }
+    finally { inTurn(() => going.delete(id)); }   /* after what was asked while it was still there */
     r.toast(`Deleted “${short(title)}”`, { action: "Undo", run: async () => {
       try { await r.send("POST", path(id, "/restore")); await touch(id, true); } catch (error) { r.failed(error); }
     } });
@@ -473,5 +483,5 @@
   keep("recollect-zone", `${zone}|${minutes}`);
   watchMore();
   reachSome();
-  if (list.dataset.zone !== zone) reload().catch(() => {});
+  if (list.dataset.zone !== zone) reload().then(() => { list.dataset.zone = zone; }).catch(() => {});
 })();
