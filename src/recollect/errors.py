@@ -76,6 +76,14 @@ def _rebuild(kind: type[RecollectError], message: str, fields: dict[str, Any]) -
     return kind(message, **fields)
 
 
+def usual(error: RecollectError) -> str | None:
+    """Give the sentence of this kind of error; one that was raised with other words need not have its fields."""
+    try:
+        return type(error).sentence(error.fields)
+    except KeyError:
+        return None
+
+
 class NotFound(RecollectError):
     """What was asked for is not in this store."""
 

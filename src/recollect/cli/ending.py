@@ -21,6 +21,7 @@ from recollect.errors import (
     SessionHasForks,
     SessionInTrash,
     SessionNotFound,
+    usual,
 )
 
 OK, ERROR, USAGE, NOT_FOUND, REFUSED, PROBLEMS, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 4, 5, 130, 141
@@ -126,17 +127,9 @@ def sentence(error: BaseException) -> str:
     )
 
 
-def _usual(error: RecollectError) -> str | None:
-    """Give the sentence of this kind of error; one that was raised with other words need not have its fields."""
-    try:
-        return type(error).sentence(error.fields)
-    except KeyError:
-        return None
-
-
 def _in_commands(error: RecollectError) -> str | None:
     session = error.fields.get("session")
-    if str(error) != _usual(error):
+    if str(error) != usual(error):
         return None
     if isinstance(error, SessionInTrash):
         return f"{session!r} is in the trash. `recollect sessions restore {session}` brings it back whole."
