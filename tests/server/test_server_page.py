@@ -19,7 +19,7 @@ from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart, ToolCallPart
 from recollect.server import actions
 from recollect.server.account import Account
-from recollect.server.page import branching, events, files, items
+from recollect.server.page import branching, conversation, events, files, items, searching
 from recollect.server.page.clock import Clock
 from recollect.server.page.picture import picture
 from recollect.server.page.uploads import _kind, _name
@@ -383,3 +383,50 @@ def test_other_libraries_are_not_loaded_for_their_classes():
         "sys.exit(any(name in sys.modules for name in ('pydantic', 'attrs', 'pygments.lexers')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_conversation_without_a_title_is_called_by_its_first_words_everywhere():
+    async def story():
+        async with an_account() as account:
+            store = account.store
+            talk = await store.session("cli:coat")
+            await talk.append(
+                [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "A coat? In May."}]
+            )
+            fork = await talk.fork(title="A coat of paint")
+            helper = await store.session("cli:coat:delegate:tailor")
+            await helper.append({"role": "user", "content": "Sew a coat"})
+            new = await store.create_session()
+            assert (await conversation.header(account, talk))["title"] == "A coat?"
+            assert (await conversation.header(account, fork))["title"] == "A coat of paint"
+            assert (await conversation.header(account, new))["title"] == "New chat"
+            hits = await store.search("coat", delegates=True)
+            found = searching.places(hits, CLOCK, await searching.looked_up(account, hits))
+            assert {place.session: (place.title, place.note) for place in found} == {
+                talk.id: ("A coat?", "cli"),
+                fork.id: ("A coat of paint", "fork"),
+                helper.id: ("Sew a coat", "cli · sub-agent"),
+            }
+            await store.delete_session(talk.id)
+            assert searching.places(hits, CLOCK, await searching.looked_up(account, hits))[0].hits
+
+    run(story())
+
+
+def test_a_call_that_came_with_its_result_says_nothing_of_how_long_it_took():
+    async def story():
+        async with an_account() as account:
+            talk = await account.store.session("a")
+            await talk.append(
+                [
+                    {"role": "assistant", "content": None, "tool_calls": [
+                        {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+                    {"role": "tool", "tool_call_id": "c", "content": "a sock"},
+                ],
+                format="openai",
+            )  # fmt: skip
+            view = await items.latest(account, talk, CLOCK)
+            assert "a sock" in view.items[-1].html
+            assert not re.search(r"\b\d+ ms\b", view.items[-1].html)
+
+    run(story())

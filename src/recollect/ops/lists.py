@@ -43,7 +43,7 @@ _INDEXED: tuple[tuple[str, Any, str], ...] = (
 _NO_FILTERS: dict[str, Any] = dict.fromkeys(
     ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown", "tool", "role")
 )
-# The list as it is mostly asked for has a statement of its own: others are asked about each of ten filters for each row.
+# The list as it is mostly asked for has a statement of its own: the others look at each of ten filters for each row.
 _USUAL = {**_NO_FILTERS, "archived": False, "delegates": False}
 
 

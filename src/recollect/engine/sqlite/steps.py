@@ -61,8 +61,7 @@ def _advancing(look: str, stay: str, rise: str) -> Procedure:
         tokens += params["tokens"]
         given += params["input_tokens"]
         taken += params["output_tokens"]
-        if updated < now:
-            updated = now
+        updated = max(updated, now)
         if said is None or said < now:
             said = now
         row = (last + messages, revision, count, tokens, given, taken, updated, said, key)
