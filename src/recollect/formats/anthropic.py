@@ -116,16 +116,22 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return written
 
 
-def put(
-    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
-) -> bool:
-    """Write a message that came in this format as it came, or text that came in none, instructions aside."""
-    if came is None:
-        return role == "system" or neutral.put(written, role, parts, native)
-    if came != NAME:
-        return False
-    written.append(neutral.bare(role, parts, native) or _own(role, parts, native))
+def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
+    """Write a message that came in this format as it came; of a whole response, what the API takes as input."""
+    message: dict[str, Any] = {"role": "user" if role == "tool" else role}
+    place_content(message, parts, None if native is None else native.get("content"), "blocks", _block)
+    written.append(message if native is None else overlay(message, native.get("fields")))
     return True
+
+
+def _put_neutral(
+    written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None
+) -> bool:
+    """Write text that came in no format, instructions aside: the API takes those beside the messages."""
+    return role == "system" or neutral.put(written, role, parts, native)
+
+
+put = neutral.putter(NAME, _put_own, _put_neutral, apart="system")
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
@@ -259,13 +265,6 @@ def _read_piece(block: dict[str, Any]) -> Content:
     kind = block.get("type")
     reader = _CONTENT.get(kind) if type(kind) is str else None
     return DataPart(native=block) if reader is None else reader(block)
-
-
-def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
-    """Give a message that came in this format back as it came; of a whole response, what the API takes as input."""
-    written: dict[str, Any] = {"role": "user" if role == "tool" else role}
-    place_content(written, parts, None if native is None else native.get("content"), "blocks", _block)
-    return written if native is None else overlay(written, native.get("fields"))
 
 
 def _block(part: Part) -> dict[str, Any] | None:
