@@ -310,7 +310,6 @@ class TestPicker:
             terminal.press(ENTER)
             terminal.wait("answer to Where is my red coat?", PROMPT)
 
-    @pytest.mark.skipif(not hasattr(recollect.Store, "search"), reason="the store can not be searched")
     def test_typing_searches_the_text(self, at):
         with at("-r") as terminal:
             terminal.wait("Gloves")

@@ -277,8 +277,10 @@ def test_the_event_stream_tells_changes_and_progress_and_resumes():
             assert {name for name, _, _ in told} >= {"change", "progress", "ended"}
             assert told[-1][1]["turn"] == said.turn
             mark = [id for _, _, id in told if id][-1]
+            known = account.feed.count
             await session.update(title="Meanwhile")
-            await asyncio.sleep(0.2)
+            while account.feed.count == known:
+                await asyncio.sleep(0.01)
             again = events.follow(account, [], mark)
             hello = (await anext(again)).split(b"\n\n", 1)[1]
             assert heard(hello)[1] == {"missed": False}
@@ -291,6 +293,45 @@ def test_the_event_stream_tells_changes_and_progress_and_resumes():
             assert heard((await anext(unknown)).split(b"\n\n", 1)[1])[1] == {"missed": True}
             account.closing.set()
             assert [piece async for piece in unknown] == []
+
+    run(story())
+
+
+def test_an_end_is_told_also_to_who_comes_after_it_and_of_a_run_that_another_one_followed():
+    wake = asyncio.Event()
+    followed = events.Followed("s", wake)
+    first, second = Run("s"), Run("s")
+    first.turn, second.turn = "1.1", "1.3"
+    first.end()
+    told = [heard(piece)[:2] for piece in followed.news(first)]  # it ended before anyone looked: it is not drawn
+    assert told == [("ended", {"session": "s", "turn": "1.1"})]
+    assert followed.news(first) == []
+    second.add(TextDelta(text="begun"))
+    assert [heard(piece)[0] for piece in followed.news(second)] == ["progress"]
+    third = Run("s")
+    third.turn = "1.5"
+    second.end()
+    third.add(TextDelta(text="at once"))
+    seen = [(name, data["turn"]) for name, data, _ in map(heard, followed.news(third))]
+    assert seen == [("ended", "1.3"), ("progress", "1.5")]
+    assert (second.watchers, third.watchers) == (set(), {wake})
+
+
+def test_a_place_is_told_with_the_last_of_several_changes():
+    async def story():
+        async with an_account() as account:
+            await account.feed.begin()
+            start = account.feed.mark(account.feed.count)
+            made = [(await account.store.create_session()).id for _ in range(3)]
+            while account.feed.count < 3:
+                await asyncio.sleep(0.01)
+            stream = events.follow(account, [], start)
+            hello = heard((await anext(stream)).split(b"\n\n", 1)[1])
+            assert hello[1:] == ({"missed": False}, start)
+            told = [heard(await anext(stream)) for _ in made]
+            await stream.aclose()
+            assert [data["session"] for _, data, _ in told] == made
+            assert [id for _, _, id in told] == [None, None, account.feed.mark(account.feed.count)]
 
     run(story())
 

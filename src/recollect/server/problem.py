@@ -113,10 +113,7 @@ def problem(error: errors.RecollectError) -> Problem:
 
 
 def _detail(error: errors.RecollectError) -> str:
-    """Say it in requests where the library says it in methods; what was raised with words of its own stays."""
-    words = _WORDS.get(type(error))
-    if words is None or str(error) != errors.usual(error):
-        return str(error)
+    """Say it in requests where the library says it in methods."""
     session = error.fields.get("session")
     at = f"/sessions/{quote(session, safe='', errors='replace')}" if isinstance(session, str) else ""
-    return words.format(**error.fields, at=at)
+    return errors.told(error, _WORDS, at=at)
