@@ -69,6 +69,8 @@ WIDE = {
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",
     "session_advance": "the newest of the index, and no more",
+    "session_append": "the same",
+    "session_save": "the same",
     "tool_calls_ranked": "statistics are about all there is",
     "blobs_refs": "a check looks at all there is",
     "sessions_trashed": "the trash is small, and has an index of its own",

@@ -1,3 +1,12 @@
+-- shared: standing
+SELECT key, head, last, branch, (
+        SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
+        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
+    ),
+    open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
+    last_message_at
+FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
 -- shared: session
 key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status,
 model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
@@ -169,13 +178,13 @@ SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :he
 WHERE key = :session
 
 -- name: session_advance
-SELECT key, head, last, branch, open_turns, revision, message_count, token_count, input_tokens, output_tokens,
-    updated_at, active_at, last_message_at,
-    (
-        SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
-        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
-    )
-FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+{standing}
+
+-- name: session_append
+{standing}
+
+-- name: session_save
+{standing} AND open_turns = 0
 
 -- then: session_advance
 UPDATE sessions
