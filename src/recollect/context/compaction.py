@@ -95,6 +95,8 @@ def chosen(summary: str | None, summarize: Summarize | None) -> None:
     """Refuse neither and both."""
     if (summary is None) == (summarize is None):
         raise InvalidValue("Give either summary=..., a text, or summarize=..., a function that makes it.")
+    if summarize is not None and not callable(summarize):
+        raise InvalidValue(f"summarize is a function that takes messages and gives a text; got {summarize!r}.")
 
 
 def told(summary: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from recollect import formats
 from recollect.errors import InvalidValue
-from recollect.model import json
+from recollect.model import figure, json
 from recollect.model.message import Draft, checked
 from recollect.model.part import ResultStatus, TextPart, ToolResultPart
 
@@ -38,17 +38,18 @@ def tool_result(
     status: ResultStatus,
     error_code: str | None,
     error_message: str | None,
-    latency_ms: int | None,
+    latency_ms: float | None,
     metadata: dict[str, Any] | None,
 ) -> Draft:
     """Make the message that carries a tool's result."""
     if status not in ("success", "error", "canceled"):
         raise InvalidValue(f"A tool result is success, error or canceled; got {status!r}.")
+    if metadata is not None and not isinstance(metadata, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"metadata is a dict or None; got {type(metadata).__name__}.")
     told = dict(json.exact(metadata)) if metadata else {}
-    if latency_ms is not None:
-        if type(latency_ms) is not int or latency_ms < 0:
-            raise InvalidValue(f"latency_ms is a number of milliseconds; got {latency_ms!r}.")
-        told["latency_ms"] = latency_ms
+    taken = figure.milliseconds("latency_ms", latency_ms)
+    if taken is not None:
+        told["latency_ms"] = taken
     part = ToolResultPart(
         call_id=call_id,
         status=status,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import BranchNotFound, CompactedMeanwhile, CompactionNotFound, InvalidValue
+from recollect.model import figure
 from recollect.model.compaction import Compaction
 from recollect.model.part import TextPart
 from recollect.model.session import Session
@@ -64,8 +65,7 @@ def compact(
     stood.
     """
     _check(summary)
-    if after is not None and (type(after) is not int or after < 0):
-        raise InvalidValue(f"tokens is the size of the summary, a number from 0 on; got {after!r}.")
+    figure.whole("tokens", after)
     size = estimate((TextPart(text=summary),)) if after is None else after
     columns = {
         "from_position": span[0], "to_position": span[1], "tokens_before": before, "tokens_after": size,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recollect.errors import Corrupted, InvalidValue, KeyReused, MessageNotFound
-from recollect.model import json
+from recollect.model import figure, json
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
 from recollect.ops import record, sessions, tools
@@ -60,6 +60,7 @@ def append(
     if not drafts:
         raise InvalidValue("There is no message to append. Give one message or a list of them.")
     check_key(key)
+    figure.whole("expected", expected)
     records = [record.record(draft, scope.now) for draft in drafts]
     whole = at_once(scope, session, records, expected) if key is None else None
     return Op(_append, scope, session, records, key, expected, whole)

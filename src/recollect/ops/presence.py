@@ -23,7 +23,7 @@ _LONGEST = 40
 
 def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool = False) -> Op[Arrived]:
     """Say that someone talks in a session from now on, and give who else does; `take_over` sends them away."""
-    if not surface.strip() or len(surface) > _LONGEST or not surface.isprintable():
+    if type(surface) is not str or not surface.strip() or len(surface) > _LONGEST or not surface.isprintable():
         raise InvalidValue(f"A surface is a word such as terminal or web, of at most {_LONGEST} characters.")
     return Op(_arrive, scope, session, id, surface, take_over)
 
@@ -38,7 +38,7 @@ def _arrive(scope: Scope, session: str, id: str, surface: str, take_over: bool) 
     others = [one for one in living if one.session == session and one.id != id]
     since = next((one.since_at for one in living if one.session == session and one.id == id), scope.now)
     plain = {"session": session, "surface": surface, "holder": scope.holder, "since": since}
-    yield from do("setting_set", owner=scope.owner, key=_KEY + id, value=json.encode(plain), now=scope.now)
+    yield from do("setting_set", owner=scope.owner, key=f"{_KEY}{id}", value=json.encode(plain), now=scope.now)
     others += yield from _turning(scope, session, here.session, {scope.holder, *(one.holder for one in others)})
     if take_over:
         yield from _send_away(scope, here.session, others)
@@ -72,7 +72,7 @@ def stay(scope: Scope, id: str) -> Op[bool]:
 
 
 def _stay(scope: Scope, id: str) -> Steps[bool]:
-    return (yield from one("setting_touch", owner=scope.owner, key=_KEY + id, now=scope.now)) is not None
+    return (yield from one("setting_touch", owner=scope.owner, key=f"{_KEY}{id}", now=scope.now)) is not None
 
 
 def leave(scope: Scope, id: str) -> Op[None]:
@@ -81,7 +81,7 @@ def leave(scope: Scope, id: str) -> Op[None]:
 
 
 def _leave(scope: Scope, id: str) -> Steps[None]:
-    yield from do("setting_delete", owner=scope.owner, key=_KEY + id)
+    yield from do("setting_delete", owner=scope.owner, key=f"{_KEY}{id}")
 
 
 def forget(scope: Scope, erased: list[str]) -> Steps[None]:

@@ -16,7 +16,7 @@ from recollect.errors import (
     SessionNotFound,
     StaleRevision,
 )
-from recollect.model import json, keys
+from recollect.model import figure, json, keys
 from recollect.model.moment import DAY
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
 from recollect.model.title import folded
@@ -314,6 +314,7 @@ def _get(scope: Scope, session: str) -> Steps[Session | None]:
 
 def update(scope: Scope, session: str, fields: dict[str, Any], expected: int | None = None) -> Op[Session]:
     """Change what is known about a session."""
+    figure.whole("expected", expected)
     return Op(_update, scope, session, checked_fields(fields, scope.now), expected)
 
 
@@ -368,6 +369,8 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
 
 def resolve(scope: Scope, name: str) -> Op[Session]:
     """Find a session by its id, the beginning of its id, or its title."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"A session is found by a text: its id, its title or the beginning of its id; got {name!r}.")
     return Op(_resolve, scope, name, writes=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from recollect.errors import InvalidValue
 from recollect.model import json
 from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, do, one
@@ -48,6 +49,8 @@ def _setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
 
 def set_setting(scope: Scope, key: str, value: Any) -> Op[None]:
     """Write a setting; None removes it."""
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"The key of a setting is a text; got {key!r}.")
     return Op(_set_setting, scope, key, None if value is None else json.encode(json.exact(value)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.errors import InvalidValue
-from recollect.model import json
+from recollect.model import figure, json
 from recollect.model.part import DataPart
 from recollect.model.snapshot import KINDS, Snapshot
 from recollect.model.tokens import estimate
@@ -19,8 +19,7 @@ def keep(
     """Store what was made from a session up to a message; of the same kind and message there is one."""
     _check(kind)
     plain = json.exact(content)
-    if tokens is not None and (type(tokens) is not int or tokens < 0):
-        raise InvalidValue(f"tokens is the size of the content, a number from 0 on; got {tokens!r}.")
+    figure.whole("tokens", tokens)
     size = estimate((DataPart(data=plain),)) if tokens is None else tokens
     return Op(_keep, scope, session, kind, json.encode(plain), at, size)
 

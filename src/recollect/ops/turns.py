@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from recollect.errors import AlreadySaid, InvalidValue, MessageNotFound, TurnClosed, TurnNotFound
-from recollect.model import json
+from recollect.model import figure, json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
@@ -40,7 +40,7 @@ class Usage(NamedTuple):
     model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
-    latency_ms: int | None = None
+    latency_ms: float | None = None
     error: Any = None
 
 
@@ -58,6 +58,7 @@ def begin(
     if not drafts:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
     messages.check_key(key)
+    figure.whole("expected", expected)
     records = [record.record(draft, scope.now) for draft in drafts]
     return Op(_begin, scope, session, records, lease, take_over, expected, key)
 
@@ -133,6 +134,13 @@ def _step(held: Held, written: messages.Written, count: int) -> Step:
 
 
 def _stored(usage: Usage) -> Usage:
+    if usage.model is not None and type(usage.model) is not str:
+        raise InvalidValue(f"model is a text or None; got {usage.model!r}.")
+    figure.whole("input_tokens", usage.input_tokens)
+    figure.whole("output_tokens", usage.output_tokens)
+    latency = figure.milliseconds("latency_ms", usage.latency_ms)
+    if latency is not usage.latency_ms:
+        usage = usage._replace(latency_ms=latency)
     return usage if usage.error is None else usage._replace(error=json.encode(json.exact(usage.error)))
 
 
@@ -263,6 +271,7 @@ def save(
     if not question:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
     messages.check_key(key)
+    figure.whole("expected", expected)
     records = [record.record(draft, scope.now) for draft in (*question, *answer)]
     usage = _completed(_stored(usage), used(records))
     whole = messages.at_once(scope, session, records, expected) if key is None else None
@@ -308,6 +317,8 @@ def _completed(usage: Usage, reported: Usage) -> Usage:
 
 def turns(scope: Scope, session: str, after: int = 0, until: int | None = None) -> Op[list[Turn]]:
     """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+    figure.whole("after", after)
+    figure.whole("until", until)
     return Op(_turns, scope, session, after, paths.LAST if until is None else until, writes=False)
 
 

@@ -10,7 +10,7 @@ from recollect import context, formats, ops
 from recollect.context.drafts import drafts, question, tool_result
 from recollect.context.history import History, history
 from recollect.errors import SessionBusy
-from recollect.model import keys
+from recollect.model import figure, keys
 from recollect.model.branch import Branch
 from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.fields import SessionFields
@@ -243,6 +243,7 @@ class Session(SessionFields):
         The turn is held for `lease` seconds after each of its writes. A `key` opens one turn: a second is AlreadySaid.
         """
         given = question(said, format)
+        figure.seconds(lease, wait)
         until = time.monotonic() + wait
         while True:
             op = ops.turns.begin(
@@ -266,6 +267,7 @@ class Session(SessionFields):
 
     def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> Turn:
         """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        figure.seconds(lease)
         step = self._run(ops.turns.resume(self.store.scope(), self.id, id))
         return Turn(self, step.held, lease)
 
@@ -279,7 +281,7 @@ class Session(SessionFields):
         model: str | None = None,
         input_tokens: int | None = None,
         output_tokens: int | None = None,
-        latency_ms: int | None = None,
+        latency_ms: float | None = None,
         error: Any = None,
         key: str | None = None,
         expected: int | None = None,
@@ -315,7 +317,7 @@ class Session(SessionFields):
         status: ResultStatus = "success",
         error_code: str | None = None,
         error_message: str | None = None,
-        latency_ms: int | None = None,
+        latency_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Message:
         """Store the result of a tool call, text or any JSON value. The same result twice is stored once."""

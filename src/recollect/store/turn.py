@@ -56,7 +56,7 @@ class Turn:
         model: str | None = None,
         input_tokens: int | None = None,
         output_tokens: int | None = None,
-        latency_ms: int | None = None,
+        latency_ms: float | None = None,
     ) -> TurnInfo:
         """End the turn well, with what the run used where that is known."""
         return self._end("completed", ops.turns.Usage(model, input_tokens, output_tokens, latency_ms))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from recollect import context, formats, ops
 from recollect.context.drafts import drafts, question, tool_result
 from recollect.context.history import History, history
-from recollect.model import keys
+from recollect.model import figure, keys
 from recollect.model.branch import Branch
 from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.fields import SessionFields
@@ -256,6 +256,7 @@ class AsyncSession(SessionFields):
         A `key` opens one turn: a second is AlreadySaid.
         """
         given = question(said, format)
+        figure.seconds(lease, wait)
 
         def begin() -> Op[ops.turns.Step]:
             return ops.turns.begin(
@@ -272,6 +273,7 @@ class AsyncSession(SessionFields):
 
     def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> AsyncTurn:
         """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        figure.seconds(lease)
         return AsyncTurn(self, lambda: ops.turns.resume(self.store.scope(), self.id, id), lease, 0.0)
 
     async def save_turn(
@@ -284,7 +286,7 @@ class AsyncSession(SessionFields):
         model: str | None = None,
         input_tokens: int | None = None,
         output_tokens: int | None = None,
-        latency_ms: int | None = None,
+        latency_ms: float | None = None,
         error: Any = None,
         key: str | None = None,
         expected: int | None = None,
@@ -320,7 +322,7 @@ class AsyncSession(SessionFields):
         status: ResultStatus = "success",
         error_code: str | None = None,
         error_message: str | None = None,
-        latency_ms: int | None = None,
+        latency_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Message:
         """Store the result of a tool call, text or any JSON value. The same result twice is stored once."""

@@ -17,9 +17,11 @@ from recollect.errors import (
     StoreClosed,
     StoreError,
 )
-from recollect.store import Store
+from recollect.store import Session, Store, Turn
 from recollect.testing.place import Place
 from recollect.testing.talk import asks, counted, numbered, texts, user
+
+_ODD: Any = 5
 
 
 def mistakes(store: Store) -> list[tuple[type[RecollectError], Callable[[], Any]]]:
@@ -51,11 +53,49 @@ def mistakes(store: Store) -> list[tuple[type[RecollectError], Callable[[], Any]
         (InvalidValue, lambda: session.update(status="odd")),
         (InvalidValue, lambda: session.append(user("x"), format="odd")),
         (InvalidValue, lambda: turn.add({"role": "user", "content": [{"type": "odd"}]})),
+        *((InvalidValue, mistake) for mistake in wrong_values(store, session, turn)),
     ]
+
+
+def wrong_values(store: Store, session: Session, turn: Turn) -> list[Callable[[], Any]]:
+    """Give values of another type than they should be, or beyond what can be stored."""
+    odd: Any
+    mistakes: list[Callable[[], Any]] = [
+        lambda: store.find_session(_ODD),
+        lambda: store.set_setting(_ODD, 1),
+        lambda: session.start_tool_call(_ODD),
+        lambda: session.arrive(_ODD),
+        lambda: session.compact(summarize=_ODD),
+        lambda: session.record_tool_result("t", "x", metadata=_ODD),
+        lambda: turn.complete(model=_ODD),
+    ]
+    for odd in ("1", -1, 1 << 70, float("nan"), float("inf"), [1]):
+        mistakes += [
+            lambda odd=odd: session.append(user("x"), expected=odd),
+            lambda odd=odd: session.update(title="x", expected=odd),
+            lambda odd=odd: session.save_turn("x", expected=odd),
+            lambda odd=odd: session.save_turn("x", latency_ms=odd),
+            lambda odd=odd: turn.complete(output_tokens=odd),
+            lambda odd=odd: session.turn("x", lease=odd),
+            lambda odd=odd: session.record_tool_result("t", "x", latency_ms=odd),
+            lambda odd=odd: session.snapshot("memory", 1, tokens=odd),
+            lambda odd=odd: session.turns(until=odd),
+        ]
+    for odd in ("1", -1, float("nan"), [1]):
+        mistakes.append(lambda odd=odd: session.turn("x", wait=odd))
+    return mistakes
 
 
 class TestErrors:
     """What goes wrong, and what stands after it."""
+
+    def test_a_clock_gives_fractions(self, store: Store):
+        session = store.session("a")
+        session.save_turn("q", latency_ms=12.7)
+        session.save_turn("q", latency_ms=12.0)
+        session.append(asks("t"))
+        session.record_tool_result("t", "x", latency_ms=0.4)
+        assert (session.turns()[0].latency_ms, session.tool_calls()[0].latency_ms) == (13, 0)
 
     def test_each_has_a_sentence_and_leaves_the_store_working(self, store: Store):
         acts = mistakes(store)
