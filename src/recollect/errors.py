@@ -49,6 +49,7 @@ own fields in braces. A driver's error never reaches the caller; the engine wrap
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -64,8 +65,7 @@ class RecollectError(Exception):
     @classmethod
     def sentence(cls, fields: dict[str, Any]) -> str:
         """Fill the fields into the docstring, on one line."""
-        text = " ".join((cls.__doc__ or cls.__name__).split())
-        return text.format(**fields) if fields else text
+        return _filled(" ".join((cls.__doc__ or cls.__name__).split()), fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross a process boundary (multiprocessing, pytest-xdist) with the fields intact."""
@@ -74,6 +74,25 @@ class RecollectError(Exception):
 
 def _rebuild(kind: type[RecollectError], message: str, fields: dict[str, Any]) -> RecollectError:
     return kind(message, **fields)
+
+
+def _filled(text: str, fields: Mapping[str, Any]) -> str:
+    return text.format(**fields) if fields else text
+
+
+def told(error: RecollectError, sentences: Mapping[type[RecollectError], str], **more: Any) -> str:
+    """Say what happened in the sentences of a surface: those of the errors name what a program calls, not a person.
+
+    An error that was raised with words of its own keeps them. `more` is what the sentences name beside its fields.
+    """
+    kind = next((kind for kind in type(error).__mro__ if kind in sentences), None)
+    if kind is None:
+        return str(error)
+    try:
+        usual = type(error).sentence(error.fields)
+    except KeyError:
+        return str(error)  # words of its own do not need the fields of the docstring
+    return _filled(sentences[kind], {**error.fields, **more}) if str(error) == usual else str(error)
 
 
 class NotFound(RecollectError):
@@ -108,8 +127,8 @@ class ToolCallNotFound(NotFound):
 
 
 class CompactionNotFound(NotFound):
-    """Session {session!r} has no compaction {round} to undo on its active path. session.compactions() lists those it
-    has."""
+    """Session {session!r} has no such compaction to undo on its active path (asked for: {round}). session.compactions()
+    lists those it has."""
 
 
 class Conflict(RecollectError):

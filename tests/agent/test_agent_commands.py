@@ -7,7 +7,6 @@ import os
 import pytest
 from scripted import Scripted, say
 
-import recollect
 from recollect.agent import commands
 
 NAMES = [
@@ -251,7 +250,6 @@ async def test_what_must_wait_while_an_answer_is_in_progress(agent):
         await run
 
 
-@pytest.mark.skipif(not hasattr(recollect.Store, "search"), reason="the store can not be searched")
 async def test_search(talking):
     async with talking() as talk:
         assert "cli:a" in (await commands.run(talk, "/search three")).text
@@ -259,7 +257,6 @@ async def test_search(talking):
         assert (await commands.run(talk, "/search")).failed
 
 
-@pytest.mark.skipif(not hasattr(recollect.Session, "compact"), reason="the store can not compact")
 async def test_compact(talking):
     async with talking() as talk:
         await talk.ask("say four")
@@ -268,7 +265,6 @@ async def test_compact(talking):
 
 
 async def test_export(talking, tmp_path):
-    pytest.importorskip("recollect.export")
     async with talking() as talk:
         for format in ("md", "json", "jsonl", "html"):
             path = tmp_path / f"out.{format}"

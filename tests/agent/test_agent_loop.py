@@ -339,7 +339,6 @@ class TestContext:
             with pytest.raises(recollect.SessionNotFound):
                 await there.talk("cli:new", context="nowhere")
 
-    @pytest.mark.skipif(not hasattr(recollect.Store, "search"), reason="the store can not be searched")
     async def test_a_search_is_recalled(self, agent):
         model = Scripted()
         async with agent(model) as there:
@@ -397,6 +396,24 @@ class TestTitles:
             renamed.set()
         assert stored("cli:a")[3].title == "by hand"
 
+    async def test_a_talk_that_moved_on_leaves_the_better_title_where_it_belongs(self, agent, stored, demo):
+        moved = asyncio.Event()
+
+        async def title(spoken):
+            await moved.wait()
+            return "of the old one"
+
+        async with agent(demo, title=title) as there:
+            talk = await there.talk("cli:a")
+            await talk.ask("hi")
+            talk.notices()
+            await talk.move(await there.store.session("cli:b"))
+            moved.set()
+            await talk.close()
+            assert not [event for event in talk.notices() if isinstance(event, Titled)]
+        assert stored("cli:a")[3].title == "of the old one"
+        assert stored("cli:b")[3].title is None
+
 
 class TestDelegates:
     async def test_a_sub_agent_has_its_own_session_under_its_parent(self, agent, stored, demo):
@@ -453,8 +470,6 @@ async def test_a_developer_needs_twelve_lines(path):
 
 
 async def test_compaction_is_made_when_the_window_is_nearly_full(agent):
-    if not hasattr(recollect.AsyncSession, "compact"):
-        pytest.skip("the store can not compact")
     model = Scripted()
     model.window = 2_000
     async with agent(model, compact=True, instructions="x") as there:
@@ -466,6 +481,19 @@ async def test_compaction_is_made_when_the_window_is_nearly_full(agent):
         assert "summary" in model.written
         assert len(await talk.session.compactions()) == 1
     assert any("made summary" in str(m.parts) for m in model.seen[0])
+
+
+@pytest.mark.parametrize(("beyond", "compacted"), [(-1, 0), (0, 1)])
+async def test_compaction_is_due_when_the_policy_says_so(agent, beyond, compacted):
+    model = Scripted()
+    async with agent(model, compact=True, instructions="x", count_tokens=lambda _: 0) as there:
+        talk = await there.talk("cli:a")
+        full = next(n for n in range(talk.budget) if recollect.CompactionPolicy().due(n, talk.budget))
+        sizes = [full + beyond, 0, 0, 0, 0, 0]
+        said = [{"role": "user", "parts": [{"kind": "text", "text": "old"}], "tokens": size} for size in sizes]
+        await talk.session.append(said, format="recollect")
+        await talk.ask("newest")
+        assert len(await talk.session.compactions()) == compacted
 
 
 async def test_waiting_for_another_turn_is_not_taken_for_a_store_that_fails(path, agent, monkeypatch):

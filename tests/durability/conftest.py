@@ -6,12 +6,23 @@ import apsw
 import children
 import pytest
 
+import recollect
 from recollect.engine.sqlite.connection import connect_verified
 
 
 @pytest.fixture
 def path(tmp_path):
     return str(tmp_path / "recollect.db")
+
+
+@pytest.fixture
+def filled(path):
+    """A store that was closed: two sessions of some length."""
+    with recollect.open(path) as store:
+        for name in ("cli:a", "cli:b"):
+            texts = [f"{number} {'word ' * 100}" for number in range(100)]
+            store.session(name).append([{"role": "user", "content": text} for text in texts])
+    return path
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import time
 
 import apsw
 import pytest
+from mounts import disk_of, mounted, unmount
 
 import recollect
 from recollect.engine.sqlite.connection import connect_verified
@@ -31,21 +32,11 @@ def texts(session) -> list[str]:
     return [message.text for message in session.messages()]
 
 
-def mounted(*command: str) -> bool:
-    return subprocess.run(["mount", *command], capture_output=True, check=False).returncode == 0
-
-
 @pytest.fixture
 def small(tmp_path):
     """A disk of a few megabytes."""
-    if not LINUX or os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can mount a small disk")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if not mounted("-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)):
-        pytest.skip("a small disk can not be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk_of(tmp_path / "small", "3m") as folder:
+        yield folder
 
 
 def fill(folder) -> str:
@@ -247,13 +238,14 @@ class TestReadOnly:
     def frozen(self, filled):
         """The folder on a file system that is mounted read-only."""
         folder = os.path.dirname(filled)
-        if not LINUX or os.geteuid() != 0 or not mounted("--bind", folder, folder):
+        if not mounted("--bind", folder, folder):
             pytest.skip("a folder can not be mounted read-only here")
-        if not mounted("-o", "remount,ro,bind", folder):
-            subprocess.run(["umount", folder], check=True)
-            pytest.skip("a folder can not be mounted read-only here")
-        yield filled
-        subprocess.run(["umount", "-l", folder], check=True)
+        try:
+            if not mounted("-o", "remount,ro,bind", folder):
+                pytest.skip("a folder can not be mounted read-only here")
+            yield filled
+        finally:
+            unmount(folder)
 
     @pytest.fixture
     def fixed(self, filled):
@@ -305,7 +297,7 @@ class TestLocked:
             began = time.monotonic()
             with pytest.raises(StoreLocked, match=r"0\.2 seconds") as caught:
                 session.append(said("no"))
-            assert 0.15 < time.monotonic() - began < 5
+            assert 0.15 < time.monotonic() - began < 60
             assert caught.value.path == path
             assert texts(session) == []  # readers are not kept out
             child.stdin.write(b"free\n")
@@ -332,19 +324,21 @@ class TestLocked:
         asyncio.run(main())
 
     def test_a_batch_does_not_wait_once_for_each_of_its_operations(self, path, spawn):
-        """Ten callers that asked for 0.3 seconds must not wait for three."""
+        """Sixty callers that asked for a second are two groups: none waits for a minute, or for ever."""
 
         async def main() -> float:
-            async with recollect.open_async(path, timeout=0.3) as store:
+            async with recollect.open_async(path, timeout=1.0) as store:
                 session = await store.session("cli:a")
                 child = spawn("lock", path)
                 assert await asyncio.to_thread(child.stdout.readline) == b"locked\n"
                 began = time.monotonic()
-                results = await asyncio.gather(*(session.append(said(n)) for n in range(10)), return_exceptions=True)
+                async with asyncio.timeout(60):
+                    appends = (session.append(said(n)) for n in range(60))
+                    results = await asyncio.gather(*appends, return_exceptions=True)
                 assert {type(result) for result in results} == {StoreLocked}
                 return time.monotonic() - began
 
-        assert asyncio.run(main()) < 2.0
+        assert asyncio.run(main()) < 30
 
     def test_opening_waits_and_then_says_so(self, path, spawn):
         recollect.open(path).close()
@@ -364,13 +358,6 @@ class TestLocked:
 
 
 class TestDamage:
-    @pytest.fixture
-    def filled(self, path):
-        with recollect.open(path) as store:
-            for name in ("cli:a", "cli:b"):
-                store.session(name).append([said(f"{number} {'word ' * 100}") for number in range(100)])
-        return path
-
     def flip(self, path: str, place: int, bit: int = 0) -> None:
         with open(path, "r+b") as file:
             file.seek(place)

@@ -6,9 +6,9 @@ import asyncio
 import glob
 import os
 import shutil
-import subprocess
 
 import pytest
+from mounts import disk_of
 
 import recollect
 from recollect.engine.sqlite.connection import connect
@@ -116,24 +116,13 @@ class TestBackup:
                 store.backup(other, overwrite=True)
             assert texts(busy.session("a")) == ["x"]
 
-    def test_on_a_full_disk(self, path, tmp_path, monkeypatch):
+    def test_on_a_full_disk(self, path, tmp_path):
         with recollect.open(path) as store:
             store.session("a").append(said("x" * 10_000))
-            folder = tmp_path / "small"
-            folder.mkdir()
-            if (
-                os.geteuid() != 0
-                or subprocess.run(
-                    ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
-                ).returncode
-            ):
-                pytest.skip("a small disk can not be mounted here")
-            try:
+            with disk_of(tmp_path / "small", "64k") as folder:
                 with pytest.raises(DiskFull):
                     store.backup(folder / "copy.db")
                 assert os.listdir(folder) == []
-            finally:
-                subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 class TestRestore:

@@ -223,13 +223,6 @@ class TestReplaced:
 
 
 class TestCutShort:
-    @pytest.fixture
-    def filled(self, path):
-        with recollect.open(path) as store:
-            for name in ("cli:a", "cli:b"):
-                store.session(name).append([said(f"{number} {'word ' * 100}") for number in range(100)])
-        return path
-
     @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.99])
     def test_a_file_that_was_cut_short_is_found_and_raises_no_strangers_error(self, filled, share):
         os.truncate(filled, int(os.path.getsize(filled) * share))

@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from test_disk import LARGE, fill, mounted, repeat, said, texts
+from mounts import disk_of
+from test_disk import LARGE, fill, repeat, said, texts
 
 import recollect
 from recollect import export
@@ -20,14 +21,8 @@ from recollect.errors import DiskFull
 @pytest.fixture
 def disk(tmp_path):
     """A disk with room for a reserve."""
-    if not sys.platform.startswith("linux") or os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can mount a small disk")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if not mounted("-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)):
-        pytest.skip("a small disk can not be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk_of(tmp_path / "disk", "40m") as folder:
+        yield folder
 
 
 @pytest.fixture

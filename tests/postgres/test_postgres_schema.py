@@ -18,7 +18,7 @@ def admin(databases, database):
         yield connection
 
 
-SUMS = {"messages", "tokens", "input_tokens", "output_tokens"}
+SUMS = {"messages", "tokens", "input_tokens", "output_tokens", "now", "expected"}
 ROWS = {"rows", "calls", "turn"}
 
 
@@ -36,6 +36,7 @@ def test_a_lock_belongs_to_a_query():
 
 def test_a_second_step_belongs_to_a_query():
     assert set(sql.thens("sqlite")) <= set(sql.queries("sqlite"))
+    assert set(sql.alternatives("sqlite")) <= set(sql.thens("sqlite"))
 
 
 def test_what_an_operation_ends_with_is_a_query():
@@ -142,14 +143,14 @@ def test_no_sequence_is_used_by_an_append(postgres, admin):
 
 
 HOT = ("session_advance", "session_open", "messages_last", "session_append", "session_save", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
-       "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_by_creation", "append_get",
+       "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_usual", "sessions_by_creation", "append_get",
        "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_among", "sessions_among_titled", "sessions_with_parent", "sessions_with_pin",
        "sessions_with_channel", "sessions_with_model", "sessions_with_status", "sessions_with_archive",
        "sessions_without_title", "messages_pinned", "messages_asked", "compactions_of_branch", "snapshots_of_session",
        "sessions_from", "branches_outline", "messages_rows", "tool_calls_of_span", "sessions_resting", "messages_tally",
        "turns_tally", "tool_calls_tally", "messages_weight", "messages_large", "messages_next")  # fmt: skip
-SORTED = ("sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "sessions_from", "sessions_resting",
+SORTED = ("sessions_by_activity", "sessions_usual", "sessions_by_creation", "sessions_by_folded_title", "sessions_from", "sessions_resting",
           "messages_forward", "messages_backward", "messages_last", "messages_tell", "messages_asked", "messages_rows",
           "messages_next")  # fmt: skip
 

@@ -108,3 +108,35 @@ def test_a_value_with_braces_is_shown_as_it_is():
 def test_a_trashed_session_is_caught_as_missing():
     with pytest.raises(errors.SessionNotFound):
         raise errors.SessionInTrash(session="cli:x")
+
+
+SENTENCES = {
+    errors.SessionNotFound: "No talk {session!r}. Type /search.",
+    errors.SessionInTrash: "{session} is thrown away.",
+    errors.MessageNotFound: "No message {message}.",
+}
+
+
+class TestTheSentencesOfASurface:
+    @pytest.mark.parametrize(
+        ("error", "expected"),
+        [
+            (errors.SessionNotFound(session="it's"), 'No talk "it\'s". Type /search.'),
+            (errors.SessionInTrash(session="a"), "a is thrown away."),
+            (errors.SessionNotFound(session="{message}"), "No talk '{message}'. Type /search."),
+        ],
+    )
+    def test_are_those_of_the_nearest_kind(self, error, expected):
+        assert errors.told(error, SENTENCES) == expected
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            errors.BranchNotFound(session="a", branch=3),
+            errors.SessionNotFound("It went away.", session="a"),
+            errors.MessageNotFound("There are only 2 turns to go back."),
+            errors.MessageNotFound("Not {here}.", message="1.2"),
+        ],
+    )
+    def test_leave_other_errors_and_other_words_alone(self, error):
+        assert errors.told(error, SENTENCES) == str(error)

@@ -12,7 +12,7 @@ from recollect.errors import InvalidValue, RecollectError
 from recollect.export import records
 from recollect.model import keys, moment
 from recollect.ops import paths
-from recollect.ops.search import find
+from recollect.ops.search import cursor
 
 LONG = "9" * 10_000
 DIGITS = (
@@ -44,7 +44,7 @@ def test_digits_of_other_scripts_are_no_ids():
 
 
 @given(ODD)
-@pytest.mark.parametrize("read", [records.place, find.cursor, keys.place, moment.moment, moment.duration])
+@pytest.mark.parametrize("read", [records.place, cursor.cursor, keys.place, moment.moment, moment.duration])
 def test_every_other_reader_refuses_with_our_own_error(read, text):
     with contextlib.suppress(RecollectError):
         read(text)

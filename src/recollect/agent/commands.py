@@ -13,9 +13,14 @@ import msgspec
 
 from recollect.agent import session_commands as on_session
 from recollect.agent.conversation import Conversation
-from recollect.errors import InvalidValue, MessageNotFound, RecollectError, SessionInTrash, SessionNotFound
+from recollect.errors import InvalidValue, MessageNotFound, RecollectError, SessionInTrash, SessionNotFound, told
 
 Action = Literal["quit", "pick", "moved", "edit"]
+_IN_A_TALK: dict[type[RecollectError], str] = {
+    SessionInTrash: "`{session}` is in the trash. `recollect sessions restore {session}` brings it back whole.",
+    SessionNotFound: "There is no conversation {session!r}. `/search WORDS` finds one by what was said in it.",
+    MessageNotFound: "There is no message {message!r} in this conversation. `/history` shows the ids.",
+}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,19 +71,7 @@ async def run(talk: Conversation, line: str) -> Outcome:
     except InvalidValue as error:
         return Outcome(text=f"{error} Write it as `{command.usage}`.", failed=True)
     except RecollectError as error:
-        return Outcome(text=_in_talk(error), failed=True)
-
-
-def _in_talk(error: RecollectError) -> str:
-    """Say what is wrong to a person who talks: the library's own sentences name what a program calls."""
-    session, message = error.fields.get("session"), error.fields.get("message")
-    if isinstance(error, SessionInTrash) and session is not None:
-        return f"`{session}` is in the trash. `recollect sessions restore {session}` brings it back whole."
-    if isinstance(error, SessionNotFound) and session is not None:
-        return f"There is no conversation {session!r}. `/search WORDS` finds one by what was said in it."
-    if isinstance(error, MessageNotFound) and message is not None:
-        return f"There is no message {message!r} in this conversation. `/history` shows the ids."
-    return str(error)
+        return Outcome(text=told(error, _IN_A_TALK), failed=True)
 
 
 def _shown(work: Callable[[Conversation, str], Awaitable[str]]) -> Callable[[Conversation, str], Awaitable[Outcome]]:

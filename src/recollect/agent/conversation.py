@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,12 +33,15 @@ from recollect.agent.events import (
 )
 from recollect.agent.following import Following
 from recollect.agent.models import DEMO, Model
+from recollect.agent.naming import Naming
 from recollect.agent.progress import Progress
 from recollect.agent.recorder import Recorder, Recording
+from recollect.context.compaction import CompactionPolicy
 from recollect.context.drafts import question
 from recollect.context.window import Window
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
 from recollect.model import keys
+from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.message import Draft, Message
 from recollect.model.part import TextPart
 from recollect.model.presence import Presence
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
 
 _RESERVED = 0.25
 """The part of the window that is left for the answer, the tools and errors of estimation."""
+
+_WHEN_FULL = CompactionPolicy(keep_turns=KEEP_TURNS)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +85,13 @@ class Conversation:
         self.presents: Callable[[Draft | Message], Draft | Message] | None = None
         """How a message is put to the model: who said it, and what the model can read of its files."""
         self._recorder = Recorder(self._emit)
+        self._naming = Naming(self._titled)
         self._queue: asyncio.Queue[Event | None] | None = None
         self._notices: list[Event] = []
         self._run: asyncio.Task[None] | None = None
         self._taken: RecollectError | None = None
         self._closing = self._loaded = False
         self._memory: list[Draft | Message] = []
-        self._beside: set[asyncio.Task[None]] = set()
 
     @property
     def budget(self) -> int:
@@ -236,7 +242,7 @@ class Conversation:
         known = [
             *tools.built_in(self.session.store, self.session.id, self.within),
             *self.agent.tools,
-            *self._delegate_tools(),
+            *[self._delegate_tool(agent) for agent in self.agent.delegates],
         ]
         given = [] if self.model.name == DEMO else await self.agent.given_tools(self._emit)
         events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=given)
@@ -306,33 +312,13 @@ class Conversation:
         self.stop()
 
     async def _make_title(self) -> None:
-        """Name the session after its first exchange: at once from the text, then by the model beside the talk."""
-        if self.session.title or not self._recorder.settled:
-            return
-        first = next((draft for draft in self._memory if draft.role == "user" and not _recalled(draft)), None)
-        title = titles.from_text(first)
-        if not title:
-            return
-        await self._set_title(None, title)
-        if self.agent.title is not None or self.model.name != "demo":
-            task = asyncio.create_task(self._better_title(title))
-            self._beside.add(task)
-            task.add_done_callback(self._beside.discard)
+        if self._recorder.settled:
+            asks = self.agent.title is not None or self.model.name != DEMO
+            await self._naming.name(self.session, self._memory, partial(self._written, "title") if asks else None)
 
-    async def _better_title(self, title: str) -> None:
-        try:
-            made = await self._written("title", self._memory[:6])
-        except Exception:  # noqa: BLE001  a title is a courtesy: the one made from the text stays
-            return
-        if made and (better := titles.shortened(made)):
-            await self._set_title(title, better)
-
-    async def _set_title(self, before: str | None, title: str) -> None:
-        with contextlib.suppress(RecollectError):
-            await self.session.refresh()
-            if self.session.title == before:
-                await self.session.update(title=title)
-                self._emit(Titled(title=title))
+    def _titled(self, session: AsyncSession, title: str) -> None:
+        if session.id == self.session.id:  # the talk may have moved on while the title was made
+            self._emit(Titled(title=title))
 
     async def _written(self, task: str, spoken: Sequence[Any]) -> str:
         hook = self.agent.title if task == "title" else self.agent.summary
@@ -345,22 +331,16 @@ class Conversation:
         """Have the conversation so far summed up, by the hook or by the model."""
         return await self._written("summary", await self._read(self.budget))
 
-    async def compact(self) -> Any:
+    async def compact(self) -> Compaction:
         """Put a summary in the place of all but the newest turns; nothing is deleted, and it can be undone."""
-        compact: Any = getattr(self.session, "compact", None)
-        if compact is None:
-            raise InvalidValue("This version of the store can not compact a session.")
 
         async def summed_up(messages: Sequence[Any]) -> str:
             return await self._written("summary", messages)
 
-        return await compact(summarize=summed_up)
+        return await self.session.compact(summarize=summed_up, keep_turns=_WHEN_FULL.keep_turns)
 
     async def _compact_if_full(self) -> None:
-        from recollect.agent.agent import COMPACT_AT  # noqa: PLC0415  agent.py imports this module
-
-        count: Any = getattr(self.session, "active_tokens", None)  # without what an earlier compaction replaced
-        if count is None or await count() <= COMPACT_AT * self.budget:
+        if not _WHEN_FULL.due(await self.session.active_tokens(), self.budget):
             return
         try:
             await self.compact()
@@ -384,9 +364,6 @@ class Conversation:
             return await talk.ask(task, wait=self.agent.timeout, tell=following.tell)
         finally:
             following.end()
-
-    def _delegate_tools(self) -> list[tools.Tool]:
-        return [self._delegate_tool(agent) for agent in self.agent.delegates]
 
     def _delegate_tool(self, agent: Agent) -> tools.Tool:
         async def ask(task: str) -> str:
@@ -415,15 +392,8 @@ class Conversation:
         if self._run is not None:
             await self._ended(self._run)
         await self.attendance.end()
-        if self._beside:
-            await asyncio.wait(self._beside, timeout=2.0)
-            for task in self._beside:
-                task.cancel()
+        await self._naming.end()
         return await self._recorder.close()
-
-
-def _recalled(draft: Draft | Message) -> bool:
-    return bool((draft.metadata or {}).get("recalled"))
 
 
 def _sentence(error: BaseException) -> str:

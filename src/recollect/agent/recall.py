@@ -40,15 +40,13 @@ async def from_session(session: AsyncSession, budget: int = BUDGET) -> Draft:
 
 
 async def _summary(session: AsyncSession) -> str | None:
-    compactions: Any = getattr(session, "compactions", None)
-    made = [] if compactions is None else [c for c in await compactions() if c.undone_at is None]
+    made = [compaction for compaction in await session.compactions() if compaction.undone_at is None]
     return made[-1].summary if made else None
 
 
 async def from_search(store: AsyncStore, query: str, budget: int = BUDGET) -> Draft:
     """Recall what a search over the store finds."""
-    search: Any = getattr(store, "search", None)
-    hits = [] if search is None else [hit for hit in await search(query, limit=_HITS) if hit.message]
+    hits = [hit for hit in await store.search(query, limit=_HITS) if hit.message]
     lines = [f"{hit.title or hit.session}, {iso(hit.created_at)[:10]}, {hit.role}: {hit.text}" for hit in hits]
     places = [{"session": hit.session, "message": hit.message} for hit in hits]
     told = "\n\n".join(_fitting(lines, budget)) or "Nothing was found."

@@ -12,6 +12,7 @@ from recollect.agent.tools import found
 from recollect.errors import Conflict, InvalidValue, MessageNotFound
 from recollect.model.message import Message
 from recollect.model.value import iso
+from recollect.store_async import AsyncSession
 
 _SHOWN = 10
 _LISTED = 50
@@ -21,9 +22,9 @@ _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "Sys
 _FORMATS = ("md", "json", "jsonl", "html")
 
 
-def resume_hint(session: Any) -> str:
+def resume_hint(session: AsyncSession) -> str:
     """Say how a session is opened again from the shell."""
-    name = session.id if hasattr(session, "id") else session
+    name = session.id
     if name == "cli:default":
         return "recollect chat --session"
     if name.startswith("cli:"):
@@ -220,10 +221,7 @@ async def search(talk: Conversation, words: str) -> str:
     """Search everything."""
     if not words:
         raise InvalidValue("Words to search for are missing.")
-    try:
-        return await found(talk.session.store, words, limit=20, within=talk.within)
-    except ValueError as error:
-        return str(error)
+    return await found(talk.session.store, words, limit=20, within=talk.within)
 
 
 async def pin(talk: Conversation, _: str) -> str:
@@ -260,8 +258,6 @@ async def export(talk: Conversation, argument: str) -> str:
     path = _full(name)
     try:
         await _write(talk.session, format, path)
-    except ImportError:
-        return "This version can not export."
     except FileExistsError:
         return f"`{path}` is there already. Choose another name: `/export {format} FILE`"
     except OSError as error:

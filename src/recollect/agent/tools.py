@@ -49,10 +49,7 @@ async def found(
     store: AsyncStore, query: str, limit: int = _FOUND, *, besides: str | None = None, within: str | None = None
 ) -> str:
     """Search the store and write what was found, one place on each line."""
-    search = getattr(store, "search", None)
-    if search is None:
-        raise ValueError("This version of the store can not be searched.")
-    hits = [hit for hit in await search(query, limit=limit * 4, session=within) if hit.session != besides][:limit]
+    hits = [hit for hit in await store.search(query, limit=limit * 4, session=within) if hit.session != besides][:limit]
     lines = [f"- {hit.title or hit.session} ({_place(hit)}): {_line(hit.text)}" for hit in hits]
     return "\n".join(lines) or f"Nothing was found for {query!r}."
 

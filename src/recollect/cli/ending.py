@@ -21,11 +21,21 @@ from recollect.errors import (
     SessionHasForks,
     SessionInTrash,
     SessionNotFound,
+    told,
 )
 
 OK, ERROR, USAGE, NOT_FOUND, REFUSED, PROBLEMS, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 4, 5, 130, 141
 COMPLETE = "_RECOLLECT_COMPLETE"
 DEBUG = "RECOLLECT_DEBUG"
+_IN_COMMANDS: dict[type[RecollectError], str] = {
+    SessionInTrash: "{session!r} is in the trash. `recollect sessions restore {session}` brings it back whole.",
+    SessionNotFound: "There is no conversation {session!r}. `recollect sessions list` shows what there is.",
+    SessionHasForks: "{session!r} has forks that share its past: {forks}. Add --forks keep to leave them the shared "
+    "past, or --forks erase to erase them too.",
+    BranchNotFound: "{session!r} has no branch {branch}. `recollect sessions show` names the ones it has.",
+    MessageNotFound: "{session!r} has no message {message!r}. `recollect sessions show` prints the ids.",
+    SessionExists: "There is a conversation {session!r} already. Choose another id.",
+}
 
 
 class Refused(RecollectError):
@@ -116,7 +126,7 @@ def _misused(error: click.ClickException) -> int:
 def sentence(error: BaseException) -> str:
     """Say what happened and which command helps. The library's own sentences name its methods instead."""
     if isinstance(error, RecollectError):
-        return _in_commands(error) or str(error)
+        return told(error, _IN_COMMANDS)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror or error}."
@@ -124,37 +134,3 @@ def sentence(error: BaseException) -> str:
         f"This should not have happened: {type(error).__name__}: {error}. Nothing acknowledged is lost. Please report "
         f"it, with what the same command prints when {DEBUG}=1 is set."
     )
-
-
-def _usual(error: RecollectError) -> str | None:
-    """Give the sentence of this kind of error; one that was raised with other words need not have its fields."""
-    try:
-        return type(error).sentence(error.fields)
-    except KeyError:
-        return None
-
-
-def _in_commands(error: RecollectError) -> str | None:
-    session = error.fields.get("session")
-    if str(error) != _usual(error):
-        return None
-    if isinstance(error, SessionInTrash):
-        return f"{session!r} is in the trash. `recollect sessions restore {session}` brings it back whole."
-    if isinstance(error, SessionNotFound):
-        return f"There is no conversation {session!r}. `recollect sessions list` shows what there is."
-    if isinstance(error, SessionHasForks):
-        forks = error.fields.get("forks")
-        return (
-            f"{session!r} has forks that share its past: {forks}. Add --forks keep to leave them the shared past, or "
-            f"--forks erase to erase them too."
-        )
-    if isinstance(error, BranchNotFound):
-        return (
-            f"{session!r} has no branch {error.fields.get('branch')}. `recollect sessions show` names the ones it has."
-        )
-    if isinstance(error, MessageNotFound):
-        message = error.fields.get("message")
-        return f"{session!r} has no message {message!r}. `recollect sessions show` prints the ids."
-    if isinstance(error, SessionExists):
-        return f"There is a conversation {session!r} already. Choose another id."
-    return None

@@ -40,7 +40,9 @@ class Look:
 
     def passes(self, role: str, came: str | None, parts: Parts, native: dict[str, Any] | None, state: str) -> bool:
         """Look at the next message; whether nothing needs to be mended up to it, but for calls that still wait."""
-        if len(parts) == 1 and (native is None or "tool_calls" not in (native.get("fields") or ())):
+        if native is not None and "tool_calls" in (native.get("fields") or ()):
+            return False  # kept as they came, because one of them could not be read
+        if len(parts) == 1:
             # A text, or a single result: nearly all messages are one of these, and need no further look.
             part = parts[0]
             if type(part) is TextPart:
@@ -54,7 +56,7 @@ class Look:
                     return False
                 self._waiting.remove(part.call_id)
                 return not self._alternates or self._follows(role, came, parts, gathers=True)
-        return self._further(role, came, parts, native, state)
+        return self._further(role, came, parts, state)
 
     def ended(self) -> bool:
         """Look at the end."""
@@ -85,10 +87,8 @@ class Look:
         self._last, self._gathers = role, False
         return True
 
-    def _further(self, role: str, came: str | None, parts: Parts, native: dict[str, Any] | None, state: str) -> bool:
+    def _further(self, role: str, came: str | None, parts: Parts, state: str) -> bool:
         """Look at the parts of a message that is more than a text."""
-        if native is not None and _lists_calls(native):
-            return False
         if self.rules.unique == "message":
             self._seen = set()
         calls: list[str] = []
@@ -182,9 +182,3 @@ def _says(part: Part) -> bool:
 def _is_about_consent(part: DataPart) -> bool:
     """Whether a provider asks here whether it may call a tool, or is told so."""
     return type(part.native) is dict and str(part.native.get("type")).startswith("mcp_approval")
-
-
-def _lists_calls(native: dict[str, Any]) -> bool:
-    """Whether calls were kept as they came, because one of them could not be read."""
-    fields = native.get("fields")
-    return bool(fields) and "tool_calls" in fields

@@ -10,7 +10,7 @@ from recollect.export.group import Group
 from recollect.export.lines import unanswered
 from recollect.op import Row
 from recollect.ops import comparison
-from recollect.ops.transfer import PAGE_BYTES, PAGE_ROWS, PARTS
+from recollect.ops.transfer import PAGE_BYTES, PAGE_ROWS, PARTS, blobs_of
 
 Wants = Callable[[int, int], bool]
 Size = Callable[[str], int]
@@ -69,7 +69,7 @@ def _take(found: Gathered, record: Any, group: Group, keys: Mapping[int, int], s
         _, row, inside = stored.message_row(record)
         found.messages.append(row)
         found.inside.update(inside)
-        found.size += len(row[PARTS]) + sum(map(size, stored.blobs_of(row)))
+        found.size += len(row[PARTS]) + sum(map(size, blobs_of(row)))
     elif isinstance(record, records.TurnRecord):
         found.turns.append(stored.turn_columns(record)[1])
     elif isinstance(record, records.CompactionRecord):

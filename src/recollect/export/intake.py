@@ -110,7 +110,7 @@ class Intake:
             return
         if isinstance(record, records.MessageRecord):
             _, row, inside = stored.message_row(record)
-            yield from self._check_payloads([name for name in stored.blobs_of(row) if name not in inside])
+            yield from self._check_payloads([name for name in transfer.blobs_of(row) if name not in inside])
             group.add_message(record.id)
         else:
             _check(group, record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recollect.export import batches, stored
+from recollect.export import batches
 from recollect.export.flow import Flow, ask
 from recollect.export.group import Group
 from recollect.export.placement import Placement, Target
@@ -12,6 +12,7 @@ from recollect.export.report import Report
 from recollect.export.spool import Payloads
 from recollect.op import Scope
 from recollect.ops import arrivals
+from recollect.ops.transfer import blobs_of
 
 
 class Landing:
@@ -70,7 +71,7 @@ class Landing:
     def _payloads(self, found: batches.Gathered) -> dict[str, bytes]:
         payloads = dict(found.inside)
         for row in found.messages:
-            for name in stored.blobs_of(row):
+            for name in blobs_of(row):
                 if name in self.payloads and name not in payloads:
                     payloads[name] = self.payloads[name]
         return payloads

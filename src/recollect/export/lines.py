@@ -121,12 +121,12 @@ class _Writer:
     def _message(self, name: str, number: int, row: Row) -> Flow[None]:
         redactor = self.options.redactor
         if redactor is None:
-            for hash in stored.blobs_of(row):
+            for hash in transfer.blobs_of(row):
                 if bytes.fromhex(hash) not in self.written:
                     yield from self._blob(name, hash, (yield from ask(transfer.blob(self.scope, hash))))
         else:
             payloads: dict[str, bytes] = {}
-            for hash in stored.blobs_of(row):
+            for hash in transfer.blobs_of(row):
                 payloads[hash] = (yield from ask(transfer.blob(self.scope, hash))) or b""
             row, payloads = masks.message(row, payloads, redactor)
             for hash, payload in payloads.items():

@@ -26,7 +26,7 @@ from recollect.model.part import Part
 from recollect.model.session import DATA_SCHEMA_VERSION, TEXT_FIELDS, Session
 from recollect.op import Row
 from recollect.ops import sessions
-from recollect.ops.transfer import BLOBS, Branch
+from recollect.ops.transfer import Branch
 
 _Parts = tuple[Part, ...]
 
@@ -170,11 +170,6 @@ class _Names(dict[str, bytes]):
 def _check_hash(name: Any) -> None:
     if not isinstance(name, str) or len(name) != 64 or not set(name) <= set("0123456789abcdef"):  # noqa: PLR2004
         raise InvalidValue("The mark of an attachment in its parts has no hash.")
-
-
-def blobs_of(row: Row) -> list[str]:
-    """Name the payloads that a row refers to."""
-    return [] if row[BLOBS] is None else json.decode(row[BLOBS])
 
 
 def _stored(text: str | None) -> str | None:

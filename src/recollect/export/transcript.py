@@ -211,7 +211,7 @@ class _Writer:
 
     def _parts(self, row: Row) -> Flow[tuple[Part, ...]]:
         payloads: dict[str, bytes] = {}
-        for name in stored.blobs_of(row):
+        for name in transfer.blobs_of(row):
             payloads[name] = (yield from ask(transfer.blob(self.scope, name))) or b""
         whole = json.decode(row[PARTS])
         if row[BLOBS] is not None:

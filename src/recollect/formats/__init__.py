@@ -9,7 +9,7 @@ What came in one format goes out equal in that format, whatever it holds, and is
     attachment.py  images, documents and other files
     guess.py       which format a message is in
     anthropic.py
-    openai.py      chat completions
+    openai.py      chat completions; openai_translation.py: messages of other formats as these
     openai_responses.py, openai_items.py    the Responses API, and its single items
     ai_sdk.py, ai_sdk_ui.py                 model messages and UI messages
     ai_sdk_conversion.py                    from the second to the first, by the AI SDK's own rules
@@ -19,7 +19,7 @@ What came in one format goes out equal in that format, whatever it holds, and is
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from recollect.errors import InvalidValue, UnknownFormat
@@ -28,17 +28,9 @@ from recollect.formats.guess import FORMATS, RESERVED
 from recollect.formats.guess import guess as guess_format
 from recollect.formats.native import is_dict, is_list
 from recollect.model.json import exact
-from recollect.model.message import Draft, Message, Role, checked
-from recollect.model.part import Part
+from recollect.model.message import Draft, Message, checked
 
 __all__ = ["FORMATS", "putter", "read", "response", "write"]
-
-
-Put = Callable[[list[dict[str, Any]], Role, str | None, Sequence[Part], dict[str, Any] | None], bool]
-"""Writes a message at the end of a list, if it needs no translating; whether it did.
-
-It is given the message's role, the format it came in, its parts and its native.
-"""
 
 
 class Format(Protocol):
@@ -97,7 +89,7 @@ def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
     return _named(format).write(messages)
 
 
-def putter(format: str) -> Put:
+def putter(format: str) -> neutral.Put:
     """Give what writes single messages that came in this provider's format, or in none."""
     module: Any = _named(format)
     return module.put

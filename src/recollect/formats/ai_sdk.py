@@ -83,26 +83,15 @@ def response(_message: Draft | Message) -> dict[str, Any] | None:
     return None
 
 
-def put(
-    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
-) -> bool:
-    """Write a message that came in this format as it came, or a text that came in none."""
-    if came != NAME and came is not None:
-        return False
-    at_once = neutral.bare(role, parts, native)
-    if at_once is not None:
-        written.append(at_once)
-    elif came is None:
-        return False
-    else:
-        written.append(_own(role, parts, native))
+def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
+    """Write a message that came in this format as it came."""
+    message: dict[str, Any] = {"role": role}
+    place_content(message, parts, None if native is None else native.get("content"), "blocks", _block)
+    written.append(message if native is None else overlay(message, native.get("fields")))
     return True
 
 
-def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
-    written: dict[str, Any] = {"role": role}
-    place_content(written, parts, None if native is None else native.get("content"), "blocks", _block)
-    return written if native is None else overlay(written, native.get("fields"))
+put = neutral.putter(NAME, _put_own, neutral.put_nothing)
 
 
 def _read_asked(part: dict[str, Any]) -> Part:

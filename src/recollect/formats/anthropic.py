@@ -116,16 +116,22 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return written
 
 
-def put(
-    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
-) -> bool:
-    """Write a message that came in this format as it came, or text that came in none, instructions aside."""
-    if came is None:
-        return role == "system" or neutral.put(written, role, parts, native)
-    if came != NAME:
-        return False
-    written.append(neutral.bare(role, parts, native) or _own(role, parts, native))
+def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
+    """Write a message that came in this format as it came; of a whole response, what the API takes as input."""
+    message: dict[str, Any] = {"role": "user" if role == "tool" else role}
+    place_content(message, parts, None if native is None else native.get("content"), "blocks", _block)
+    written.append(message if native is None else overlay(message, native.get("fields")))
     return True
+
+
+def _put_neutral(
+    written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None
+) -> bool:
+    """Write text that came in no format, instructions aside: the API takes those beside the messages."""
+    return role == "system" or neutral.put(written, role, parts, native)
+
+
+put = neutral.putter(NAME, _put_own, _put_neutral, apart="system")
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
@@ -261,13 +267,6 @@ def _read_piece(block: dict[str, Any]) -> Content:
     return DataPart(native=block) if reader is None else reader(block)
 
 
-def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
-    """Give a message that came in this format back as it came; of a whole response, what the API takes as input."""
-    written: dict[str, Any] = {"role": "user" if role == "tool" else role}
-    place_content(written, parts, None if native is None else native.get("content"), "blocks", _block)
-    return written if native is None else overlay(written, native.get("fields"))
-
-
 def _block(part: Part) -> dict[str, Any] | None:
     """Give the block that a part came in; None for a part that never was one."""
     if part.native is None:  # most of what agents write
@@ -307,14 +306,7 @@ def _result_block(part: ToolResultPart) -> dict[str, Any]:
 def _translate(message: Message, written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any] | None:
     """Write a message of another format; give the content that takes the results of the next tool message."""
     if message.role == "assistant":
-        for told, results in neutral.steps(message.parts):
-            blocks = _translated(told)
-            if blocks:
-                written.append({"role": "assistant", "content": neutral.content(blocks)})
-                answers = None
-            if results:
-                answers = _answered(results, written, answers)
-        return answers
+        return _translate_answer(message, written, answers)
     results = [part for part in message.parts if type(part) is ToolResultPart]
     said = _content(message.parts)
     if message.role == "tool" and results:
@@ -326,6 +318,23 @@ def _translate(message: Message, written: list[dict[str, Any]], answers: list[An
         written.append({"role": "user", "content": neutral.content(blocks)})
         return None
     return answers
+
+
+def _translate_answer(message: Message, written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any] | None:
+    """Write an agent's message, and the results in it; steps with no results between them are one message."""
+    blocks: list[dict[str, Any]] = []
+    for told, results in neutral.steps(message.parts):
+        blocks += _translated(told)
+        if not results:
+            continue
+        if blocks:
+            written.append({"role": "assistant", "content": neutral.content(blocks)})
+            blocks, answers = [], None
+        answers = _answered(results, written, answers)
+    if not blocks:
+        return answers
+    written.append({"role": "assistant", "content": neutral.content(blocks)})
+    return None
 
 
 def _answered(results: list[ToolResultPart], written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any]:

@@ -6,7 +6,7 @@ as {"type": "text", "text": ...}. Nothing here knows a provider's own fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,15 @@ TEXT_FIELDS = ("type", "text")
 MESSAGE_FIELDS = ("role", "content")
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
+Put = Callable[[list[dict[str, Any]], Role, str | None, Sequence[Part], dict[str, Any] | None], bool]
+"""Writes a message at the end of a list, if it needs no translating; whether it did.
+
+It is given the message's role, the format it came in, its parts and its native.
+"""
+
+PutParts = Callable[[list[dict[str, Any]], Role, Sequence[Part], dict[str, Any] | None], bool]
+"""The same, where the format is known."""
+
 
 def read_at_once(message: dict[str, Any]) -> Draft | None:
     """Read a role with a string, the most common message by far, before it is looked at more closely."""
@@ -46,12 +55,37 @@ def read(message: dict[str, Any]) -> list[Draft]:
     return [Draft(role=role, parts=parts, native=noted(parts, shape, "null", None))]
 
 
-def bare(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Write a role with a string, the most common message by far, before it is looked at more closely."""
-    if native is not None or len(parts) != 1 or role == "tool":
-        return None  # a tool's text that answers no call is a tool's message nowhere
-    part = parts[0]
-    return {"role": role, "content": part.text} if type(part) is TextPart and part.native is None else None
+def putter(name: str, put_own: PutParts, put_neutral: PutParts, *, apart: Role | None = None) -> Put:
+    """Give a format its put(), of what writes a message that came in it, and one that came in none.
+
+    A role with a string, the most common message by far, is written at once: this is called for every message of a
+    history. One that came in no format is not, where its role is `apart`.
+    """
+
+    def put(
+        written: list[dict[str, Any]],
+        role: Role,
+        came: str | None,
+        parts: Sequence[Part],
+        native: dict[str, Any] | None,
+    ) -> bool:
+        if came is not None and came != name:
+            return False
+        if native is None and len(parts) == 1 and role != "tool" and (role != apart or came is not None):
+            part = parts[0]  # a tool's text that answers no call is a tool's message nowhere
+            if type(part) is TextPart and part.native is None:
+                written.append({"role": role, "content": part.text})
+                return True
+        return (put_neutral if came is None else put_own)(written, role, parts, native)
+
+    return put
+
+
+def put_nothing(
+    _written: list[dict[str, Any]], _role: Role, _parts: Sequence[Part], _native: dict[str, Any] | None
+) -> bool:
+    """Leave a message that came in no format to be translated."""
+    return False
 
 
 def put(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
@@ -147,15 +181,24 @@ Step = tuple[list[Part], list[ToolResultPart]]
 
 def steps(parts: Iterable[Part]) -> list[Step]:
     """Split an answer that has results in it into steps: what was said and asked, and the results of that."""
-    found: list[Step] = [([], [])]
+    found: list[Step] = []
+    for step in stretches(parts):
+        results = [part for part in step if type(part) is ToolResultPart]
+        found.append(([part for part in step if type(part) is not ToolResultPart] if results else step, results))
+    return found
+
+
+def stretches(parts: Iterable[Part], *, marked: bool = False) -> list[list[Part]]:
+    """Give the parts of each step. A mark begins one, and so do words after results, unless only marks count."""
+    found: list[list[Part]] = [[]]
+    answered = False
     for part in parts:
-        told, results = found[-1]
-        if type(part) is ToolResultPart:
-            results.append(part)
-        elif _is_step(part) or (results and type(part) in (TextPart, ReasoningPart)):
-            found.append(([part], []))
+        if _is_step(part) or (answered and not marked and type(part) in (TextPart, ReasoningPart)):
+            found.append([part])
+            answered = False
         else:
-            told.append(part)
+            found[-1].append(part)
+            answered = answered or type(part) is ToolResultPart
     return found
 
 

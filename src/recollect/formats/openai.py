@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from recollect.errors import InvalidValue
-from recollect.formats import attachment, neutral
+from recollect.formats import attachment, neutral, openai_translation
 from recollect.formats.native import (
     BLOCK,
     WHOLE,
@@ -41,7 +41,6 @@ NAME = "openai"
 _FIELD = "field"  # a text that a message says beside its content: where
 _SAID_ASIDE: tuple[Path, ...] = (("refusal",), ("audio", "transcript"))
 _TAKEN = frozenset({_FIELD, BLOCK})
-_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 _BARE = 3  # a role, content and tool_calls or tool_call_id; an id, type and function
 _ROLES: dict[str, Role] = {
     "user": "user",
@@ -117,35 +116,22 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []  # what tools showed: a person's message may hold it, a tool's may not
     for message in neutral.joined(messages, "openai-responses"):
-        if shown and message.role != "tool":
-            _show(written, shown)
+        if shown and not any(type(part) is ToolResultPart for part in message.parts):
+            openai_translation.show(written, shown)
         if not put(written, message.role, message.format, message.parts, message.native):
-            _translate(message, written, shown)
-    _show(written, shown)
+            openai_translation.translate(message, written, shown)
+    openai_translation.show(written, shown)
     return written
 
 
-def put(
-    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
-) -> bool:
-    """Write a message that came in this format as it came, or text that came in none."""
-    if came != NAME and came is not None:
-        return False
-    at_once = neutral.bare(role, parts, native)
-    if at_once is not None:
-        written.append(at_once)
-    elif came is None:
-        return neutral.put(written, role, parts, native)
-    else:
-        own = _own(role, parts, native)
-        written.append(own if native is None or kept_response(native) is None else _accepted(own))
+def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
+    """Write a message that came in this format as it came; of a whole response, what the API takes as input."""
+    own = _own(role, parts, native)
+    written.append(own if native is None or kept_response(native) is None else _accepted(own))
     return True
 
 
-def _show(written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    if shown:
-        written.append({"role": "user", "content": list(shown)})
-        shown.clear()
+put = neutral.putter(NAME, _put_own, neutral.put)
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
@@ -360,72 +346,3 @@ def _call(part: ToolCallPart) -> dict[str, Any]:
     call = {"id": part.call_id, "type": "function", **native}
     call[key] = overlay(function, native.get(key))
     return call
-
-
-def _translate(message: Message, written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    """Write a message of another format, its tool results as messages of their own."""
-    if message.role == "assistant":
-        for told, results in neutral.steps(message.parts):
-            _show(written, shown)
-            calls = [_translated_call(part) for part in told if type(part) is ToolCallPart]
-            written += _assistant(neutral.said(told), calls)
-            _answer(results, written, shown)
-        return
-    _answer([part for part in message.parts if type(part) is ToolResultPart], written, shown)
-    said = neutral.words(message.parts) if message.role == "system" else _content(message.parts)
-    if said:
-        role = "system" if message.role == "system" else "user"
-        written.append({"role": role, "content": neutral.content([*shown, *said])})
-        shown.clear()
-
-
-def _answer(results: list[ToolResultPart], written: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
-    for part in results:
-        written.append({"role": "tool", "tool_call_id": part.call_id, "content": neutral.answer(part)})
-        if part.content is not None:
-            shown += [block for piece in part.content if (block := _file_of(piece)) is not None]
-
-
-def _assistant(said: list[dict[str, Any]], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if not said and not calls:
-        return []
-    written: dict[str, Any] = {"role": "assistant", "content": neutral.content(said) if said else None}
-    if calls:
-        written["tool_calls"] = calls
-    return [written]
-
-
-def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Write texts that are not blank, and the files that the API takes."""
-    blocks: list[dict[str, Any]] = []
-    for part in parts:
-        block = _file_of(part)
-        if block is not None:
-            blocks.append(block)
-        else:
-            blocks += neutral.words((part,))
-    return blocks
-
-
-def _file_of(part: Part) -> dict[str, Any] | None:
-    return _file_block(attachment.file(part)) if type(part) is AttachmentPart else None
-
-
-def _file_block(found: attachment.File) -> dict[str, Any] | None:
-    """Write a file; None where the API has no place for it, or where it is text and goes as such."""
-    if found.is_image:
-        is_usable = found.data is not None or attachment.is_web(found.url)
-        return {"type": "image_url", "image_url": {"url": found.link}} if is_usable else None
-    if found.text is not None or found.data is None:
-        return None
-    if found.mime_type in _SOUNDS:
-        return {"type": "input_audio", "input_audio": {"data": found.data, "format": _SOUNDS[found.mime_type]}}
-    return {"type": "file", "file": {"file_data": found.link, "filename": found.name or "file"}}
-
-
-def _translated_call(part: ToolCallPart) -> dict[str, Any]:
-    custom = neutral.custom_input(part)
-    if custom is not None:
-        return {"id": part.call_id, "type": "custom", "custom": {"name": part.tool, "input": custom}}
-    function = {"name": part.tool, "arguments": neutral.arguments(part)}
-    return {"id": part.call_id, "type": "function", "function": function}

@@ -82,24 +82,18 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return written
 
 
-def put(
-    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
-) -> bool:
-    """Write a message that came as items of this format as it came, or a text that came in none."""
-    if came != NAME and came is not None:
-        return False
-    at_once = neutral.bare(role, parts, native)
-    if at_once is not None:
-        written.append(at_once)
-    elif came is None:
-        return False
-    elif native is None and len(parts) == 1 and type(parts[0]) in _ALONE:
+def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
+    """Write a message that came as items of this format as it came."""
+    if native is None and len(parts) == 1 and type(parts[0]) in _ALONE:
         item = openai_items.write(parts[0])
         if item is not None:
             written.append(item)
     else:
         written += _own(role, parts, native or {})
     return True
+
+
+put = neutral.putter(NAME, _put_own, neutral.put_nothing)
 
 
 def _note_kinds(message: Message, kinds: dict[str, str]) -> None:

@@ -43,6 +43,7 @@ from recollect.ops.transfer import (
     STATE,
     TOKENS,
     Branch,
+    blobs_of,
 )
 
 HOLDER = "import"
@@ -242,7 +243,7 @@ def _stays(row: Row) -> bool:
 
 
 def _keep(scope: Scope, batch: Batch, row: Row) -> Steps[None]:
-    for name in () if row[BLOBS] is None else json.decode(row[BLOBS]):
+    for name in blobs_of(row):
         if name in batch.payloads:
             yield from messages.keep_blob(scope, name, batch.payloads[name])
         elif (yield from one("blob_keep", owner=scope.owner, hash=name)) is None:
@@ -270,8 +271,7 @@ def _replace(scope: Scope, tree: int, batch: Batch, stored: Row, row: Row) -> St
     columns = {name: row[index] for name, index in _WRITTEN.items()}
     yield from search.changes(scope, batch.branch, row[POSITION])
     yield from do("message_write", branch=batch.branch, position=row[POSITION], **columns)
-    for name in () if stored[BLOBS] is None else json.decode(stored[BLOBS]):
-        yield from each("blob_drop", [(scope.owner, name)])
+    yield from each("blob_drop", [(scope.owner, name) for name in blobs_of(stored)])
     yield from _keep(scope, batch, row)
     counted = (*row[:DELETED], stored[DELETED])
     yield from _count(tree, batch.branch, [(stored, -1), (counted, 1)])

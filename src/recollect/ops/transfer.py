@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from recollect.errors import SessionNotFound
+from recollect.model import json
 from recollect.model.session import Session
 from recollect.op import Op, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
@@ -18,6 +19,11 @@ PAGE_ROWS = 256
 # Where a row of messages_rows has what.
 POSITION, TURN, ROLE, STATE, TOKENS, INPUT, OUTPUT, CREATED, COMPLETED, FORMAT, MODEL = range(11)
 ERROR, METADATA, NATIVE, BLOBS, PARTS, DELETED = range(11, 17)
+
+
+def blobs_of(row: Row) -> list[str]:
+    """Name the payloads that a row of messages_rows refers to."""
+    return [] if row[BLOBS] is None else json.decode(row[BLOBS])
 
 
 class Listed(NamedTuple):

@@ -96,12 +96,9 @@ class Picker:
             self._look()
 
     async def _by_text(self, words: str, known: set[str]) -> list[Row]:
-        search: Any = getattr(self._store, "search", None)
-        if search is None:
-            return []
         rows: list[Row] = []
         try:
-            hits = await search(words, limit=_MOST // 4)
+            hits = await self._store.search(words, limit=_MOST // 4)
         except RecollectError:
             return []  # half a query is no query yet
         for hit in hits:

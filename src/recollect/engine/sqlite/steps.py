@@ -19,13 +19,17 @@ _OPEN_TURNS = 3  # where the row of a session has them
 Procedure = Callable[[apsw.Connection, Mapping[str, Any]], list[Row]]
 
 
-def procedures(first: Mapping[str, str], then: Mapping[str, str]) -> dict[str, Procedure]:
+_FRESH = 60_000
+"""Milliseconds after which the moment of the last activity is written anew, though the order of the list stays."""
+
+
+def procedures(first: Mapping[str, str], then: Mapping[str, str], other: Mapping[str, str]) -> dict[str, Procedure]:
     """Make what runs in two steps, by the names of the queries."""
     activate = _activating(first["session_activate"], then["session_activate"])
     made = {"session_activate": activate}
     made["session_open"] = _opening(first["session_open"], activate, first["session_by_key"])
     for name in ("session_advance", "session_append", "session_save"):
-        made[name] = _advancing(first[name], then["session_advance"], activate)
+        made[name] = _advancing(first[name], then["session_advance"], other["session_advance"])
     for name in ("session_append", "session_save"):
         made[name] = _appending(made[name], first["message_insert"], first["turn_insert"], first["tool_call_insert"])
     return made
@@ -57,25 +61,34 @@ def _opening(look: str, activate: Procedure, again: str) -> Procedure:
     return opened
 
 
-def _advancing(look: str, write: str, activate: Procedure) -> Procedure:
-    """Count what is appended to a session; and move it to the top of the list, so that nobody else has to."""
+def _advancing(look: str, stay: str, rise: str) -> Procedure:
+    """Count what is appended to a session; and move it to the top of the list where another one is there.
+
+    Its row is written once. The index of the list is not touched where the session is at the top already.
+    """
 
     def advance(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
-        found: list[Row] = connection.execute(look, params).fetchall()
+        found: list[Row] = connection.execute(look, (params["owner"], params["id"])).fetchall()
         if not found:
             return found
-        key, head, last, branch, behind, turns, revision, count, tokens, given, taken, updated, active, said = found[0]
-        messages, now = params["messages"], params["now"]
+        key, head, last, branch, top, turns, revision, count, tokens, given, taken, updated, active, said = found[0]
+        messages, now, expected = params["messages"], params["now"], params["expected"]
+        if expected is not None and expected != revision:
+            return []
         revision += 1
         count += messages
         tokens += params["tokens"]
         given += params["input_tokens"]
         taken += params["output_tokens"]
         updated = max(updated, now)
-        said = now if said is None or said < now else said
-        connection.execute(write, (last + messages, revision, count, tokens, given, taken, updated, said, key))
-        if behind:
-            active = activate(connection, {"owner": params["owner"], "now": now, "session": key})[0][0]
+        if said is None or said < now:
+            said = now
+        row = (last + messages, revision, count, tokens, given, taken, updated, said, key)
+        if top & 1 or active < now - _FRESH:  # the last bit says that another session is at the top
+            active = max(active, now, 1 + (top >> 1))
+            connection.execute(rise, (active, *row))
+        else:
+            connection.execute(stay, row)
         return [(key, head, last, branch, 0, turns, revision, count, tokens, given, taken, updated, active, said)]
 
     return advance

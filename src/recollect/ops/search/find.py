@@ -15,68 +15,30 @@ from recollect.model.hit import Hit
 from recollect.model.part import ToolResultPart
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
-from recollect.ops.paths import LAST, MOST_BRANCHES
 from recollect.ops.search import index, tsquery
+from recollect.ops.search.cursor import BOTTOM, END, TITLES, TOP, WIDE_TITLES, Cursor, cursor
 from recollect.ops.search.document import Piece, pieces
 from recollect.ops.search.match import Expression, inside, rarity, within
 from recollect.ops.search.query import NO_FILTERS, Both, Either, Node, Query, Words, positive
 from recollect.ops.search.snippet import Excerpt, Needle, excerpt
 
 POOL = 2_000
-_MOST_COUNTED = 2_000
-_FORMS = 48
-_TRIES = 30
+"""Messages that are ranked together, the newest first."""
+
 _MOST = 1_000
-_TITLES, _EXACT, _WIDE_TITLES, _WIDE, _END = range(5)
-_TOP = (MOST_BRANCHES, LAST)
-_BOTTOM = (0, 0)
-_FARTHEST = (1 << 62) - 1
-_MOST_WEIGHED = 64
-_SAMPLE = 200
-_DENSE = 0.05
+"""Hits that one page may have."""
 
-Place = tuple[int, int]
+_TRIES = 30
+"""How often a search begins anew because another emptied the index meanwhile."""
 
+_MOST_WEIGHED, _MOST_COUNTED = 64, 2_000
+"""Words of a query that are weighed by how rare they are, and messages after which a word is a common one."""
 
-class Cursor(NamedTuple):
-    """How far a search has been read: which stage, between which places its candidates are, and the last hit.
+_FORMS = 48
+"""Words that a piece of a word is found in, at most."""
 
-    With the counts of the words goes what a hit was ranked by, so that the next page ranks alike though messages were
-    appended meanwhile; they can not push others out of the candidates either.
-    """
-
-    stage: int = _TITLES
-    below: Place = _TOP
-    low: Place = _BOTTOM
-    score: float | None = None
-    place: Place = _TOP
-    counts: tuple[int, ...] | None = None
-
-    def written(self) -> str:
-        """Write it as text."""
-        score = "" if self.score is None else repr(self.score)
-        counts = "-".join(map(str, self.counts or ()))
-        return "_".join((str(self.stage), *map(str, (*self.below, *self.low)), score, *map(str, self.place), counts))
-
-
-def cursor(text: str) -> Cursor:
-    """Read a cursor."""
-    try:
-        stage, branch, position, low, low_position, score, at_branch, at_position, counts = text.split("_")
-        found = Cursor(
-            int(stage),
-            (int(branch), int(position)),
-            (int(low), int(low_position)),
-            float(score) if score else None,
-            (int(at_branch), int(at_position)),
-            tuple(map(int, counts.split("-"))) if counts else None,
-        )
-    except (ValueError, AttributeError):
-        found = Cursor(_END)
-    places = (*found.below, *found.low, *found.place)
-    if found.stage not in range(_END) or not 0 <= min(places) <= max(places) <= _FARTHEST:
-        raise InvalidValue(f"{text!r} is no place in a search. Use the `next` of the page before.")
-    return found
+_SAMPLE, _DENSE = 200, 0.05
+"""Of so many of the newest messages, the share that has to fit for walking back from them to be the quicker way."""
 
 
 class Found(NamedTuple):
@@ -152,7 +114,7 @@ def _find(scope: Scope, ask: Ask, limit: int, at: Cursor, mark: str | None, last
     if where is not None and (yield from one("search_suits", session=where.session.session, **finder.params)) is None:
         return Found([], None)
     hits: list[tuple[Hit, Cursor]] = []
-    while len(hits) <= limit and at.stage < _END:
+    while len(hits) <= limit and at.stage < END:
         more, at = yield from finder.some(at, limit + 1 - len(hits))
         hits += more
     shown = [hit for hit, _ in hits[:limit]]
@@ -187,12 +149,12 @@ class _Finder:
 
     def some(self, at: Cursor, limit: int) -> Steps[tuple[list[tuple[Hit, Cursor]], Cursor]]:
         """Read hits of a stage, and where to go on."""
-        wide = at.stage >= _WIDE_TITLES
+        wide = at.stage >= WIDE_TITLES
         if wide and not (yield from self._widened()):
-            return [], Cursor(_END)
+            return [], Cursor(END)
         fresh = at.score is None
         pool = POOL if fresh else -1
-        titles = at.stage in (_TITLES, _WIDE_TITLES)
+        titles = at.stage in (TITLES, WIDE_TITLES)
         found = yield from (self._titles if titles else self._messages)(at, pool, wide=wide)
         low = at.low
         if fresh and len(found) == POOL:
@@ -200,11 +162,11 @@ class _Finder:
         hits = yield from self._hits(at._replace(low=low, counts=self.counts), found, limit, wide=wide)
         if len(hits) >= limit:
             return hits, hits[-1][1]
-        return hits, Cursor(at.stage, low, counts=self.counts) if low != _BOTTOM else Cursor(at.stage + 1)
+        return hits, Cursor(at.stage, low, counts=self.counts) if low != BOTTOM else Cursor(at.stage + 1)
 
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         terms = yield from self._expression(wide=wide)
-        below = (None, None) if at.below == _TOP else at.below
+        below = (None, None) if at.below == TOP else at.below
         dense = yield from self._dense(terms["sought"], wide=wide)
         return (
             yield from rows(
@@ -236,7 +198,7 @@ class _Finder:
         if wide:
             match = f"({match}) NOT ({Expression({}, column='').of(self.words)})"
             query = tsquery.without(query, [tsquery.Sought({}).of(self.words)])
-        below = None if at.below == _TOP else at.below[1]
+        below = None if at.below == TOP else at.below[1]
         return (
             yield from rows(
                 "search_titles_match", match=match, weights=expression.weighed(), sought=tsquery.fitting(query),

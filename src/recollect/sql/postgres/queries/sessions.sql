@@ -165,6 +165,13 @@ WHERE owner = :owner AND deleted_at IS NULL
     AND active_at >= :since::bigint AND {chosen}
 ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
 
+-- name: sessions_usual
+SELECT {session} FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NULL
+    AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    AND active_at >= :since::bigint AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
+ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
+
 -- name: sessions_by_creation
 SELECT {session} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
