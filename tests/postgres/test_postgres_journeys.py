@@ -114,6 +114,59 @@ def test_what_is_large_goes_a_few_rows_at_a_time(store, journeys, monkeypatch):
     assert [item.position for item in session.messages()] == list(range(1, 11))
 
 
+def test_opening_and_reading_the_end_are_one_each(store, journeys):
+    store.session("a").append([said(f"m{number}") for number in range(80)])
+    with journeys(1):
+        session = store.session("a")
+    with journeys(1):
+        assert [item.text for item in session.messages(last=50)] == [f"m{number}" for number in range(30, 80)]
+    with journeys(1):
+        assert len(session.messages(last=100)) == 80
+    session.delete_message(79)
+    with journeys(1):
+        assert [item.position for item in session.messages(last=3)] == [77, 78, 80]
+
+
+def test_the_end_of_a_fork(store, journeys):
+    session = store.session("a")
+    session.append([said(f"m{number}") for number in range(5)])
+    fork = session.fork(at=3)
+    assert [item.text for item in fork.messages(last=2)] == ["m1", "m2"]
+    fork.append([said("f0"), said("f1")])
+    with journeys(1):
+        assert [item.id for item in fork.messages(last=2)] == ["2.4", "2.5"]
+    assert [item.text for item in fork.messages(last=4)] == ["m1", "m2", "f0", "f1"]
+    assert [item.text for item in fork.messages(last=99)] == ["m0", "m1", "m2", "f0", "f1"]
+    session.rewind(2)
+    assert [item.text for item in session.messages(last=1)] == ["m1"]
+
+
+def test_a_new_session_and_an_empty_one(store, journeys):
+    with journeys(8):
+        session = store.session("a")
+    assert session.messages(last=5) == []
+    with pytest.raises(recollect.SessionNotFound):
+        store.session("b", create=False)
+    store.delete_session("a")
+    with pytest.raises(recollect.SessionInTrash):
+        store.session("a", create=False)
+    with pytest.raises(recollect.SessionInTrash):
+        session.messages(last=5)
+
+
+def test_payloads_at_the_end(store):
+    session = store.session("a")
+    session.append([said("x"), IMAGE])
+    assert "QUJD" * 2000 in str(session.messages(last=1)[0].parts)
+
+
+def test_a_session_with_an_open_turn_is_opened(store, journeys):
+    session = store.session("a")
+    before = store.session("b").active_at
+    with session.turn("q"):
+        assert store.session("a").active_at > before
+
+
 def test_a_turn_beside_an_open_one(store):
     session = store.session("a")
     with session.turn("open"), pytest.raises(recollect.SessionBusy):

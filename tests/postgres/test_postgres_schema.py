@@ -54,6 +54,7 @@ def test_parameters_have_the_same_names():
             theirs |= {"sought", "phrases"} if "match" in theirs else set()  # how this engine is told what to look for
             theirs |= SUMS if name in sql.thens("sqlite") else set()  # reckoned with between the two steps
             theirs |= SUMS | ROWS if name in sql.briefs("postgres") else set()  # written by steps of its own
+            theirs |= {"now"} if name == "session_open" else set()  # the same
             assert {each.partition(".")[0] for each in book.statement(name).names} <= theirs, name
         else:
             assert book.many(name).count <= text.count("?") if "?" in text else True, name
@@ -141,7 +142,7 @@ def test_no_sequence_is_used_by_an_append(postgres, admin):
         )
 
 
-HOT = ("session_advance", "session_append", "session_save", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
+HOT = ("session_advance", "session_open", "messages_last", "session_append", "session_save", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
        "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_usual", "sessions_by_creation", "append_get",
        "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_among", "sessions_among_titled", "sessions_with_parent", "sessions_with_pin",
@@ -150,7 +151,8 @@ HOT = ("session_advance", "session_append", "session_save", "session_get", "mess
        "sessions_from", "branches_outline", "messages_rows", "tool_calls_of_span", "sessions_resting", "messages_tally",
        "turns_tally", "tool_calls_tally", "messages_weight", "messages_large", "messages_next")  # fmt: skip
 SORTED = ("sessions_by_activity", "sessions_usual", "sessions_by_creation", "sessions_by_folded_title", "sessions_from", "sessions_resting",
-          "messages_forward", "messages_backward", "messages_tell", "messages_asked", "messages_rows", "messages_next")  # fmt: skip
+          "messages_forward", "messages_backward", "messages_last", "messages_tell", "messages_asked", "messages_rows",
+          "messages_next")  # fmt: skip
 
 
 def test_hot_queries_use_their_index(postgres, databases, database):

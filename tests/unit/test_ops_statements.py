@@ -93,11 +93,11 @@ def row_of(name: str, known: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def session_row(**fields: Any) -> tuple[Any, ...]:
+def session_row(*, open_turns: int = 1, **fields: Any) -> tuple[Any, ...]:
     """Make a row as session_get gives it."""
     value = Session(id="cli:a", created_at=1, updated_at=2, active_at=3, revision=7, **fields)
     known = {name: getattr(value, name) for name in Session.__struct_fields__}
-    return row_of("session_get", {**known, "key": 11, "tree": 21, "head": 31, "open_turns": 1})
+    return row_of("session_get", {**known, "key": 11, "tree": 21, "head": 31, "open_turns": open_turns})
 
 
 def advanced(*, behind: int = 0, open_turns: int = 0) -> list[tuple[Any, ...]]:
@@ -362,21 +362,27 @@ class TestTurn:
 
 class TestEnsure:
     def test_one_that_is_there_is_opened(self):
+        script = Script({"session_open": [session_row(title="T", open_turns=0)]})
+        found = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
+        assert script.names == ["session_open"]
+        assert found.title == "T"
+
+    def test_one_with_an_open_turn_takes_more(self):
         script = Script(
             {
-                "session_get": [session_row(title="T")],
+                "session_open": [session_row(title="T")],
                 "session_activate": [(NOW,)],
                 "session_by_key": [session_row(title="T")],
             }
         )
         found = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
-        assert script.names == ["session_get", "branches_open", "session_activate", "session_by_key"]
+        assert script.names == ["session_open", "branches_open", "session_activate", "session_by_key"]
         assert found.title == "T"
 
     def test_what_a_dead_process_left_open_is_marked(self):
         script = Script(
             {
-                "session_get": [session_row()],
+                "session_open": [session_row()],
                 "branches_open": [(31, 1, 5)],
                 "turn_get": [(5, "open", 1, None, None, None, None, None, None, "dead", NOW + 9_999)],
                 "branch_release": [(1,)],
@@ -386,14 +392,14 @@ class TestEnsure:
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert script.names == [
-            "session_get", "branches_open", "turn_get", "messages_interrupt", "turn_end", "branch_release",
+            "session_open", "branches_open", "turn_get", "messages_interrupt", "turn_end", "branch_release",
             "session_opens_turn", "session_change", "session_activate", "session_by_key",
         ]  # fmt: skip
 
     def test_a_live_turn_is_not_touched(self):
         script = Script(
             {
-                "session_get": [session_row()],
+                "session_open": [session_row()],
                 "branches_open": [(31, 1, 5)],
                 "turn_get": [(5, "open", 1, None, None, None, None, None, None, "alive", NOW + 9_999)],
                 "session_activate": [(NOW,)],
@@ -421,7 +427,7 @@ class TestEnsure:
     def test_one_that_is_not_there_is_created_with_a_tree_and_a_branch(self):
         script = self.made("cli:a", {"title": "T", "pinned": True}, [])
         assert script.names == [
-            "session_get", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
+            "session_open", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
             "session_head", "session_activate", "session_by_key",
         ]  # fmt: skip
         assert script.params("title_set")["folded"] == "t"
@@ -457,6 +463,45 @@ class TestEnsure:
         with pytest.raises(SessionExists):
             script.run(sessions.create(SCOPE, "cli:a", {}))
         assert script.names == ["session_get"]
+
+
+class TestLast:
+    """The last messages, read with their session where one branch has them all."""
+
+    ROW = (b'[{"kind": "text", "text": "x"}]', 0, "user", 1, None, 3, None, None, None, None, None, None)
+
+    def rows(self, *positions: int, fork_at: int = 0) -> list[tuple[Any, ...]]:
+        return [(self.ROW[0], at, *self.ROW[2:], 31, 1, 9, fork_at) for at in positions]
+
+    @pytest.mark.parametrize("fork_at", [0, 6])
+    def test_in_one_statement(self, fork_at):
+        script = Script({"messages_last": self.rows(9, 8, 7, fork_at=fork_at)})
+        page = script.run(messages.backward(SCOPE, "cli:a", limit=3))
+        assert script.names == ["messages_last"]
+        assert [message.id for message in page.messages] == ["1.7", "1.8", "1.9"]
+        assert (page.branch, page.until, page.more) == (31, 9, 7)
+
+    def test_in_whatever_order_they_come(self):
+        script = Script({"messages_last": self.rows(8, 9, 7)})
+        page = script.run(messages.backward(SCOPE, "cli:a", limit=5))
+        assert [message.position for message in page.messages] == [7, 8, 9]
+        assert page.more is None
+
+    def test_where_the_branch_has_too_few_of_them(self):
+        known = {"messages_last": self.rows(9, 8, fork_at=7), "session_get": [session_row()]}
+        script = Script(known | {"branch_path": [(31, 2, 7, 9), (30, 1, 0, 7)]})
+        script.run(messages.backward(SCOPE, "cli:a", limit=3))
+        assert script.names == ["messages_last", "session_get", "branch_path", *["messages_backward"] * 2]
+
+    def test_before_a_message_it_is_read_along_the_path(self):
+        script = Script({"session_get": [session_row()], "branch_path": [(31, 1, 0, 9)]})
+        script.run(messages.backward(SCOPE, "cli:a", before=5))
+        assert script.names == ["session_get", "branch_path", "messages_backward"]
+
+    def test_of_a_session_that_is_not_there(self):
+        for name in ("cli:a", "\ud800"):
+            with pytest.raises(SessionNotFound):
+                Script({}).run(messages.backward(SCOPE, name))
 
 
 class TestOthers:

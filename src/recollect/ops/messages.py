@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from recollect.errors import Corrupted, InvalidValue, KeyReused, MessageNotFound
-from recollect.model import figure, json
+from recollect.model import figure, json, keys
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
 from recollect.ops import record, sessions, tools
@@ -18,6 +19,7 @@ PAGE = 500
 WHOLE = 1_000
 """A page where all there is is wanted: to a server each one is a journey."""
 
+_position = itemgetter(1)
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
@@ -324,6 +326,8 @@ def checked_limit(limit: int) -> int:
 
 
 def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool) -> Steps[Page]:
+    if before is None and (page := (yield from _newest(scope, session, limit, deleted))) is not None:
+        return page
     here = yield from sessions.find(scope, session)
     spans = yield from path(here.head)
     end = max(span.high for span in spans) if before is None else min(parse(before)[1] - 1, LAST)
@@ -338,14 +342,33 @@ def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, 
     return Page(found, here.head, end, more)
 
 
+def _newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[Page | None]:
+    """Read the last messages of a path, where the branch that it ends with has them all; None where it has not."""
+    if not keys.findable(session):
+        return None
+    found = yield from rows("messages_last", owner=scope.owner, id=session, limit=limit, deleted=deleted)
+    if not found:
+        return None
+    head, number, end, fork_at = found[0][-4:]
+    if fork_at and len(found) < limit:
+        return None
+    made = yield from _made(scope, number, [row[:-4] for row in sorted(found, key=_position)])
+    return Page(made, head, end, made[0].position if len(made) == limit else None)
+
+
 def stretch(
     scope: Scope, query: str, span: Span, low: int, high: int, limit: int = PAGE, deleted: bool = False
 ) -> Steps[list[Message]]:
     """Read messages of a stretch, after a position and up to another, in the order of the query."""
     found = yield from rows(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
+    return (yield from _made(scope, span.number, found))
+
+
+def _made(scope: Scope, number: int, found: list[Row]) -> Steps[list[Message]]:
+    """Make messages of rows, with the payloads that are stored apart."""
     if any(record.blobs_of(row) is not None for row in found if row[record.REST] is not None):
-        return (yield from _with_payloads(scope, span.number, found))
-    return record.messages(found, span.number)
+        return (yield from _with_payloads(scope, number, found))
+    return record.messages(found, number)
 
 
 def _with_payloads(scope: Scope, number: int, found: list[Row]) -> Steps[list[Message]]:

@@ -231,16 +231,19 @@ def ensure(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
 
 
 def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    row = yield from one("session_get", owner=scope.owner, id=session)
+    found = yield from _open(scope, session)
+    return found if found is not None else (yield from _make(scope, session, columns))
+
+
+def _open(scope: Scope, session: str) -> Steps[Session | None]:
+    """Count a session as active now, and mark what a process that is gone left open in it; None where there is none."""
+    row = yield from one("session_open", owner=scope.owner, id=session, now=scope.now)
     if row is None:
-        return (yield from _make(scope, session, columns))
-    return (yield from _open(scope, here(row)))
-
-
-def _open(scope: Scope, found: Here) -> Steps[Session]:
-    """Count a session as active now, and mark what a process that is gone left open in it."""
-    if found.open_turns:
-        yield from leases.recover(scope, found.session)
+        return None
+    found = here(row)
+    if not found.open_turns:
+        return found.value
+    yield from leases.recover(scope, found.session)
     yield from activate(scope, found.session)
     row = yield from one("session_by_key", session=found.session)
     assert row is not None
@@ -260,7 +263,10 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
-    return (yield from _open(scope, (yield from find(scope, session))))
+    found = (yield from _open(scope, session)) if keys.findable(session) else None
+    if found is None:
+        raise (yield from _missing(scope, session))
+    return found
 
 
 def running(scope: Scope) -> Op[list[str]]:

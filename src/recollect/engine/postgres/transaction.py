@@ -75,9 +75,22 @@ def fresh_token() -> int:
 class Run(Generic[T]):
     """One run of an operation: what it asked for is sent, and its rows are handed back when they are there."""
 
-    __slots__ = ("_book", "_link", "_locks", "_steps", "ahead", "done", "ends", "error", "params", "place", "result")
+    __slots__ = (
+        "_book",
+        "_link",
+        "_locks",
+        "_steps",
+        "ahead",
+        "done",
+        "ends",
+        "error",
+        "missed",
+        "params",
+        "place",
+        "result",
+    )
 
-    def __init__(self, op: Op[T], book: Book, link: Link) -> None:
+    def __init__(self, op: Op[T], book: Book, link: Link, *, missed: bool = False) -> None:
         self._steps: Steps[T] = op.start()
         self._book = book
         self._link = link
@@ -86,6 +99,8 @@ class Run(Generic[T]):
         self.done = False
         self.ends: Whole | None = None
         """What it waits for, where it mostly ends with that."""
+        self.missed = missed
+        """Whether what it mostly ends with is known to have met nothing: then it is not asked again."""
         self.params: Any = None
         self.error: RecollectError | None = None
         self.result: Any = None
@@ -130,14 +145,17 @@ class Run(Generic[T]):
         return place
 
     def _ask(self, name: str, params: Any, place: int) -> bool | None:
-        """Send a statement, and say if it is to be waited for; None where it is too large, and not sent."""
+        """Send a statement, and say if it is to be waited for; None where it is taken to have met nothing."""
         statement = self._book.statement(name)
         self.ends = statement if type(statement) is Whole else None
         if self.ends is not None:
+            if self.missed:
+                self.ends = None
+                return None
             self.params, statement = params, self.ends.fitting(params)
         values = statement.values(params)
         if self.ends is not None and sum([len(value) for value in values if value is not None]) > _LARGE:
-            self.ends = None  # as if it had met nothing: then it is done step by step
+            self.ends = None  # it is done step by step then
             return None
         self._link.send(statement, values)
         self.place = place
@@ -145,6 +163,7 @@ class Run(Generic[T]):
 
     def end(self, found: list[Row]) -> bool:
         """Take the rows of what it mostly ends with, when all is committed; False where it wants to go on."""
+        self.missed = not found
         try:
             self._steps.send(found)
         except StopIteration as end:
@@ -165,7 +184,7 @@ def read(link: Link, book: Book, op: Op[T], owner: str) -> T:
     if not _drive(link, [run], _begin_reading(link, owner), commit):
         commit()
     elif not run.done:
-        run = Run(op, book, link)
+        run = Run(op, book, link, missed=run.missed)
         _drive(link, [run], _begin_reading(link, owner))
         commit()
     if run.error is not None:
@@ -209,7 +228,7 @@ def write(
         if committed and spare is None and not runs[0].done:
             mark.renew()
             begin(link, owner, mark)
-            runs[:] = [Run(ops[0], book, link)]
+            runs[:] = [Run(ops[0], book, link, missed=runs[0].missed)]
             committed = _drive(link, runs, 2)
     except psycopg.errors.LockNotAvailable as error:
         raise Crossed([each for run in runs for each in run.ahead]) from error

@@ -14,6 +14,8 @@ import apsw
 
 from recollect.op import Row
 
+_OPEN_TURNS = 3  # where the row of a session has them
+
 Procedure = Callable[[apsw.Connection, Mapping[str, Any]], list[Row]]
 
 
@@ -23,7 +25,9 @@ _FRESH = 60_000
 
 def procedures(first: Mapping[str, str], then: Mapping[str, str], other: Mapping[str, str]) -> dict[str, Procedure]:
     """Make what runs in two steps, by the names of the queries."""
-    made = {"session_activate": _activating(first["session_activate"], then["session_activate"])}
+    activate = _activating(first["session_activate"], then["session_activate"])
+    made = {"session_activate": activate}
+    made["session_open"] = _opening(first["session_open"], activate, first["session_by_key"])
     for name in ("session_advance", "session_append", "session_save"):
         made[name] = _advancing(first[name], then["session_advance"], other["session_advance"])
     for name in ("session_append", "session_save"):
@@ -41,6 +45,20 @@ def _activating(look: str, write: str) -> Procedure:
         return found
 
     return activate
+
+
+def _opening(look: str, activate: Procedure, again: str) -> Procedure:
+    """Read a session and move it to the top of the list; where a turn is open in it, there is more to do first."""
+
+    def opened(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
+        found: list[Row] = connection.execute(look, params).fetchall()
+        if not found or found[0][_OPEN_TURNS]:
+            return found
+        place = {"owner": params["owner"], "now": params["now"], "session": found[0][0]}
+        activate(connection, place)
+        return connection.execute(again, place).fetchall()
+
+    return opened
 
 
 def _advancing(look: str, stay: str, rise: str) -> Procedure:

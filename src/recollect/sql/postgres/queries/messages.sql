@@ -26,6 +26,22 @@ SELECT {message} FROM recollect.messages
 WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position DESC LIMIT :limit
 
+-- name: messages_last
+SELECT m.*, (here.tree << 20) | here.number, here.number, here.last, here.fork_at
+FROM (
+    SELECT b.tree, b.number, b.fork_at, s.last FROM recollect.sessions AS s
+    JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
+    WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
+) AS here
+CROSS JOIN LATERAL (
+    SELECT {message} FROM recollect.messages
+    WHERE tree = here.tree AND branch = here.number AND position > here.fork_at AND position <= here.last
+        AND (deleted_at IS NULL OR :deleted::boolean)
+    ORDER BY position DESC LIMIT :limit
+) AS m
+
+-- ends: messages_last
+
 -- name: messages_tell
 SELECT parts::varchar, position, role, format, native, coalesce(state, blobs)
 FROM recollect.messages

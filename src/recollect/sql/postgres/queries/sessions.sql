@@ -135,6 +135,16 @@ SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NULL FOR N
 -- name: session_get
 SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NULL
 
+-- name: session_open
+UPDATE recollect.sessions
+SET active_at = CASE WHEN open_turns > 0 THEN active_at ELSE greatest(active_at, :now::bigint, 1 + (
+    SELECT max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL
+)) END
+WHERE {named} AND deleted_at IS NULL
+RETURNING {session}
+
+-- ends: session_open
+
 -- lock: session_by_key
 SELECT number FROM recollect.sessions WHERE {this} FOR NO KEY UPDATE
 

@@ -25,6 +25,17 @@ FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
 
+-- name: messages_last
+SELECT {message}, key >> 32, here.number, here.last, here.fork_at
+FROM (
+    SELECT (s.head << 32) | b.fork_at AS low, (s.head << 32) | s.last AS high, b.number, s.last, b.fork_at
+    FROM sessions AS s JOIN branches AS b ON b.key = s.head
+    WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
+) AS here
+CROSS JOIN messages
+WHERE key > here.low AND key <= here.high AND (deleted_at IS NULL OR :deleted)
+ORDER BY key DESC LIMIT :limit
+
 -- name: messages_tell
 SELECT CAST(parts AS BLOB), key & 4294967295, role, format, native, coalesce(state, blobs)
 FROM messages

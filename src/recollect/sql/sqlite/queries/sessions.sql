@@ -45,6 +45,9 @@ AND (:role IS NULL OR EXISTS (
 -- name: session_get
 SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
+-- name: session_open
+SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
 -- name: session_by_key
 SELECT {session} FROM sessions WHERE key = :session
 
