@@ -63,3 +63,18 @@ def test_an_installation_that_failed_is_tried_again(clone):
     (clone / "fails").unlink()
     assert len(start(clone)) == 1
     assert start(clone) == []
+
+
+def test_the_command_runs_in_the_folder_of_who_calls_it(clone, tmp_path_factory):
+    start(clone)
+    command = clone / ".venv" / "bin" / "recollect"
+    command.write_text('#!/bin/sh\npwd\necho "$@"\n', encoding="utf-8")
+    command.chmod(0o700)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    known = {"PATH": f"{clone / 'bin'}:{os.environ['PATH']}", "HOME": str(clone)}
+    for words, told in ((["db", "backup", "b.db"], "db backup b.db"), ([], "serve")):
+        found = subprocess.run(
+            [str(clone / "scripts" / "run"), *words], cwd=elsewhere, env=known, capture_output=True, text=True, timeout=120,
+            check=True,
+        )  # fmt: skip
+        assert found.stdout.splitlines() == [str(elsewhere), told]
