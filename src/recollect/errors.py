@@ -80,10 +80,10 @@ def _filled(text: str, fields: Mapping[str, Any]) -> str:
     return text.format(**fields) if fields else text
 
 
-def told(error: RecollectError, sentences: Mapping[type[RecollectError], str]) -> str:
+def told(error: RecollectError, sentences: Mapping[type[RecollectError], str], **more: Any) -> str:
     """Say what happened in the sentences of a surface: those of the errors name what a program calls, not a person.
 
-    An error that was raised with words of its own keeps them.
+    An error that was raised with words of its own keeps them. `more` is what the sentences name beside its fields.
     """
     kind = next((kind for kind in type(error).__mro__ if kind in sentences), None)
     if kind is None:
@@ -92,7 +92,7 @@ def told(error: RecollectError, sentences: Mapping[type[RecollectError], str]) -
         usual = type(error).sentence(error.fields)
     except KeyError:
         return str(error)  # words of its own do not need the fields of the docstring
-    return _filled(sentences[kind], error.fields) if str(error) == usual else str(error)
+    return _filled(sentences[kind], {**error.fields, **more}) if str(error) == usual else str(error)
 
 
 class NotFound(RecollectError):
@@ -127,8 +127,8 @@ class ToolCallNotFound(NotFound):
 
 
 class CompactionNotFound(NotFound):
-    """Session {session!r} has no compaction {round} to undo on its active path. session.compactions() lists those it
-    has."""
+    """Session {session!r} has no such compaction to undo on its active path (asked for: {round}). session.compactions()
+    lists those it has."""
 
 
 class Conflict(RecollectError):

@@ -316,3 +316,9 @@ async def test_a_name_that_means_nothing(agent, name, monkeypatch):
     async with agent(name) as there:
         with pytest.raises(ModelNotConfigured):
             await there.talk("cli:a")
+
+
+async def test_a_provider_that_there_is_not_is_told_beside_some_that_there_are(agent):
+    async with agent("antropic:some-model") as there:
+        with pytest.raises(ModelNotConfigured, match="no provider is called 'antropic'"):
+            await there.talk("cli:a")

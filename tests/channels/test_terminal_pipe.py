@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import recollect
+from recollect.model.value import iso, milliseconds
 
 
 @pytest.fixture
@@ -114,6 +115,9 @@ def test_json_lines(chat, sessions):
     assert {"tool_started", "tool_finished", "text", "response", "titled"} <= set(names)
     assert events[-1]["text"] == "6 * 7 = **42**"
     assert events[-1]["session"] == sessions()[0][0]
+    times = [event["message"]["created_at"] for event in events if event["event"] == "response"]
+    assert all(iso(milliseconds(time)) == time for time in times)
+    assert times
 
 
 def test_tools_are_told_beside_the_answer(chat):

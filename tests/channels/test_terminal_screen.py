@@ -459,3 +459,15 @@ class TestTwoWindows:
             terminal.wait("mine\n", "tokens in")
         turns = store.session("cli:default").turns()
         assert [turn.status for turn in turns] == ["interrupted", "completed"]
+
+
+def test_a_result_of_before_is_shown_with_the_tool_that_was_asked(at, store):
+    session = store.session("cli:coat")
+    session.append({"role": "user", "content": "Do I need a coat?"})
+    call = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
+    session.append({"role": "assistant", "content": [call]})
+    session.record_tool_result("c1", "4 degrees, rain")
+    with at("--session", "coat") as terminal:
+        terminal.wait("✓ weather: 4 degrees, rain", PROMPT)
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0

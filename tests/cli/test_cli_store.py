@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 
 import pytest
 from cli_words import said
@@ -222,6 +224,10 @@ class TestDatabase:
         call("db", "restore", file, code=4)
         kept = json.loads(call("db", "restore", file, "-y", "--json").stdout)["kept"]
         assert os.path.exists(kept)
+        assert talk.id in call("sessions", "list").stdout
+        undo = re.search(r"^To undo: recollect (.*)$", call("db", "restore", kept, "-y").stderr, re.MULTILINE)
+        assert talk.id not in call("sessions", "list").stdout
+        call(*shlex.split(undo[1]), "-y")
         assert talk.id in call("sessions", "list").stdout
 
     def test_stats_and_optimize(self, call, talk):

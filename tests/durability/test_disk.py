@@ -297,7 +297,7 @@ class TestLocked:
             began = time.monotonic()
             with pytest.raises(StoreLocked, match=r"0\.2 seconds") as caught:
                 session.append(said("no"))
-            assert 0.15 < time.monotonic() - began < 5
+            assert 0.15 < time.monotonic() - began < 60
             assert caught.value.path == path
             assert texts(session) == []  # readers are not kept out
             child.stdin.write(b"free\n")
@@ -324,19 +324,21 @@ class TestLocked:
         asyncio.run(main())
 
     def test_a_batch_does_not_wait_once_for_each_of_its_operations(self, path, spawn):
-        """Ten callers that asked for 0.3 seconds must not wait for three."""
+        """Sixty callers that asked for a second are two groups: none waits for a minute, or for ever."""
 
         async def main() -> float:
-            async with recollect.open_async(path, timeout=0.3) as store:
+            async with recollect.open_async(path, timeout=1.0) as store:
                 session = await store.session("cli:a")
                 child = spawn("lock", path)
                 assert await asyncio.to_thread(child.stdout.readline) == b"locked\n"
                 began = time.monotonic()
-                results = await asyncio.gather(*(session.append(said(n)) for n in range(10)), return_exceptions=True)
+                async with asyncio.timeout(60):
+                    appends = (session.append(said(n)) for n in range(60))
+                    results = await asyncio.gather(*appends, return_exceptions=True)
                 assert {type(result) for result in results} == {StoreLocked}
                 return time.monotonic() - began
 
-        assert asyncio.run(main()) < 2.0
+        assert asyncio.run(main()) < 30
 
     def test_opening_waits_and_then_says_so(self, path, spawn):
         recollect.open(path).close()

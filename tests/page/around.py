@@ -60,3 +60,32 @@ def until(condition, *, seconds=60.0):
 def shown(tab):
     """Give the ids of the rows, from top to bottom."""
     return tab.eval_on_selector_all("#sessions section > ul > li.session", "rows => rows.map((row) => row.dataset.id)")
+
+
+HOLD = """(part) => {
+    window.unheld ??= window.fetch;
+    const mine = { through: null };
+    window.fetch = async (url, options) => {
+        const answer = await window.unheld(url, options);
+        if (!mine.through && String(url).includes(part)) await new Promise((done) => { mine.through = done; });
+        return answer;
+    };
+    window.held = mine;
+}"""
+
+
+class Held:
+    """The answer to the next request of a kind: the server has given it, and the page has to wait for it."""
+
+    def __init__(self, page, part):
+        self._page = page
+        page.evaluate(HOLD, part)
+
+    def taken(self):
+        self._page.wait_for_function("() => window.held.through")
+        return self
+
+    def let(self):
+        """Let the answer through, and wait until the page has done what it does with it."""
+        self.taken()
+        self._page.evaluate("() => { window.held.through(); return new Promise((done) => setTimeout(done, 50)); }")

@@ -22,6 +22,17 @@ FLAGS = (
     "--no-first-run",
 )  # fmt: skip
 
+# Loaded, and with the list for the zone of this browser, which is read again where the server did not know it.
+READY = """() => {
+  const list = document.getElementById('sessions'), { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  return window.recollect && document.readyState === 'complete' && (!list || list.dataset.zone === timeZone);
+}"""
+# What is shown for some seconds is shown for longer here: a test on a busy machine must not come too late for it.
+PATIENT = """(() => {
+  const plain = window.setTimeout;
+  window.setTimeout = (run, wait, ...rest) => plain(run, wait >= 1800 ? wait * 20 : wait, ...rest);
+})();"""
+
 
 @pytest.fixture(scope="session")
 def chromium():
@@ -29,6 +40,7 @@ def chromium():
     if found is None:
         pytest.skip("There is no Chromium here. scripts/test installs it where it may.")
     sync_api = pytest.importorskip("playwright.sync_api")
+    sync_api.expect.set_options(timeout=WAIT)
     with sync_api.sync_playwright() as playwright:
         LOOP.append(asyncio._get_running_loop())
         browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
@@ -163,6 +175,7 @@ def browsing(chromium):
         context = chromium.new_context(viewport={"width": width, "height": height}, **{"timezone_id": "UTC", **options})
         contexts.append(context)
         context.set_default_timeout(WAIT)
+        context.add_init_script(PATIENT)
         page = context.new_page()
 
         def said(message):
@@ -178,7 +191,7 @@ def browsing(chromium):
         page.on("request", asked)
         joint = "&" if "?" in path else "?"
         page.goto(f"{url}{path}{joint}token={TOKEN}")
-        page.wait_for_function("() => window.recollect && document.readyState === 'complete'")
+        page.wait_for_function(READY)
         return page
 
     try:

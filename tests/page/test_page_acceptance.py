@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 import recollect
 
+from around import until  # isort: skip
 from test_page_talk import answered, questions, said  # isort: skip
 
 
@@ -76,7 +77,8 @@ def test_the_acceptance_sequence(own_server, talk_at):
     last = talk_at(own_server.url, expected=ended)
     expect(row(last, "Session A")).to_have_count(1)
     expect(row(last, "Session B")).to_have_count(0)
-    row(last, "Session A").locator("a").first.click()
+    with shown_anew(last):
+        row(last, "Session A").locator("a").first.click()
     expect(last.locator("#messages > .user")).to_have_count(3)
     said(last, "echo A4")
     answered(last, "A4")
@@ -100,10 +102,7 @@ def test_an_answer_that_a_killed_server_left_is_marked_and_goes_on(own_server, t
     expect(page.locator("#messages > .live")).to_contain_text("The open paragraph")
     with recollect.open(own_server.path) as store:
         session = store.last_session()
-        for _ in range(200):
-            if session.refresh().message_count == 2 and "The open" in session.messages()[1].text:
-                break
-            page.wait_for_timeout(50)
+        until(lambda: session.refresh().message_count == 2 and "The open" in session.messages()[1].text)
     page.locator("#composer-text").fill("typed while it was away")
     restarted(own_server, page, kill=True)
     answered(page, "Cut off here")

@@ -7,9 +7,7 @@ from playwright.sync_api import expect
 
 import recollect
 
-from around import WAIT, row, until  # isort: skip
-
-expect.set_options(timeout=WAIT)
+from around import row, until  # isort: skip
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ from playwright.sync_api import expect
 
 import recollect
 
-from around import TOKEN, WAIT, until  # isort: skip
-
-expect.set_options(timeout=WAIT)
+from around import TOKEN, Held, until  # isort: skip
 
 
 def entered(page, text):
@@ -445,38 +443,17 @@ def test_a_draft_is_kept_for_each_session_and_survives_a_failure(talk, store):
     assert store.get_session(second).message_count == 0
 
 
-def held_back(page, pattern):
-    """Let the server take the next request of a kind, and hold its answer back: gives what lets the answer through."""
-    taken = []
-
-    def hold(route):
-        if taken:
-            route.continue_()
-            return
-        taken.append(None)
-        taken.append((route, route.fetch()))
-
-    page.route(pattern, hold)
-
-    def through():
-        until(lambda: (page.wait_for_timeout(20), len(taken) > 1)[1])
-        route, response = taken[1]
-        route.fulfill(response=response)
-
-    return through
-
-
 def test_what_is_sent_is_not_left_in_a_conversation_that_is_shown_again_meanwhile(talk, store):
     page = talk()
     session = fresh(page)
-    through = held_back(page, "**/say")
+    held = Held(page, "/say")
     entered(page, "said once")
-    until(lambda: (page.wait_for_timeout(20), store.get_session(session).message_count == 2)[1])
+    held.taken()
     fresh(page)
     page.evaluate("(id) => recollect.open(id)", session)
     expect(page.locator("#messages > .user")).to_have_count(1)
     page.locator("#composer-text").press("Enter")
-    through()
+    held.let()
     expect(page.locator("#composer-text")).to_have_value("")
     answered(page, "said once")
     assert questions(page) == ["said once"]
@@ -486,14 +463,14 @@ def test_what_is_sent_is_not_left_in_a_conversation_that_is_shown_again_meanwhil
 def test_what_the_page_asked_before_a_turn_does_not_hide_it(talk, common_server):
     page = talk()
     fresh(page)
-    through = held_back(page, "**/items")
+    held = Held(page, "/items")
     page.evaluate("() => { recollect.refresh(); }")
-    page.wait_for_timeout(100)
+    held.taken()
     said(page, "hold earlier")
     page.evaluate("""() => { window.hidden = 0; new MutationObserver(() => { hidden += document.getElementById('stop').hidden; })
         .observe(document.getElementById('stop'), { attributes: true }); }""")
     expect(page.locator("#stop")).to_be_visible()
-    through()
+    held.let()
     expect(page.locator("#messages > .live")).to_contain_text("The open paragraph")
     assert page.evaluate("() => window.hidden") == 0
     common_server.let("earlier")

@@ -68,6 +68,9 @@ WIDE = {
     "search_untitled": "an index of its own, with the titles alone that wait to be indexed",
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",
+    "session_advance": "the newest of the index, and no more",
+    "session_append": "the same",
+    "session_save": "the same",
     "tool_calls_ranked": "statistics are about all there is",
     "blobs_refs": "a check looks at all there is",
     "sessions_trashed": "the trash is small, and has an index of its own",
@@ -103,7 +106,8 @@ SORTS = {
     "snapshots_whole": "a session has few",
 }
 IN_ORDER = (
-    "sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward", "messages_tell",
+    "sessions_by_activity", "sessions_usual", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward",
+    "messages_tell",
     "turns_of_span",
 )  # fmt: skip
 

@@ -17,10 +17,19 @@ from loopback_proxy import LoopbackProxy
 import recollect
 from postgres_server import PASSWORD, PostgresServer, free_port
 from recollect.engine.postgres import migration
+from recollect.engine.postgres.server import Server
+from recollect.engine.postgres.transaction import MARK, Mark
 
 
 def said(text):
     return {"role": "user", "content": text}
+
+
+CALL = {
+    "role": "assistant", "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}  # fmt: skip
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "r"}
 
 
 def through(url, port):
@@ -48,43 +57,100 @@ class TestLostConnections:
 
     @pytest.mark.parametrize("owner", ["", "ann"])
     @pytest.mark.parametrize("how", ["before", "after", "told", "late"])
-    def test_a_commit_that_is_cut_writes_once(self, postgres, proxy, how, owner):
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_a_commit_that_is_cut_writes_once(self, postgres, proxy, how, owner, key):
+        """Sent with all that it commits, or after it, where a key was looked for first."""
         with recollect.open(through(postgres, proxy.port), owner=owner) as store:
             session = store.session("a")
             session.append(said("first"))
             proxy.trap = how
+            late = threading.Timer(0.5, proxy.release)
             if how == "late":
-                threading.Timer(0.5, proxy.release).start()
-            made = session.append(said("second"))
+                late.start()
+            made = session.append(said("second"), key=key)
             assert proxy.sprung.is_set()
             assert (made.first, made.repeated) == (2, False)
+            if how == "late":
+                late.join()
             session.append(said("third"))
             assert [message.text for message in session.messages()] == ["first", "second", "third"]
             assert session.refresh().message_count == 3
+
+    @pytest.mark.parametrize("owner", ["", "ann"])
+    @pytest.mark.parametrize("how", ["before", "after", "told"])
+    def test_a_turn_that_is_cut_is_saved_once(self, postgres, proxy, how, owner):
+        with recollect.open(through(postgres, proxy.port), owner=owner) as store:
+            session = store.session("a")
+            proxy.trap = how
+            made = session.save_turn("q", [CALL, RESULT, {"role": "assistant", "content": "done"}])
+            assert proxy.sprung.is_set()
+            assert (made.first, made.count, made.repeated, made.revision) == (1, 4, False, 1)
+            assert [(turn.position, turn.status) for turn in session.turns()] == [(1, "completed")]
+            assert [(call.message, call.status, call.result_message) for call in session.tool_calls()] == [
+                ("1.2", "success", "1.3")
+            ]
+            assert session.append(said("next")).ids == ["1.5"]
+            assert store.check().problems == ()
+
+    def test_the_answer_is_found_again_among_what_others_wrote_since(self, postgres, proxy):
+        """What was appended is known by its transaction, also when it is not the end of the branch any more."""
+        with recollect.open(through(postgres, proxy.port)) as store, recollect.open(postgres) as other:
+            session = store.session("a")
+            session.append(said("same"))
+            proxy.trap = "after"
+            settled = Server._settled
+
+            def meanwhile(server, mark, until):
+                other.session("a").append([said("same"), said("same")])
+                other.session("a").fork(id="f").append(said("same"))
+                return settled(server, mark, until)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Server, "_settled", meanwhile)
+                made = session.append([said("same"), said("same")])
+            assert (made.ids, made.repeated) == (["1.2", "1.3"], False)
+            assert session.message_count == session.refresh().message_count == 5
+
+    def test_an_answer_that_can_not_be_found_again_is_not_made_up(self, postgres, proxy, databases, database):
+        """Nor is it written a second time: what is there was changed by others before it was looked for."""
+        with recollect.open(through(postgres, proxy.port)) as store:
+            session = store.session("a")
+            proxy.trap = "after"
+            settled = Server._settled
+
+            def meanwhile(server, mark, until):
+                with psycopg.connect(databases.url_of(database, "postgres")) as admin:
+                    admin.execute("UPDATE recollect.messages SET metadata = '{}'")
+                return settled(server, mark, until)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Server, "_settled", meanwhile)
+                with pytest.raises(recollect.StoreUnavailable, match="may have been stored or not"):
+                    session.append(said("once"))
+            assert [message.text for message in session.messages()] == ["once"]
 
     def test_a_commit_whose_end_is_not_known_in_time(self, postgres, proxy):
         with recollect.open(through(postgres, proxy.port), timeout=1) as store:
             session = store.session("a")
             proxy.trap = "late"
             with pytest.raises(recollect.StoreUnavailable, match="may have been stored or not"):
-                session.append(said("x"))
+                session.append(said("x"), key="k")  # a key is looked for first: the server has begun when it is cut
             assert b"COMMIT" in proxy.release()
             assert [message.text for message in session.messages()] == ["x"]
 
     def test_what_arrives_after_it_was_given_up_is_refused(self, postgres):
         """The mark of a commit is a fence for a transaction that the server reads only later."""
-        from recollect.engine.postgres.server import Server
-        from recollect.engine.postgres.transaction import MARK, Mark
-
         server = Server(postgres, "", 10)
         mark = Mark(4711, 1)
-        assert server._settled(mark, time.monotonic() + 10) is False
-        assert server._settled(mark, time.monotonic() + 10) is False
+        assert server._settled(mark, time.monotonic() + 10) is None
+        assert server._settled(mark, time.monotonic() + 10) is None
         with psycopg.connect(postgres) as late, pytest.raises(psycopg.errors.UniqueViolation):
             late.execute(MARK.text.replace(b"$1", b"4711").replace(b"$2", b"1"))
         with psycopg.connect(postgres) as early:
             early.execute(MARK.text.replace(b"$1", b"4712").replace(b"$2", b"1"))
-        assert server._settled(Mark(4712, 1), time.monotonic() + 10) is True
+            number = early.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
+        for _ in range(2):  # it is the same transaction, however often it was looked for
+            assert server._settled(Mark(4712, 1), time.monotonic() + 10) == number
         server.close()
 
     def test_a_batch_that_is_cut_writes_once(self, postgres, proxy):

@@ -18,7 +18,8 @@ def admin(databases, database):
         yield connection
 
 
-SUMS = {"messages", "tokens", "input_tokens", "output_tokens"}
+SUMS = {"messages", "tokens", "input_tokens", "output_tokens", "now", "expected"}
+ROWS = {"rows", "calls", "turn"}
 
 
 def test_both_engines_have_the_same_queries():
@@ -35,6 +36,11 @@ def test_a_lock_belongs_to_a_query():
 
 def test_a_second_step_belongs_to_a_query():
     assert set(sql.thens("sqlite")) <= set(sql.queries("sqlite"))
+    assert set(sql.alternatives("sqlite")) <= set(sql.thens("sqlite"))
+
+
+def test_what_an_operation_ends_with_is_a_query():
+    assert set(sql.briefs("postgres")) <= set(sql.ends("postgres")) <= set(sql.queries("postgres"))
 
 
 def test_parameters_have_the_same_names():
@@ -47,7 +53,8 @@ def test_parameters_have_the_same_names():
         if theirs:
             theirs |= {"sought", "phrases"} if "match" in theirs else set()  # how this engine is told what to look for
             theirs |= SUMS if name in sql.thens("sqlite") else set()  # reckoned with between the two steps
-            assert set(book.statement(name).names) <= theirs, name
+            theirs |= SUMS | ROWS if name in sql.briefs("postgres") else set()  # written by steps of its own
+            assert {each.partition(".")[0] for each in book.statement(name).names} <= theirs, name
         else:
             assert book.many(name).count <= text.count("?") if "?" in text else True, name
 
@@ -64,6 +71,16 @@ def test_every_query_is_understood_by_the_server(admin):
         assert set(lock.names) <= set(book.statement(name).names)
         admin.execute(b"PREPARE checked AS " + lock.text)
         admin.execute("DEALLOCATE checked")
+    for name in sql.ends("postgres"):
+        whole = book.statement(name)
+        if whole.brief is not None:
+            assert set(whole.brief.names) == {each for each in whole.names if not each.startswith("calls.")}
+            admin.execute(b"PREPARE checked AS " + whole.brief.text)
+            admin.execute("DEALLOCATE checked")
+        if whole.recall is not None:
+            assert set(whole.recall.names) <= {*whole.names, "transaction"}
+            admin.execute(b"PREPARE checked AS " + whole.recall.text)
+            admin.execute("DEALLOCATE checked")
     for name in sql.befores("postgres"):
         admin.execute(b"PREPARE checked AS " + book.before(name).text)
         admin.execute("DEALLOCATE checked")
@@ -124,15 +141,15 @@ def test_no_sequence_is_used_by_an_append(postgres, admin):
         )
 
 
-HOT = ("session_advance", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
-       "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_by_creation", "append_get",
+HOT = ("session_advance", "session_append", "session_save", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
+       "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_usual", "sessions_by_creation", "append_get",
        "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_among", "sessions_among_titled", "sessions_with_parent", "sessions_with_pin",
        "sessions_with_channel", "sessions_with_model", "sessions_with_status", "sessions_with_archive",
        "sessions_without_title", "messages_pinned", "messages_asked", "compactions_of_branch", "snapshots_of_session",
        "sessions_from", "branches_outline", "messages_rows", "tool_calls_of_span", "sessions_resting", "messages_tally",
        "turns_tally", "tool_calls_tally", "messages_weight", "messages_large", "messages_next")  # fmt: skip
-SORTED = ("sessions_by_activity", "sessions_by_creation", "sessions_by_folded_title", "sessions_from", "sessions_resting",
+SORTED = ("sessions_by_activity", "sessions_usual", "sessions_by_creation", "sessions_by_folded_title", "sessions_from", "sessions_resting",
           "messages_forward", "messages_backward", "messages_tell", "messages_asked", "messages_rows", "messages_next")  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart, ToolCallPart
 from recollect.server import actions
 from recollect.server.account import Account
-from recollect.server.page import branching, events, files, items
+from recollect.server.page import branching, conversation, events, files, items, searching
 from recollect.server.page.clock import Clock
 from recollect.server.page.picture import picture
 from recollect.server.page.uploads import _kind, _name
@@ -277,8 +277,10 @@ def test_the_event_stream_tells_changes_and_progress_and_resumes():
             assert {name for name, _, _ in told} >= {"change", "progress", "ended"}
             assert told[-1][1]["turn"] == said.turn
             mark = [id for _, _, id in told if id][-1]
+            known = account.feed.count
             await session.update(title="Meanwhile")
-            await asyncio.sleep(0.2)
+            while account.feed.count == known:
+                await asyncio.sleep(0.01)
             again = events.follow(account, [], mark)
             hello = (await anext(again)).split(b"\n\n", 1)[1]
             assert heard(hello)[1] == {"missed": False}
@@ -291,6 +293,45 @@ def test_the_event_stream_tells_changes_and_progress_and_resumes():
             assert heard((await anext(unknown)).split(b"\n\n", 1)[1])[1] == {"missed": True}
             account.closing.set()
             assert [piece async for piece in unknown] == []
+
+    run(story())
+
+
+def test_an_end_is_told_also_to_who_comes_after_it_and_of_a_run_that_another_one_followed():
+    wake = asyncio.Event()
+    followed = events.Followed("s", wake)
+    first, second = Run("s"), Run("s")
+    first.turn, second.turn = "1.1", "1.3"
+    first.end()
+    told = [heard(piece)[:2] for piece in followed.news(first)]  # it ended before anyone looked: it is not drawn
+    assert told == [("ended", {"session": "s", "turn": "1.1"})]
+    assert followed.news(first) == []
+    second.add(TextDelta(text="begun"))
+    assert [heard(piece)[0] for piece in followed.news(second)] == ["progress"]
+    third = Run("s")
+    third.turn = "1.5"
+    second.end()
+    third.add(TextDelta(text="at once"))
+    seen = [(name, data["turn"]) for name, data, _ in map(heard, followed.news(third))]
+    assert seen == [("ended", "1.3"), ("progress", "1.5")]
+    assert (second.watchers, third.watchers) == (set(), {wake})
+
+
+def test_a_place_is_told_with_the_last_of_several_changes():
+    async def story():
+        async with an_account() as account:
+            await account.feed.begin()
+            start = account.feed.mark(account.feed.count)
+            made = [(await account.store.create_session()).id for _ in range(3)]
+            while account.feed.count < 3:
+                await asyncio.sleep(0.01)
+            stream = events.follow(account, [], start)
+            hello = heard((await anext(stream)).split(b"\n\n", 1)[1])
+            assert hello[1:] == ({"missed": False}, start)
+            told = [heard(await anext(stream)) for _ in made]
+            await stream.aclose()
+            assert [data["session"] for _, data, _ in told] == made
+            assert [id for _, _, id in told] == [None, None, account.feed.mark(account.feed.count)]
 
     run(story())
 
@@ -342,3 +383,50 @@ def test_other_libraries_are_not_loaded_for_their_classes():
         "sys.exit(any(name in sys.modules for name in ('pydantic', 'attrs', 'pygments.lexers')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_conversation_without_a_title_is_called_by_its_first_words_everywhere():
+    async def story():
+        async with an_account() as account:
+            store = account.store
+            talk = await store.session("cli:coat")
+            await talk.append(
+                [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "A coat? In May."}]
+            )
+            fork = await talk.fork(title="A coat of paint")
+            helper = await store.session("cli:coat:delegate:tailor")
+            await helper.append({"role": "user", "content": "Sew a coat"})
+            new = await store.create_session()
+            assert (await conversation.header(account, talk))["title"] == "A coat?"
+            assert (await conversation.header(account, fork))["title"] == "A coat of paint"
+            assert (await conversation.header(account, new))["title"] == "New chat"
+            hits = await store.search("coat", delegates=True)
+            found = searching.places(hits, CLOCK, await searching.looked_up(account, hits))
+            assert {place.session: (place.title, place.note) for place in found} == {
+                talk.id: ("A coat?", "cli"),
+                fork.id: ("A coat of paint", "fork"),
+                helper.id: ("Sew a coat", "cli · sub-agent"),
+            }
+            await store.delete_session(talk.id)
+            assert searching.places(hits, CLOCK, await searching.looked_up(account, hits))[0].hits
+
+    run(story())
+
+
+def test_a_call_that_came_with_its_result_says_nothing_of_how_long_it_took():
+    async def story():
+        async with an_account() as account:
+            talk = await account.store.session("a")
+            await talk.append(
+                [
+                    {"role": "assistant", "content": None, "tool_calls": [
+                        {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+                    {"role": "tool", "tool_call_id": "c", "content": "a sock"},
+                ],
+                format="openai",
+            )  # fmt: skip
+            view = await items.latest(account, talk, CLOCK)
+            assert "a sock" in view.items[-1].html
+            assert not re.search(r"\b\d+ ms\b", view.items[-1].html)
+
+    run(story())

@@ -14,6 +14,7 @@ from running import TOKEN, Events, wait_for
 
 import recollect
 from recollect.errors import DiskFull
+from recollect.model.value import iso, milliseconds
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -39,6 +40,8 @@ def test_an_answer_streams_to_who_asked_and_is_stored(api, session):
     assert events[0][0] == "turn_started"
     assert events[-1][0] == "turn_ended"
     assert words(events) == said(40)
+    (response,) = (data["message"] for name, data, _ in events if name == "response")
+    assert iso(milliseconds(response["created_at"])) == response["created_at"]
     stored = api.get(f"{session}/messages").json()["messages"]
     assert [message["role"] for message in stored] == ["user", "assistant"]
     assert stored[1]["parts"][0]["text"] == said(40)

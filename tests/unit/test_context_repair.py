@@ -117,8 +117,10 @@ def refused_by_responses(view):
             waiting.remove(item["call_id"])
         elif kind == "message" and not item["content"]:
             return f"{index}: empty"
-        elif kind == "reasoning" and index == len(view) - 1:
-            return f"{index}: reasoning at the end"
+        elif kind == "reasoning" and (
+            index == len(view) - 1 or view[index + 1].get("role", "assistant") != "assistant"
+        ):
+            return f"{index}: reasoning that nothing follows"
     return f"no result of {waiting}" if waiting else None
 
 
@@ -221,7 +223,32 @@ by_hand = st.builds(
         max_size=4,
     ),
 )
-drafts = st.one_of(plain, anthropic, openai, by_hand)
+ui_parts = st.one_of(
+    st.just({"type": "step-start"}),
+    st.builds(lambda text: {"type": "text", "text": text}, texts),
+    st.just({"type": "reasoning", "text": "hm"}),
+    st.builds(lambda call: {"type": "tool-f", "toolCallId": call, "state": "output-available", "input": {}, "output": 1}, ids),
+    st.builds(lambda call: {"type": "tool-f", "toolCallId": call, "state": "output-error", "input": {}, "errorText": "no"}, ids),
+    st.builds(lambda call: {"type": "dynamic-tool", "toolName": "g", "toolCallId": call, "state": "input-available", "input": {}}, ids),
+    st.just({"type": "tool-f", "toolCallId": "a", "state": "input-streaming", "input": {}}),
+    st.just({"type": "data-odd", "data": 1}),
+)  # fmt: skip
+ui = st.builds(
+    lambda parts: formats.read({"id": "m", "role": "assistant", "parts": parts}, "ai-sdk-ui")[0],
+    st.lists(ui_parts, max_size=6),
+)
+ai_sdk = st.one_of(
+    st.builds(lambda call, text: {"role": "assistant", "content": [{"type": "text", "text": text}, {"type": "tool-call", "toolCallId": call, "toolName": "f", "input": {}}]}, ids, texts),
+    st.builds(lambda call: {"role": "tool", "content": [{"type": "tool-result", "toolCallId": call, "toolName": "f", "output": {"type": "json", "value": 1}}]}, ids),
+).map(lambda message: formats.read(message, "ai-sdk")[0])  # fmt: skip
+items = st.one_of(
+    st.just({"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"}),
+    st.just({"type": "web_search_call", "id": "ws", "status": "completed"}),
+    st.builds(lambda call: {"type": "function_call", "call_id": call, "name": "f", "arguments": "{}"}, ids),
+    st.builds(lambda call: {"type": "function_call_output", "call_id": call, "output": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}, ids),
+    st.builds(lambda text: {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}, texts),
+).map(lambda item: formats.read(item, "openai-responses")[0])  # fmt: skip
+drafts = st.one_of(plain, anthropic, openai, by_hand, ui, ai_sdk, items)
 talks = st.lists(st.tuples(drafts, states), max_size=10)
 
 
@@ -608,3 +635,52 @@ def test_a_picture_that_answers_a_computer_call_as_a_function_does_is_a_screensh
     assert shown["type"] == "computer_call_output"
     assert shown["output"] == {"type": "computer_screenshot", "image_url": image["image_url"]}
     assert [repair.kind for repair in repairs] == ["output_type"]
+
+
+def ui_tool(call_id, **more):
+    return {"type": "tool-f", "toolCallId": call_id, "state": "input-available", "input": {}, **more}
+
+
+def test_a_call_in_an_earlier_step_of_an_answer_is_answered_in_that_step():
+    answered = ui_tool("b", state="output-available", output=1)
+    parts = [{"type": "step-start"}, ui_tool("a"), answered, {"type": "step-start"}, {"type": "text", "text": "done"}]
+    talk = [*said(HI), *said({"id": "m", "role": "assistant", "parts": parts}, format="ai-sdk-ui")]
+    for format, refused in REFUSED.items():
+        view, repairs = mended(talk, format)
+        assert refused(formats.write(view, format)) is None, format
+        assert [repair.kind for repair in repairs] == ["interrupted_call"]
+    roles = [message["role"] for message in formats.write(mended(talk, "openai")[0], "openai")]
+    assert roles == ["user", "assistant", "tool", "tool", "assistant"]
+
+
+def test_steps_without_results_are_one_message():
+    parts = [{"type": "text", "text": "one"}, {"type": "step-start"}, {"type": "text", "text": "two"}]
+    talk = [*said(HI), *said({"id": "m", "role": "assistant", "parts": parts}, format="ai-sdk-ui")]
+    view, _ = mended(talk, "anthropic")
+    assert [message["role"] for message in formats.write(view, "anthropic")] == ["user", "assistant"]
+
+
+def test_a_result_beside_its_call_is_of_that_call():
+    parts = [ui_tool("a"), ui_tool("a", state="output-available", output=1)]
+    talk = said({"id": "m", "role": "assistant", "parts": parts}, format="ai-sdk-ui")
+    view, _ = mended(talk, "ai-sdk-ui")
+    states = [part["state"] for part in formats.write(view, "ai-sdk-ui")[0]["parts"]]
+    assert states == ["output-error", "output-available"]
+
+
+def test_pictures_of_tools_do_not_part_the_results():
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+    asked = [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in "ab"]
+    first, second = [{"type": "tool_result", "tool_use_id": name, "content": [image]} for name in "ab"]
+    answers = [[first], [second, {"type": "text", "text": "and now?"}]]
+    told = [{"role": "user", "content": content} for content in answers]
+    talk = said(HI, {"role": "assistant", "content": asked}, *told, format="anthropic")
+    roles = [message["role"] for message in formats.write(mended(talk, "openai")[0], "openai")]
+    assert roles == ["user", "assistant", "tool", "tool", "user"]
+
+
+def test_reasoning_that_only_reasoning_follows_is_left_out():
+    thought = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"}
+    talk = [*said(thought, format="openai-responses"), *said(thought, format="openai-responses")]
+    view, repairs = mended(talk, "openai-responses")
+    assert (list(view), {repair.kind for repair in repairs}) == ([], {"only_reasoning"})

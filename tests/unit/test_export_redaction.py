@@ -7,7 +7,7 @@ import json
 import uuid
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recollect.export.redaction import Redactor
@@ -172,6 +172,7 @@ def test_a_textual_attachment_is_masked_and_a_picture_is_not():
     assert base64.b64decode(shown["data"]) == b"# .env\nTOKEN=[redacted:github-token]\n"
     for kept in ({**part, "data": picture}, {"url": "data:image/png;base64," + picture}, {"x": picture}):
         assert Redactor().value(kept) == kept
+    assert Redactor().value({**part, "data": KEYS["aws-key-id"]})["data"] == "[redacted:aws-key-id]"
     url = Redactor().value({"url": "data:text/plain;base64," + words})
     assert KEYS["github-token"].encode() not in base64.b64decode(url["url"].partition(",")[2])
 
@@ -191,6 +192,7 @@ def shape(value):
 
 @settings(deadline=None)
 @given(JSON)
+@example({"data": KEYS["aws-key-id"], "mime_type": ""})
 def test_structure_stays_no_key_is_left_and_masking_twice_is_masking_once(value):
     redactor = Redactor()
     shown = redactor.value(value)

@@ -84,7 +84,7 @@ def row_of(name: str, known: dict[str, Any]) -> tuple[Any, ...]:
     row = []
     for column in columns(name):
         bare = "parent" if "SELECT p.id" in column else column.removeprefix("s.")
-        bare = "delegate_count" if bare.startswith("(SELECT count(*) FROM sessions AS d") else bare
+        bare = "delegate_count" if "FROM sessions AS d" in bare else bare
         key = next(
             (word for word in sorted(known, key=len, reverse=True) if bare == word or bare.startswith(word + " ")), None
         )
@@ -103,7 +103,7 @@ def session_row(**fields: Any) -> tuple[Any, ...]:
 def advanced(*, behind: int = 0, open_turns: int = 0) -> list[tuple[Any, ...]]:
     """Make a row as session_advance gives it: three messages on the branch after one was added, at revision 8."""
     known = {
-        "key": 11, "head": 31, "last": 2, "branch": 1, "active_at <": behind, "open_turns": open_turns, "revision": 8,
+        "key": 11, "head": 31, "last": 2, "branch": 1, "( SELECT o.active_at": behind, "open_turns": open_turns, "revision": 8,
         "message_count": 3, "token_count": 30, "input_tokens": 0, "output_tokens": 0, "updated_at": NOW,
         "active_at": NOW - 5, "last_message_at": NOW,
     }  # fmt: skip
@@ -116,11 +116,15 @@ def held(position: int) -> turns.Held:
     return turns.Held(**{name: known[name] for name in turns.Held._fields})
 
 
+CALL = Draft(role="assistant", parts=(ToolCallPart(call_id="c", tool="t"),))
+RESULT = Draft(role="tool", parts=(ToolResultPart(call_id="c", text="ok"),))
+
+
 class TestAppend:
-    def test_one_message_takes_two_statements(self):
-        script = Script({"session_advance": advanced()})
+    def test_one_message_takes_one_statement(self):
+        script = Script({"session_append": advanced()})
         made, counts = script.run(messages.append(SCOPE, "cli:a", [HELLO]))
-        assert script.names == ["session_advance", "message_insert"]
+        assert script.names == ["session_append"]
         assert (made.branch, made.first, made.count, made.revision, made.repeated) == (1, 3, 1, 8, False)
         assert made.ids == ["1.3"]
         assert counts == COUNTS
@@ -137,6 +141,32 @@ class TestAppend:
             "output_tokens": 20, "expected": 7,
         }  # fmt: skip
 
+    def test_it_carries_the_rows_and_the_calls_with_their_results(self):
+        script = Script({"session_append": advanced()})
+        script.run(messages.append(SCOPE, "cli:a", [HELLO, CALL, RESULT], expected=7))
+        asked = script.params("session_append")
+        assert asked.keys() - {"rows", "calls"} == {
+            "owner", "id", "now", "messages", "tokens", "input_tokens", "output_tokens", "expected",
+        }  # fmt: skip
+        assert [row[0] for row in asked["rows"]] == ["user", "assistant", "tool"]
+        (row,) = asked["calls"]
+        assert row[:10] == (0, 2, 0, 0, "c", "t", "success", 0, 3, 0)
+
+    @pytest.mark.parametrize(
+        "drafts",
+        [
+            [RESULT],
+            [CALL, RESULT, RESULT],
+            [Draft(role="system", parts=(TextPart(text="s"),))],
+            [HELLO, Draft(role="user", parts=(AttachmentPart(data="QUFB" * 1_000),))],
+        ],
+        ids=["a result of an older call", "a second result", "a pin", "a payload"],
+    )
+    def test_what_has_more_to_it_goes_step_by_step(self, drafts):
+        script = Script({"session_advance": advanced()})
+        script.run(messages.append(SCOPE, "cli:a", drafts))
+        assert script.names[:2] == ["session_advance", "message_insert"]
+
     def test_rows_are_placed_one_after_another(self):
         script = Script({"session_advance": advanced()})
         script.run(messages.append(SCOPE, "cli:a", [HELLO] * 3))
@@ -146,14 +176,14 @@ class TestAppend:
     def test_a_session_that_was_not_the_newest_becomes_it(self):
         script = Script({"session_advance": advanced(behind=1), "session_activate": [(NOW + 1,)]})
         _, counts = script.run(messages.append(SCOPE, "cli:a", [HELLO]))
-        assert script.names == ["session_advance", "session_activate", "message_insert"]
+        assert script.names == ["session_append", "session_advance", "session_activate", "message_insert"]
         assert counts[6] == NOW + 1
 
     def test_a_missing_session(self):
         script = Script({})
         with pytest.raises(SessionNotFound, match="cli:a"):
             script.run(messages.append(SCOPE, "cli:a", [HELLO]))
-        assert script.names == ["session_advance", "session_get", "session_in_trash"]
+        assert script.names == ["session_append", "session_advance", "session_get", "session_in_trash"]
 
     def test_a_session_in_the_trash(self):
         script = Script({"session_in_trash": [session_row(deleted_at=5)]})
@@ -210,18 +240,15 @@ class TestAppend:
         assert script.names == ["session_advance", "message_insert", "blob_keep"]
 
     def test_a_call_and_its_result_are_one_row_written_once(self):
-        call = Draft(role="assistant", parts=(ToolCallPart(call_id="c", tool="t"),))
-        result = Draft(role="tool", parts=(ToolResultPart(call_id="c", text="ok"),))
-        script = Script({"session_advance": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", [call, result]))
-        assert script.names == ["session_advance", "message_insert", "tool_call_insert"]
+        script = Script({"session_get": [session_row()], "session_advance": advanced()})
+        script.run(messages.append(SCOPE, "cli:a", [CALL, RESULT], key="k"))
+        assert script.names[2:5] == ["session_advance", "message_insert", "tool_call_insert"]
         (row,) = script.params("tool_call_insert")
         assert row[:10] == (31, 3, 0, 31, "c", "t", "success", 31, 4, 0)
 
     def test_a_result_without_a_call_is_kept_as_it_came(self):
-        result = Draft(role="tool", parts=(ToolResultPart(call_id="c", text="ok"),))
         script = Script({"session_advance": advanced(), "branch_path": [(31, 1, 0, 3)]})
-        script.run(messages.append(SCOPE, "cli:a", [result]))
+        script.run(messages.append(SCOPE, "cli:a", [RESULT]))
         assert script.names[:2] == ["session_advance", "message_insert"]
         assert "tool_call_insert" not in script.names
 

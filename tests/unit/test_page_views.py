@@ -285,7 +285,7 @@ def test_hits_are_grouped_by_session_and_cut_at_their_marks():
         Hit("b", None, "title", "two", ((0, 3),), 2.0, NOON, archived_at=1),
         Hit("a", "A", "tool_result", "two", (), 1.0, NOON, "1.3", "tool", "read"),
     ]
-    first, second = searching.places(hits, Clock("UTC", NOON))
+    first, second = searching.places(hits, Clock("UTC", NOON), {})
     assert [hit.what for hit in first.hits] == ["You", "Tool result, read"]
     assert first.hits[0].pieces == [("one ", False), ("two", True), (" three", False)]
     assert (second.title, second.note, second.hits[0].titled) == ("New chat", "archived", True)

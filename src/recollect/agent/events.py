@@ -12,6 +12,7 @@ import msgspec
 from recollect.model.message import Draft
 from recollect.model.part import ResultStatus
 from recollect.model.turn import TurnStatus
+from recollect.model.value import iso
 
 Level = Literal["info", "warning"]
 
@@ -20,8 +21,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="even
     """Something that happened. The `event` of its dict says what."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain data that JSON can carry."""
+        """Give plain data that JSON can carry, times as ISO 8601."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
+        message = plain.get("message")
+        if message and message["created_at"] is not None:
+            message["created_at"] = iso(message["created_at"])
         return plain
 
 

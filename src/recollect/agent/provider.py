@@ -227,6 +227,9 @@ def _lacking(name: str, error: Exception) -> str:
         return f"it needs a key. Set {key[1]} in the environment, or model.api_key in the configuration"
     if isinstance(error, ImportError) and name.partition(":")[0] in _BROUGHT:
         return "its library is not installed. Install it with: pip install 'recollect[chat]'"
+    if str(error).startswith("Unknown model"):
+        provider = name.partition(":")[0]
+        return f"no provider is called {provider!r}. Some that there are: anthropic, openai, ollama"
     return _short(str(error))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 import click
@@ -140,6 +141,8 @@ def restore(file: str, dry_run: bool, yes: bool, as_json: bool) -> None:
         print_json({"path": there, "backup": file, "kept": kept, "dry_run": False})
     else:
         remark(f"{there} is restored from {file}." + (f" What was there before is in {kept}" if kept else ""))
+        if kept:
+            remark(f"To undo: recollect db restore {shlex.quote(kept)}")
 
 
 @db.command()

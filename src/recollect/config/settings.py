@@ -31,7 +31,10 @@ SETTINGS: dict[str, Setting] = {
             "db.url", "url", DATABASE, "The database as a URL.",
             '"postgresql://app@db.example.com/talks"', option="--db",
         ),
-        Setting("model.name", "text", "RECOLLECT_MODEL", "The model to talk to, with its provider.", '"anthropic:x"'),
+        Setting(
+            "model.name", "text", "RECOLLECT_MODEL", "The model to talk to, with its provider.",
+            '"anthropic:some-model"',
+        ),
         Setting(
             "model.base_url", "address", "RECOLLECT_BASE_URL", "Where the model is reached.", '"http://localhost:11434/v1"'
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 from recollect.context.cleaning import is_visible
 from recollect.context.pairs import Pairs, Place, calls_of, is_call, is_result, pair, results_of
 from recollect.context.rules import Rules
+from recollect.formats import neutral
 from recollect.model.message import Message
 from recollect.model.part import Part, ToolCallPart, ToolResultPart
 from recollect.model.repair import Repair
@@ -26,7 +26,7 @@ class Made(Message, frozen=True, gc=False):
 
 def answer(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list[Message]:
     """Put each result directly after its call, answer calls that have none, leave out the others."""
-    if rules.alternates:
+    if rules.results_apart:
         messages = [piece for message in messages for piece in _apart(message, rules)]
     pairs = pair(messages)
     if not pairs.answers and not pairs.unanswered and not pairs.orphans:
@@ -39,15 +39,22 @@ def answer(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list
 
 
 def _apart(message: Message, rules: Rules) -> list[Message]:
-    """Take a message of another format that has results beside its calls apart, in the order in which it happened."""
-    if message.role != "assistant" or message.format == rules.format or not results_of(message):
+    """Take an answer of another format that has several steps apart, so that each call is answered in its own."""
+    if message.role != "assistant" or message.format == rules.format or not calls_of(message):
         return [message]
+    converted = rules.format == "ai-sdk" and message.format == "ai-sdk-ui"  # step by step, as it is marked
     pieces: list[Message] = []
-    for results, parts in itertools.groupby(message.parts, is_result):
-        role = "tool" if results else "assistant"
-        piece = replace(message, role=role, parts=tuple(parts), native=None)
-        if results or is_visible(piece, rules):
+    for step in neutral.stretches(message.parts, marked=converted):
+        told: Sequence[Part] = step
+        results: Sequence[Part] = ()
+        if rules.alternates:
+            told = [part for part in step if not is_result(part)]
+            results = [part for part in step if is_result(part)]
+        piece = replace(message, parts=tuple(told), native=message.native if converted else None)
+        if is_visible(piece, rules):
             pieces.append(piece)
+        if results:
+            pieces.append(replace(message, role="tool", parts=tuple(results), native=None))
     return pieces
 
 

@@ -183,8 +183,8 @@ def _is_written(message: Message, rules: Rules) -> bool:
 def conclude(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list[Message]:
     """Leave out reasoning that nothing follows. Of another format it is not written anyway."""
     kept: list[Message] = []
-    for index, message in enumerate(messages):
-        following = messages[index + 1] if index + 1 < len(messages) else None
+    for message in reversed(messages):  # what follows is known first: it may be reasoning that is left out itself
+        following = kept[-1] if kept else None
         own = message.role == "assistant" and message.format == rules.format and rules.format is not None
         if not own or not message.parts or not is_reasoning(message.parts[-1]):
             kept.append(message)
@@ -201,7 +201,7 @@ def conclude(messages: list[Message], rules: Rules, repairs: list[Repair]) -> li
         sentence = f"Reasoning at the end of message {message.id} was left out: nothing follows it."
         repairs.append(Repair(kind="last_reasoning", message=message.id, sentence=sentence))
         kept.append(replace(message, parts=parts))
-    return kept
+    return kept[::-1]
 
 
 def end(messages: list[Message], rules: Rules, repairs: list[Repair]) -> list[Message]:

@@ -56,7 +56,8 @@ def pair(messages: Sequence[Message]) -> Pairs:
     """Find the result of each call.
 
     Call ids are unique only within a response: a result belongs to the newest message before it that has an unanswered
-    call of its id, and there to the first. A result that came before its call is taken where nothing else answers it.
+    call of its id, and there to the first, unless it stands beside one. A result that came before its call is taken
+    where nothing else answers it.
     """
     waiting: dict[str, list[Place]] = {}
     answers: dict[Place, Place] = {}
@@ -65,8 +66,9 @@ def pair(messages: Sequence[Message]) -> Pairs:
         if is_call(part):
             waiting.setdefault(part.call_id, []).append(place)
         elif open := waiting.get(part.call_id):
-            newest = open[-1][0]
-            answers[open.pop(next(i for i, call in enumerate(open) if call[0] == newest))] = place
+            newest = open[-1]
+            beside = newest == (place[0], place[1] - 1)
+            answers[open.pop(-1 if beside else next(i for i, call in enumerate(open) if call[0] == newest[0]))] = place
         else:
             loose.append(place)
     answered = {_id(messages, call) for call in answers}

@@ -189,11 +189,12 @@ class Redactor:
         try:
             words = base64.b64decode(text, validate=True).decode()
         except ValueError:  # not base64, or no text
-            return text if _BASE64.fullmatch(text) else self.text(text)
-        if "\0" in words:
-            return text
-        masked = self.text(words)
-        return text if masked == words else base64.b64encode(masked.encode()).decode()
+            words = ""
+        masked = words if "\0" in words else self.text(words)
+        if masked != words:
+            return base64.b64encode(masked.encode()).decode()
+        # Some keys are letters and digits alone, as a file is. What is longer than any of them is a file.
+        return text if len(text) >= _LONG and _BASE64.fullmatch(text) else self.text(text)
 
     def _named(self, text: str, name: str) -> str:
         """Mask the value of a field that is called as a secret is."""

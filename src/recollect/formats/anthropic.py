@@ -306,14 +306,7 @@ def _result_block(part: ToolResultPart) -> dict[str, Any]:
 def _translate(message: Message, written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any] | None:
     """Write a message of another format; give the content that takes the results of the next tool message."""
     if message.role == "assistant":
-        for told, results in neutral.steps(message.parts):
-            blocks = _translated(told)
-            if blocks:
-                written.append({"role": "assistant", "content": neutral.content(blocks)})
-                answers = None
-            if results:
-                answers = _answered(results, written, answers)
-        return answers
+        return _translate_answer(message, written, answers)
     results = [part for part in message.parts if type(part) is ToolResultPart]
     said = _content(message.parts)
     if message.role == "tool" and results:
@@ -325,6 +318,23 @@ def _translate(message: Message, written: list[dict[str, Any]], answers: list[An
         written.append({"role": "user", "content": neutral.content(blocks)})
         return None
     return answers
+
+
+def _translate_answer(message: Message, written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any] | None:
+    """Write an agent's message, and the results in it; steps with no results between them are one message."""
+    blocks: list[dict[str, Any]] = []
+    for told, results in neutral.steps(message.parts):
+        blocks += _translated(told)
+        if not results:
+            continue
+        if blocks:
+            written.append({"role": "assistant", "content": neutral.content(blocks)})
+            blocks, answers = [], None
+        answers = _answered(results, written, answers)
+    if not blocks:
+        return answers
+    written.append({"role": "assistant", "content": neutral.content(blocks)})
+    return None
 
 
 def _answered(results: list[ToolResultPart], written: list[dict[str, Any]], answers: list[Any] | None) -> list[Any]:

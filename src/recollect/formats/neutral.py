@@ -181,15 +181,24 @@ Step = tuple[list[Part], list[ToolResultPart]]
 
 def steps(parts: Iterable[Part]) -> list[Step]:
     """Split an answer that has results in it into steps: what was said and asked, and the results of that."""
-    found: list[Step] = [([], [])]
+    found: list[Step] = []
+    for step in stretches(parts):
+        results = [part for part in step if type(part) is ToolResultPart]
+        found.append(([part for part in step if type(part) is not ToolResultPart] if results else step, results))
+    return found
+
+
+def stretches(parts: Iterable[Part], *, marked: bool = False) -> list[list[Part]]:
+    """Give the parts of each step. A mark begins one, and so do words after results, unless only marks count."""
+    found: list[list[Part]] = [[]]
+    answered = False
     for part in parts:
-        told, results = found[-1]
-        if type(part) is ToolResultPart:
-            results.append(part)
-        elif _is_step(part) or (results and type(part) in (TextPart, ReasoningPart)):
-            found.append(([part], []))
+        if _is_step(part) or (answered and not marked and type(part) in (TextPart, ReasoningPart)):
+            found.append([part])
+            answered = False
         else:
-            told.append(part)
+            found[-1].append(part)
+            answered = answered or type(part) is ToolResultPart
     return found
 
 

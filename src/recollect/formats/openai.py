@@ -116,7 +116,7 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []  # what tools showed: a person's message may hold it, a tool's may not
     for message in neutral.joined(messages, "openai-responses"):
-        if shown and message.role != "tool":
+        if shown and not any(type(part) is ToolResultPart for part in message.parts):
             openai_translation.show(written, shown)
         if not put(written, message.role, message.format, message.parts, message.native):
             openai_translation.translate(message, written, shown)

@@ -112,7 +112,7 @@ def _undo(scope: Scope, session: str, round: int | None) -> Steps[Compacted]:
     known = yield from of_branch(here.head, here.value.branch)
     wanted = [item for item in known if (item.undone_at is None if round is None else item.round == round)]
     if not wanted:
-        raise CompactionNotFound(session=session, round="" if round is None else round)
+        raise CompactionNotFound(session=session, round="the newest in force" if round is None else f"round {round}")
     found = wanted[-1]
     if found.undone_at is not None:
         return Compacted(found, here.value)

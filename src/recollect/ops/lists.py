@@ -43,6 +43,8 @@ _INDEXED: tuple[tuple[str, Any, str], ...] = (
 _NO_FILTERS: dict[str, Any] = dict.fromkeys(
     ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown", "tool", "role")
 )
+# The list as it is mostly asked for has a statement of its own: the others look at each of ten filters for each row.
+_USUAL = {**_NO_FILTERS, "archived": False, "delegates": False}
 
 
 class Listed(NamedTuple):
@@ -149,8 +151,11 @@ def _stretch(
     scope: Scope, by: str, place: _Place | None, limit: int, between: tuple[int, int], chosen: dict[str, Any]
 ) -> Steps[list[Row]]:
     """Read on in one stretch of a list."""
-    keys = None if by == "deleted" else (yield from _few(scope, chosen))
     since, until = between
+    if by == "activity" and chosen == _USUAL:
+        at, key = _before(place, until)
+        return (yield from rows("sessions_usual", owner=scope.owner, at=at, key=key, since=since, limit=limit))
+    keys = None if by == "deleted" else (yield from _few(scope, chosen))
     params = {**chosen, "owner": scope.owner, "since": since, "limit": limit}
     if by == "title" and chosen["titled"]:
         params |= {
@@ -162,10 +167,15 @@ def _stretch(
             return (yield from rows("sessions_by_folded_title", **params))
         return (yield from rows("sessions_among_titled", keys=json.encode(keys), **params))
     by = "activity" if by == "title" else by
-    at, key = min((until, -1), (NEVER, NEVER) if place is None else (place.value, place.key))  # type: ignore[type-var]
+    at, key = _before(place, until)
     if keys is None:
         return (yield from rows(_WALKS[by], at=at, key=key, **params))
     return (yield from rows("sessions_among", keys=json.encode(keys), order=by, at=at, key=key, **params))
+
+
+def _before(place: _Place | None, until: int) -> tuple[int, int]:
+    """Give the moment and the key that what follows a place lies before."""
+    return min((until, -1), (NEVER, NEVER) if place is None else (place.value, place.key))  # type: ignore[type-var]
 
 
 def _few(scope: Scope, chosen: dict[str, Any]) -> Steps[list[int] | None]:

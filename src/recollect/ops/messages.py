@@ -61,7 +61,8 @@ def append(
         raise InvalidValue("There is no message to append. Give one message or a list of them.")
     check_key(key)
     records = [record.record(draft, scope.now) for draft in drafts]
-    return Op(_append, scope, session, records, key, expected)
+    whole = at_once(scope, session, records, expected) if key is None else None
+    return Op(_append, scope, session, records, key, expected, whole)
 
 
 def check_key(key: str | None) -> None:
@@ -71,8 +72,16 @@ def check_key(key: str | None) -> None:
 
 
 def _append(
-    scope: Scope, session: str, records: list[record.Record], key: str | None, expected: int | None
+    scope: Scope,
+    session: str,
+    records: list[record.Record],
+    key: str | None,
+    expected: int | None,
+    whole: dict[str, Any] | None,
 ) -> Steps[tuple[Appended, Row]]:
+    if whole is not None and (found := (yield "session_append", whole, False)):
+        written = placed(found[0])
+        return Appended(written.branch, written.first, len(records), written.revision), written.counts
     if key is not None:
         before = yield from appended_before(scope, session, key, records)
         if before is not None:
@@ -128,6 +137,43 @@ def appended_before(
     assert branch is not None
     made = Appended(branch[1], row[2], row[3], here.value.revision, repeated=True)
     return made, sessions.counts(here.value), row[1], here.session
+
+
+def at_once(
+    scope: Scope, session: str, records: Sequence[record.Record], expected: int | None
+) -> dict[str, Any] | None:
+    """Give what is appended, for a statement that writes all of it; None where there is more to it than its rows.
+
+    Such a statement gives no row, and has written nothing, where the session is not there, or not as it is expected:
+    then it is done step by step, which finds out why.
+    """
+    calls: Sequence[Row] = ()
+    for item in records:
+        if not item.alone:
+            found = _beside_alone(records)
+            if found is None:
+                return None
+            calls = found
+            break
+    sums = _sums(scope, session, records)
+    sums["expected"] = expected
+    sums["rows"] = [item.columns for item in records]
+    sums["calls"] = calls
+    return sums
+
+
+def placed(row: Row) -> Written:
+    """Read the row of a statement that wrote messages."""
+    key, branch, before, number, _, open_turns, *counts = row
+    return Written(key, branch, number, before + 1, open_turns, tuple(counts))
+
+
+def _beside_alone(records: Sequence[record.Record]) -> Sequence[Row] | None:
+    """Give the calls that messages bring along; None where they bring payloads, pins or the result of an older call."""
+    for item in records:
+        if item.payloads or item.stays:
+            return None
+    return tools.made(records)
 
 
 def advance(

@@ -74,6 +74,12 @@ def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[No
     yield from each("tool_call_insert", [tuple(row) for row in made.values()])
 
 
+def made(records: Sequence[record.Record]) -> Sequence[Row] | None:
+    """Give the rows of new messages' calls, with places counted from 1; None where a result is of an older call."""
+    name, rows, _ = next(track(0, 1, records))
+    return rows if name == "tool_call_insert" else None  # type: ignore[return-value]
+
+
 def _pending(branch: int, place: Place, call_id: str, tool: str, created: int) -> list[Any]:
     return [
         *place, branch, storable(call_id), storable(tool), "pending", branch, None, None, created, None, None, None,

@@ -114,11 +114,17 @@ def _resume(scope: Scope, session: str, turn: paths.MessageId) -> Steps[Step]:
 
 def _insert(scope: Scope, written: messages.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
     row = (
-        written.key, written.first, status, scope.now, None if status == "open" else scope.now, usage.latency_ms,
-        usage.input_tokens, usage.output_tokens, usage.model, usage.error,
-        None if until is None else scope.holder, until,
+        written.key, written.first, *_run(scope, status, usage), None if until is None else scope.holder, until,
     )  # fmt: skip
     yield "turn_insert", [row], True
+
+
+def _run(scope: Scope, status: str, usage: Usage) -> Row:
+    """Give a turn as its row has it, without its place and its holder."""
+    return (
+        status, scope.now, None if status == "open" else scope.now, usage.latency_ms, usage.input_tokens,
+        usage.output_tokens, usage.model, usage.error,
+    )  # fmt: skip
 
 
 def _step(held: Held, written: messages.Written, count: int) -> Step:
@@ -258,7 +264,11 @@ def save(
         raise InvalidValue("A turn begins with a message. Give what the person said.")
     messages.check_key(key)
     records = [record.record(draft, scope.now) for draft in (*question, *answer)]
-    return Op(_save, scope, session, records, status, _stored(usage), key, expected)
+    usage = _completed(_stored(usage), used(records))
+    whole = messages.at_once(scope, session, records, expected) if key is None else None
+    if whole is not None:
+        whole["turn"] = _run(scope, status, usage)
+    return Op(_save, scope, session, records, status, usage, key, expected, whole)
 
 
 def _save(
@@ -269,13 +279,17 @@ def _save(
     usage: Usage,
     key: str | None,
     expected: int | None,
+    whole: dict[str, Any] | None,
 ) -> Steps[Step]:
+    if whole is not None and (found := (yield "session_save", whole, False)):
+        written = messages.placed(found[0])
+        return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
     if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
         return before
     written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=False)
-    yield from _insert(scope, written, status=status, until=None, usage=_completed(usage, used(records)))
+    yield from _insert(scope, written, status=status, until=None, usage=usage)
     if key is not None:
         yield from messages.remember(scope, written, key, records)
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -24,6 +25,56 @@ _STATUS: tuple[tuple[type[errors.RecollectError], int], ...] = (
     (errors.ModelNotConfigured, 409),
     (errors.ModelError, 502),
 )
+
+# The library's own sentences name its methods; here the same help is a request. `{at}` is the session's own path.
+_WORDS: dict[type[errors.RecollectError], str] = {
+    errors.SessionNotFound: "There is no session {session!r} here. GET /sessions lists them all, PUT {at} makes it.",
+    errors.SessionInTrash: "Session {session!r} is in the trash. POST {at}/restore brings it back whole.",
+    errors.MessageNotFound: (
+        "Session {session!r} has no message {message!r} on its active path. GET {at}/messages shows the ids, and GET "
+        "{at}/branches the other paths."
+    ),
+    errors.BranchNotFound: "Session {session!r} has no branch {branch!r}. GET {at}/branches lists the ones it has.",
+    errors.TurnNotFound: "Session {session!r} has no turn {turn!r}. GET {at}/turns lists the ones it has.",
+    errors.ToolCallNotFound: (
+        "Session {session!r} has no tool call {call_id!r} on its active path. Append the assistant message that made "
+        "the call before its result; GET {at}/tool-calls lists the calls that are known."
+    ),
+    errors.CompactionNotFound: (
+        "Session {session!r} has no compaction {round} to undo on its active path. GET {at}/compactions lists those it "
+        "has."
+    ),
+    errors.SessionExists: "There is a session {session!r} already. Open it with PUT {at}, or choose another id.",
+    errors.SessionBusy: (
+        "Another turn is open on this branch of session {session!r} (held by {holder}, until {until} unless it writes "
+        "again). Ask again later, work beside it after POST {at}/fork, or end it with `take_over`."
+    ),
+    errors.SessionTaken: (
+        "Session {session!r} was taken over by another window ({holder}). Take it back with `take_over`, or go on "
+        "after POST {at}/fork."
+    ),
+    errors.SessionHasForks: (
+        "Session {session!r} has forks that share its past: {forks}. Erase it with `forks` set to `keep` to leave them "
+        "the shared past, or to `erase` to erase them too."
+    ),
+    errors.StaleRevision: (
+        "Session {session!r} is at revision {revision}, not {expected}: someone changed it meanwhile. Read it again "
+        "and repeat the change if it still applies. Nothing was written."
+    ),
+    errors.AlreadySaid: (
+        "This was said in session {session!r} before, under the key {key!r}: it opened turn {turn}. Nothing was "
+        "written. GET {at}/messages shows what was answered."
+    ),
+    errors.TurnClosed: (
+        "Turn {turn} of session {session!r} is {status} and takes no more steps. What it stored is kept. Open a new "
+        "turn, or add the message with POST {at}/messages."
+    ),
+    errors.CompactedMeanwhile: (
+        "Session {session!r} was compacted, or a compaction of it undone, while this summary was made. Nothing was "
+        "written: send it again if it still applies."
+    ),
+    errors.StoreClosed: "The server is stopping. Start it again: everything acknowledged is on disk.",
+}
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,6 +107,13 @@ def problem(error: errors.RecollectError) -> Problem:
     words = code_of(error).replace("-", " ")
     fields = {name: value for name, value in error.fields.items() if isinstance(value, str | int | float | list)}
     return Problem(
-        status=status_of(error), code=code_of(error), title=words[:1].upper() + words[1:], detail=str(error),
+        status=status_of(error), code=code_of(error), title=words[:1].upper() + words[1:], detail=_detail(error),
         fields=fields or None,
     )  # fmt: skip
+
+
+def _detail(error: errors.RecollectError) -> str:
+    """Say it in requests where the library says it in methods."""
+    session = error.fields.get("session")
+    at = f"/sessions/{quote(session, safe='', errors='replace')}" if isinstance(session, str) else ""
+    return errors.told(error, _WORDS, at=at)

@@ -4,7 +4,10 @@ A query begins with a line `-- name: <table>_<verb>` and is named the same in ev
 file share, such as the columns of a row, is written once after a line `-- shared: <name>` and stands in them as
 `{<name>}`. An engine where two operations can run at once has `-- lock: <name>` too: what is to be locked before that
 query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. What an engine
-does in two steps has `-- then: <name>`, the second one. Nothing here runs SQL.
+does in two steps has `-- then: <name>`, the second one, and perhaps `-- or then: <name>`, another one for some cases.
+Where each journey to a server counts, `-- brief: <name>` is a query as it is without the calls of tools, and
+`-- ends: <name>` says that an operation which begins with the query mostly ends with it; below it stands what finds its
+row again where the answer was lost. Nothing here runs SQL.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import os
 import re
 
 _HERE = os.path.dirname(__file__)
-_MARK = re.compile(r"^-- (shared|name|lock|before|then):(.*)$", re.MULTILINE)
+_MARK = re.compile(r"^-- (shared|name|lock|before|then|or then|brief|ends):(.*)$", re.MULTILINE)
 _kept: dict[str, dict[str, dict[str, str]]] = {}  # taking the files apart is a third of what opening a store costs
 
 
@@ -35,6 +38,21 @@ def befores(engine: str) -> dict[str, str]:
 def thens(engine: str) -> dict[str, str]:
     """Read the second steps of queries that an engine does in two: the query's name to text."""
     return _marked(engine, "then")
+
+
+def alternatives(engine: str) -> dict[str, str]:
+    """Read the other second steps of such queries: the query's name to text."""
+    return _marked(engine, "or then")
+
+
+def briefs(engine: str) -> dict[str, str]:
+    """Read queries as they are without the calls of tools: the query's name to text."""
+    return _marked(engine, "brief")
+
+
+def ends(engine: str) -> dict[str, str]:
+    """Read which queries an operation mostly ends with, and what finds their row again: the query's name to text."""
+    return _marked(engine, "ends")
 
 
 def _marked(engine: str, mark: str) -> dict[str, str]:

@@ -26,6 +26,7 @@ class Turn:
         self.held = held
         self.info: TurnInfo | None = None
         self.lease = int(lease * 1000)
+        self._streams: list[Stream] = []  # those that are open
 
     @property
     def id(self) -> str:
@@ -47,7 +48,7 @@ class Turn:
         draft = gathering.draft("streaming")
         flow, counts = store.run(ops.streams.begin(store.scope(), self.session.id, self.held, draft, lease=self.lease))
         self.session.saw(counts)
-        return Stream(self, flow, gathering)
+        return Stream(self, flow, gathering, self._streams)
 
     def complete(
         self,
@@ -71,6 +72,12 @@ class Turn:
 
     def _end(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
         store = self.session.store
+        for stream in self._streams:  # nobody closed them: what arrived last is not stored yet
+            try:
+                stream.flush()
+            except RecollectError:
+                if status == "completed":
+                    raise
         self.info, counts = store.run(ops.turns.end(store.scope(), self.session.id, self.held, status, usage))
         self.session.saw(counts)
         return self.info
@@ -93,12 +100,14 @@ class Turn:
 class Stream:
     """An answer in progress. Its text is stored about once a second, and when it is closed."""
 
-    def __init__(self, turn: Turn, flow: ops.streams.Flow, gathering: Gathering) -> None:
+    def __init__(self, turn: Turn, flow: ops.streams.Flow, gathering: Gathering, streams: list[Stream]) -> None:
         self.turn = turn
         self.id = flow.id
         self._flow = flow
         self._gathering = gathering
         self._open = True
+        self._streams = streams
+        streams.append(self)
 
     def write(self, text: str, kind: Kind = "text") -> None:
         """Take a chunk of text, or of reasoning."""
@@ -130,6 +139,7 @@ class Stream:
         op = ops.streams.close(session.store.scope(), session.id, self._flow, draft, lease=self.turn.lease)
         session.saw(session.store.run(op))
         self._open = False
+        self._streams.remove(self)
 
     def __enter__(self) -> Self:
         return self

@@ -60,6 +60,7 @@ class AsyncTurn:
         self._begin = begin
         self._wait = wait
         self._held: ops.turns.Held | None = None
+        self._streams: list[AsyncStream] = []  # those that are open
 
     async def _open(self) -> Self:
         until = time.monotonic() + self._wait
@@ -113,7 +114,7 @@ class AsyncTurn:
 
     def stream(self) -> AsyncStream:
         """Open an answer that is given text as it arrives: `async with turn.stream() as answer`, or `await` it."""
-        return AsyncStream(self)
+        return AsyncStream(self, self._streams)
 
     async def complete(
         self,
@@ -140,6 +141,12 @@ class AsyncTurn:
 
     async def _ended(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
         store = self.session.store
+        for stream in self._streams:  # nobody closed them: what arrived last is not stored yet
+            try:
+                await stream.flush()
+            except RecollectError:
+                if status == "completed":
+                    raise
         op = ops.turns.end(store.scope(), self.session.id, self.held, status, usage)
         self.info, counts = await store.run(op)
         self.session.saw(counts)
@@ -165,8 +172,9 @@ class AsyncTurn:
 class AsyncStream:
     """An answer in progress. Its text is stored about once a second, and when it is closed."""
 
-    def __init__(self, turn: AsyncTurn) -> None:
+    def __init__(self, turn: AsyncTurn, streams: list[AsyncStream]) -> None:
         self.turn = turn
+        self._streams = streams
         self._flow: ops.streams.Flow | None = None
         self._gathering = Gathering(time.monotonic())
         self._timer: asyncio.Task[None] | None = None
@@ -178,6 +186,7 @@ class AsyncStream:
             op = ops.streams.begin(session.store.scope(), session.id, self.turn.held, draft, lease=self.turn.lease)
             self._flow, counts = await session.store.run(op)
             self._open = True
+            self._streams.append(self)
             session.saw(counts)
         return self
 
@@ -241,6 +250,7 @@ class AsyncStream:
         op = ops.streams.close(session.store.scope(), session.id, self.flow, draft, lease=self.turn.lease)
         session.saw(await session.store.run(op))
         self._open = False
+        self._streams.remove(self)
 
     async def __aenter__(self) -> Self:
         return await self._begin()

@@ -182,6 +182,20 @@ class TestStreams:
         assert session.messages()[1].text == "half"
         counted(session)
 
+    def test_what_arrived_last_is_kept_where_nobody_closed_it(self, store: Store):
+        session = store.session("a")
+        with session.turn("q") as turn:
+            turn.stream().write("Hel")
+        assert [(message.text, message.state) for message in session.messages(1)] == [("Hel", "interrupted")]
+        turn = session.turn("q")
+        answer = turn.stream()
+        answer.write("lo")
+        assert turn.fail("broke").status == "failed"
+        assert session.messages(1)[0].text == "lo"
+        with pytest.raises(TurnClosed):
+            answer.flush()
+        counted(session)
+
     def test_closing_twice_counts_once(self, store: Store):
         answer = begun(store)
         answer.write("the answer")

@@ -84,7 +84,7 @@ class Connection(discord.Client):
             except (aiohttp.ClientError, OSError, discord.HTTPException, discord.GatewayNotFound) as error:
                 if isinstance(error, discord.HTTPException) and error.status < _BROKEN:
                     raise BotRefused(f"Discord does not let the bot in: {reason(error)}.") from error
-                self.tell(f"Discord can not be reached: {reason(error)}. Trying again in {pause:g} seconds.")
+                self.tell(f"Discord can not be reached: {reason(error)}. Trying again in {pause:g} s.")
                 await self.http.close()
                 self.http.connector = discord.utils.MISSING  # the library would use the closed one again
                 await asyncio.sleep(pause)

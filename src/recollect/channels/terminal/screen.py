@@ -95,6 +95,7 @@ class Screen:
         self._blocks = Blocks()
         self._thought = ""
         self._tools: dict[str, tuple[str, float]] = {}
+        self._asked: dict[str, str] = {}
         self._helpers: dict[str, Delegated] = {}
         self._spoke = False
 
@@ -264,9 +265,11 @@ class Screen:
             self._print(Group(shown, Text("")))
         elif message.role == "assistant" and message.text:
             self._print(Group(markdown(message.text), Text("")))
+        self._asked |= {call.call_id: call.tool for call in message.tool_calls}
         for part in message.tool_results:
             mark, style = _MARKS[part.status]
-            told = cut(f"{part.tool or 'tool'}: {part.output}", self._width - 4)
+            tool = part.tool or self._asked.pop(part.call_id, "tool")
+            told = cut(f"{tool}: {part.output}", self._width - 4)
             self._print(Text.assemble((f"{mark} ", style), (told, "dim"), "\n"))
         if message.state in ("interrupted", "error"):
             self.notice("This answer was cut off; what came is above.")

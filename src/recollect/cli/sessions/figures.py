@@ -84,7 +84,7 @@ def _print_group(name: str, group: Sequence[Any]) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("tool", required=False)
+@click.argument("tool", metavar="[TOOL]", required=False)
 @options.since
 @options.until
 @click.option("--by", type=click.Choice(["day", "week", "month"]), help="For each period on its own.")
@@ -92,8 +92,8 @@ def _print_group(name: str, group: Sequence[Any]) -> None:
 def tools(tool: str | None, since: int | None, until: int | None, by: Period | None, as_json: bool) -> None:
     """Count tool calls, failures and how long they took.
 
-    Half of the calls took no longer than p50, and 95 of 100 no longer than p95. On a pipe each line has, between tabs:
-    tool, period, calls, failures, canceled, unanswered, p50 and p95 in milliseconds.
+    Of all tools, or of one. Half of the calls took no longer than p50, and 95 of 100 no longer than p95. On a pipe each
+    line has, between tabs: tool, period, calls, failures, canceled, unanswered, p50 and p95 in milliseconds.
     """
     with place.reading() as store:
         found = store.tool_stats(since=since, until=until, tool=tool, period=by, utc_offset=utc_offset())

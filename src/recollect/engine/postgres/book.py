@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from recollect import sql
-from recollect.engine.postgres.text import Value, written
+from recollect.engine.postgres.text import Value, integers, texts, written
 
-_NAMED = re.compile(r"(?<!:):([a-z_]+)")
+_NAMED = re.compile(r"(?<!:):([a-z_]+(?:\.\d+(?:::(?:text|bigint)\[\])?)?)")
 _IN_ROW = re.compile(r"\?(\d+)")
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
 _WIDTH = 8
@@ -32,7 +32,8 @@ class Statement:
         name = found[1]
         if name not in self.names:
             self.names.append(name)
-        return f"${self.names.index(name) + 1}"
+        _, many, kind = name.partition("::")  # an array says what it is an array of
+        return f"${self.names.index(name) + 1}{many}{kind}"
 
     def values(self, params: Mapping[str, Any]) -> list[Value]:
         """Give the parameters in their order, as they are sent."""
@@ -44,6 +45,48 @@ def _returns(text: str) -> bool:
     if "RETURNING" in text:
         return True
     return not (text.startswith(_CHANGES) or (text.startswith("WITH ") and "SELECT" not in text))
+
+
+class Whole(Statement):
+    """A query that does all of what an operation is about, which then mostly ends.
+
+    `:rows.2::text[]` is the second value of each of `rows`, as an array, and `:turn.2` the second value of `turn`.
+    """
+
+    __slots__ = ("_parts", "brief", "recall")
+
+    def __init__(self, name: str, text: str, brief: str | None, recall: str) -> None:
+        super().__init__(name, text)
+        self.brief = None if brief is None else Whole(f"{name}_brief", brief, None, recall)
+        self.recall = Statement(f"{name}_recall", recall) if recall else None
+        self._parts = [_part(each) for each in self.names]
+
+    def fitting(self, params: Mapping[str, Any]) -> Whole:
+        """Give the form of it that these parameters need."""
+        return self if self.brief is None or params["calls"] else self.brief
+
+    def values(self, params: Mapping[str, Any]) -> list[Value]:
+        """Give the parameters in their order, as they are sent."""
+        columns: dict[str, list[Any]] = {}
+        made: list[Value] = []
+        for name, number, array in self._parts:
+            if number is None:
+                made.append(written(params[name]))
+            elif array is None:
+                made.append(written(params[name][number]))
+            else:
+                if name not in columns:
+                    columns[name] = list(zip(*params[name], strict=True))
+                made.append(array(columns[name][number]))
+        return made
+
+
+def _part(name: str) -> tuple[str, int | None, Callable[[Sequence[Any]], Value] | None]:
+    """Say where a parameter is taken from: its name, the place in a row, and how an array of it is written."""
+    group, _, rest = name.partition(".")
+    number, _, kind = rest.partition("::")
+    array = None if not kind else texts if kind == "text[]" else integers
+    return group, int(number) - 1 if number else None, array
 
 
 class Many:
@@ -103,6 +146,7 @@ class Book:
         self._texts = sql.queries("postgres")
         self._locks = {name: Lock(name, text) for name, text in sql.locks("postgres").items()}
         self._befores = {name: Statement(f"{name}_before", text) for name, text in sql.befores("postgres").items()}
+        self._briefs, self._ends = sql.briefs("postgres"), sql.ends("postgres")
         self._made: dict[str, Statement] = {}
         self._many: dict[str, Many] = {}
 
@@ -110,7 +154,10 @@ class Book:
         """Give a statement by its name."""
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = Statement(name, self._texts[name])
+            recall = self._ends.get(name)
+            text = self._texts[name]
+            made = Statement(name, text) if recall is None else Whole(name, text, self._briefs.get(name), recall)
+            self._made[name] = made
         return made
 
     def lock(self, name: str) -> Lock | None:

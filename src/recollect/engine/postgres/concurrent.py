@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _BATCH = 64
 _WRITERS = 2
-_TOGETHER = frozenset({"session_advance", "turn_get"})
+_TOGETHER = frozenset({"session_append", "session_save", "session_advance", "turn_get"})
 """An operation that begins with one of these keeps to its own session, and its second argument is that session."""
 
 
@@ -139,14 +139,13 @@ class AsyncPostgresEngine:
             return
         except Exception:  # noqa: BLE001  each finds out alone what is wrong with it
             done = False
-        if done:
-            tell(batch)
-            return
-        chosen = set(refused) or set(range(len(batch)))
+        chosen = set(refused) if done else set(refused) or set(range(len(batch)))
         rest = [job for number, job in enumerate(batch) if number not in chosen]
         for number in sorted(chosen):
             self._others.submit(self._alone, batch[number])
-        if rest:
+        if done:
+            tell(rest)
+        elif rest:
             self._commit(rest)
 
     def _together(self, batch: list[Job], refused: list[int]) -> bool:

@@ -32,13 +32,12 @@ from recollect.engine.postgres.failure import (
 from recollect.engine.postgres.link import BEGIN, COMMIT, Connection, Link, Lost
 from recollect.engine.postgres.migration import ready
 from recollect.engine.postgres.replica import Replica
-from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled
+from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled, fresh_token
 from recollect.errors import Corrupted, RecollectError, StoreClosed, StoreUnavailable
 from recollect.op import Op
 
 T = TypeVar("T")
 
-_chance = random.SystemRandom()  # a program may have seeded the other
 _TRIES = 12
 _STEP = 0.005
 _LONGEST_STEP = 1.0
@@ -49,9 +48,10 @@ _SWEPT = 60_000  # milliseconds between two sweeps of a process: each reads all 
 _RECONNECT = 1.0  # seconds; left to itself, the pool waits twice as long each time, and a failover takes twice as long
 _FENCE = Statement(
     "commit_fence",
-    "INSERT INTO recollect.commits AS there (token, at, fence) VALUES (:token, :at, true) "
-    "ON CONFLICT (token) DO UPDATE SET fence = there.fence RETURNING fence",
+    "INSERT INTO recollect.commits (token, at, fence) VALUES (:token, :at, true) ON CONFLICT (token) DO NOTHING",
 )
+_LOOK = Statement("commit_look", "SELECT fence, xmin::text FROM recollect.commits WHERE token = :token")
+_AFTER = Statement("commit_after", "INSERT INTO recollect.commits (token, at, fence) VALUES (:token, :at, true)")
 _FORGET = Statement("commits_forget", "DELETE FROM recollect.commits WHERE at < :before")
 
 
@@ -111,7 +111,10 @@ class Server:
         return self._changed(lambda link, mark, ahead: self._written(link, [op], mark, ahead, None))[0]
 
     def write_together(self, ops: Sequence[Op[Any]], spare: Callable[[int], None]) -> list[Any] | None:
-        """Run operations side by side in one transaction; None where nothing was written because one refused."""
+        """Run operations side by side in one transaction; None where nothing was written because one refused.
+
+        Where there are results, those that `spare` was told of have none, and have written nothing.
+        """
         return self._changed(lambda link, mark, ahead: self._written(link, ops, mark, ahead, spare))
 
     def _changed(self, work: Callable[[Link, Mark, Ahead], T]) -> T:
@@ -146,7 +149,7 @@ class Server:
         tries = 0
         ahead: Ahead = []
         while True:
-            mark = Mark(_chance.getrandbits(63), time.time_ns() // 1_000_000)
+            mark = Mark(fresh_token(), time.time_ns() // 1_000_000)
             try:
                 with self._connection(until) as link:
                     return work(link, mark, ahead)
@@ -155,8 +158,10 @@ class Server:
                 if tries >= _TRIES:
                     raise locked(self.path, self.timeout) from crossed
             except Unsettled as unsettled:
-                if self._settled(mark, until):
-                    return unsettled.results  # type: ignore[return-value]
+                committed = self._settled(mark, until)
+                results = None if committed is None else self._found_again(unsettled, committed, until)
+                if results is not None:
+                    return results  # type: ignore[return-value]
             except (Lost, psycopg.Error) as error:
                 self._give_up(error, tries, until)
             except (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -173,21 +178,44 @@ class Server:
         elif late or (error.sqlstate not in GONE and (error.sqlstate not in AGAIN or tries >= _TRIES)):
             raise meaning(error, self.path, self.timeout) from error
 
-    def _settled(self, mark: Mark, until: float) -> bool:
-        """Find out what became of a commit: True where it happened. If not, see to it that it never will.
+    def _settled(self, mark: Mark, until: float) -> str | None:
+        """Find out what became of a commit: its transaction, where it happened. If not, see to it that it never will.
 
         The mark of the commit is written here as a fence, unless it is there. A commit that is still under way is
-        waited for by that; one that the server has not read yet will be refused. A mark that is there is written
-        again: only a transaction that writes waits for the replicas, and a server that was restarted shows commits
-        that no replica has.
+        waited for by that; one that the server has not read yet will be refused. Another mark is written after it:
+        only a transaction that writes waits for the replicas, and a server that was restarted shows commits that no
+        replica has.
         """
+
+        def look(link: Link) -> str | None:
+            link.send(BEGIN, [])
+            for statement in (_FENCE, _LOOK):
+                link.send(statement, statement.values({"token": mark.token, "at": mark.at}))
+            link.send(_AFTER, _AFTER.values({"token": fresh_token(), "at": mark.at}))
+            link.send(COMMIT, [])
+            ((fence, transaction),) = link.receive(end=True)[2]
+            return None if fence else transaction
+
+        return self._insisted(look, until)
+
+    def _found_again(self, unsettled: Unsettled, committed: str, until: float) -> list[Any] | None:
+        """Give the results of a commit that happened; None where it changes nothing to do it once more."""
+        if unsettled.results is not None:
+            return unsettled.results
+        if any(run.ends is None or run.ends.recall is None for run in unsettled.runs):
+            return None
+        found = self._insisted(lambda link: transaction.recall(link, unsettled.runs, self.owner, committed), until)
+        if found is None:
+            raise unavailable(self.path, f"the answer to a change was lost, and others have changed it since; {_DOUBT}")
+        return found
+
+    def _insisted(self, work: Callable[[Link], T], until: float) -> T:
+        """Do something about a commit whose end is not known, again and again until the time is up."""
         tries = 0
         while True:
             try:
                 with self._connection(until) as link:
-                    for statement in (BEGIN, _FENCE, COMMIT):
-                        link.send(statement, statement.values({"token": mark.token, "at": mark.at}))
-                    return not link.receive(end=True)[1][0][0]
+                    return work(link)
             except StoreUnavailable as error:
                 raise unavailable(self.path, f"it was not there again in time; {_DOUBT}") from error
             except (Lost, psycopg.OperationalError) as error:

@@ -7,7 +7,8 @@ so is the one that marks it. JSON never has either of them bare.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from recollect.errors import InvalidValue
@@ -21,6 +22,9 @@ _IN_JSON = re.compile(rb"\\\\|\\u0010([0p])")
 
 _INTEGERS = (20, 21, 23, 26, 1700)
 _FLOAT = 701
+_ARRAY = struct.Struct("!iiIii")  # dimensions, whether any is NULL, type, how many, number of the first
+_LENGTH = struct.Struct("!i")
+_NO_TEXT = _LENGTH.pack(-1)
 _BOOLEAN, _BYTES, TEXT, _JSON, RAW = 16, 17, 25, 114, 1043
 
 
@@ -36,6 +40,33 @@ def written(value: Any) -> Value:
     if kind is bool:
         return b"t" if value else b"f"
     return bytearray(value) if kind is bytes else _escaped(str(value))
+
+
+def integers(values: Sequence[int | None]) -> Value:
+    """Write an array of whole numbers; one of nothing but NULL is NULL."""
+    if values.count(None) == len(values):
+        return None
+    return b"{%s}" % b",".join([b"%d" % value if type(value) is int else _quoted(value) for value in values])
+
+
+def _quoted(value: Any) -> bytes:
+    """Write what is no whole number as one value of an array, for the server to refuse it."""
+    data = written(value)
+    return b"NULL" if data is None else b'"%s"' % data.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+
+
+def texts(values: Sequence[str | None]) -> Value:
+    """Write an array of texts as the server has it, in which nothing needs a mark of its own before it."""
+    if values.count(None) == len(values):
+        return None
+    pieces = [_ARRAY.pack(1, None in values, TEXT, len(values), 1)]
+    for value in values:
+        data = written(value)
+        if data is None:
+            pieces.append(_NO_TEXT)
+        else:
+            pieces += [_LENGTH.pack(len(data)), bytes(data)]
+    return bytearray(b"".join(pieces))
 
 
 def _escaped(text: str) -> bytes:

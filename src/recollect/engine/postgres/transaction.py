@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import psycopg
 
-from recollect.engine.postgres.book import Book, Statement
+from recollect.engine.postgres.book import Book, Statement, Whole
 from recollect.engine.postgres.failure import GONE
 from recollect.engine.postgres.link import BEGIN, BEGIN_READ, COMMIT, Link, Lost
 from recollect.engine.postgres.text import Value, written
@@ -25,14 +26,23 @@ MARK_AS = Statement(
     "FROM set_config('recollect.owner', :owner, true)",
 )
 OWN = Statement("owner_set", "SELECT set_config('recollect.owner', :owner, true)")
+_LARGE = 4_000_000
+"""Bytes above which what is appended goes a few rows at a time: a server has it all in memory, more than once."""
+
+_chance = random.SystemRandom()  # a program may have seeded the other
 
 
 class Unsettled(Exception):
-    """The connection was lost on COMMIT: what was done may be there or not."""
+    """The connection was lost on COMMIT: what was done may be there or not. `results` are there if they were known."""
 
-    def __init__(self, results: list[Any]) -> None:
+    def __init__(self, runs: Sequence[Run[Any]]) -> None:
         super().__init__("the connection was lost on COMMIT")
-        self.results = results
+        self.runs = runs
+
+    @property
+    def results(self) -> list[Any] | None:
+        """The results, where they came before the connection was lost."""
+        return [run.result for run in self.runs] if all(run.done for run in self.runs) else None
 
 
 class Crossed(Exception):
@@ -52,11 +62,20 @@ class Mark:
         self.token = token
         self.at = at
 
+    def renew(self) -> None:
+        """Be the mark of another commit."""
+        self.token = fresh_token()
+
+
+def fresh_token() -> int:
+    """Give a number that no other commit has."""
+    return _chance.getrandbits(63)
+
 
 class Run(Generic[T]):
     """One run of an operation: what it asked for is sent, and its rows are handed back when they are there."""
 
-    __slots__ = ("_book", "_link", "_locks", "_steps", "ahead", "done", "error", "place", "result")
+    __slots__ = ("_book", "_link", "_locks", "_steps", "ahead", "done", "ends", "error", "params", "place", "result")
 
     def __init__(self, op: Op[T], book: Book, link: Link) -> None:
         self._steps: Steps[T] = op.start()
@@ -65,6 +84,9 @@ class Run(Generic[T]):
         self._locks = op.writes
         self.ahead: Ahead = []
         self.done = False
+        self.ends: Whole | None = None
+        """What it waits for, where it mostly ends with that."""
+        self.params: Any = None
         self.error: RecollectError | None = None
         self.result: Any = None
         self.place = 0
@@ -79,25 +101,12 @@ class Run(Generic[T]):
                     for statement, values in book.many(name).cut(params):  # type: ignore[arg-type]
                         link.send(statement, values)
                         place += 1
-                    found = []
-                    continue
-                lock = book.lock(name) if self._locks else None
-                if lock is not None:
-                    values = lock.values(params)  # type: ignore[arg-type]
-                    link.send(lock, values)
-                    place += 1
-                    if lock.waiting is not None:
-                        self.ahead.append((lock.waiting, values))
-                before = book.before(name)
-                if before is not None:
-                    link.send(before, before.values(params))  # type: ignore[arg-type]
-                    place += 1
-                statement = book.statement(name)
-                link.send(statement, statement.values(params))  # type: ignore[arg-type]
-                self.place = place
-                place += 1
-                if statement.returns:
-                    return place
+                else:
+                    place = self._prepare(name, params, place)
+                    waits = self._ask(name, params, place)
+                    if waits:
+                        return place + 1
+                    place += waits is not None
                 found = []
         except StopIteration as end:
             self.done, self.result = True, end.value
@@ -105,19 +114,70 @@ class Run(Generic[T]):
             self.done, self.error = True, error
         return place
 
+    def _prepare(self, name: str, params: Any, place: int) -> int:
+        """Send what is to be done before a statement."""
+        lock = self._book.lock(name) if self._locks else None
+        if lock is not None:
+            values = lock.values(params)
+            self._link.send(lock, values)
+            place += 1
+            if lock.waiting is not None:
+                self.ahead.append((lock.waiting, values))
+        before = self._book.before(name)
+        if before is not None:
+            self._link.send(before, before.values(params))
+            place += 1
+        return place
+
+    def _ask(self, name: str, params: Any, place: int) -> bool | None:
+        """Send a statement, and say if it is to be waited for; None where it is too large, and not sent."""
+        statement = self._book.statement(name)
+        self.ends = statement if type(statement) is Whole else None
+        if self.ends is not None:
+            self.params, statement = params, self.ends.fitting(params)
+        values = statement.values(params)
+        if self.ends is not None and sum([len(value) for value in values if value is not None]) > _LARGE:
+            self.ends = None  # as if it had met nothing: then it is done step by step
+            return None
+        self._link.send(statement, values)
+        self.place = place
+        return statement.returns
+
+    def end(self, found: list[Row]) -> bool:
+        """Take the rows of what it mostly ends with, when all is committed; False where it wants to go on."""
+        try:
+            self._steps.send(found)
+        except StopIteration as end:
+            self.done, self.result = True, end.value
+        except RecollectError as error:
+            self.done, self.error = True, error
+        return self.done
+
 
 def read(link: Link, book: Book, op: Op[T], owner: str) -> T:
     """Run an operation that only reads, on one snapshot."""
-    link.send(BEGIN_READ, [])
-    if owner:
-        link.send(OWN, [written(owner)])
+
+    def commit() -> list[list[Row]]:
+        link.send(COMMIT, [])
+        return link.receive(end=True)
+
     run = Run(op, book, link)
-    _drive(link, [run], 2 if owner else 1)
-    link.send(COMMIT, [])
-    link.receive(end=True)
+    if not _drive(link, [run], _begin_reading(link, owner), commit):
+        commit()
+    elif not run.done:
+        run = Run(op, book, link)
+        _drive(link, [run], _begin_reading(link, owner))
+        commit()
     if run.error is not None:
         raise run.error
     return run.result
+
+
+def _begin_reading(link: Link, owner: str) -> int:
+    link.send(BEGIN_READ, [])
+    if owner:
+        link.send(OWN, [written(owner)])
+    return 2 if owner else 1
 
 
 def write(
@@ -133,35 +193,69 @@ def write(
     """Run operations side by side in one transaction, and give their results; they are on disk by then.
 
     Where one refuses, nothing is written: alone, its error is raised; of several, each that refused is told to
-    `spare`, and None is given.
+    `spare`, and None is given. Of several that were committed with their first statement, those are told to `spare`
+    that want to go on; they have written nothing, and have no result.
     """
+    runs = [Run(op, book, link) for op in ops]
+
+    def commit() -> list[list[Row]]:
+        return _commit(link, runs)
+
     begin(link, owner, mark)
     for statement, values in ahead:
         link.send(statement, values)
-    runs = [Run(op, book, link) for op in ops]
     try:
-        _drive(link, runs, 2 + len(ahead))
+        committed = _drive(link, runs, 2 + len(ahead), None if ahead else commit)
+        if committed and spare is None and not runs[0].done:
+            mark.renew()
+            begin(link, owner, mark)
+            runs[:] = [Run(ops[0], book, link)]
+            committed = _drive(link, runs, 2)
     except psycopg.errors.LockNotAvailable as error:
         raise Crossed([each for run in runs for each in run.ahead]) from error
-    refused = [number for number, run in enumerate(runs) if run.error is not None]
+    refused = [number for number, run in enumerate(runs) if run.error is not None or not run.done]
     if refused:
         link.rollback()
         if spare is None:
             raise runs[refused[0]].error or AssertionError
         for number in refused:
             spare(number)
-        return None
-    results = [run.result for run in runs]
+        if not committed:
+            return None
+    if not committed:
+        commit()
+    return [run.result for run in runs]
+
+
+def _commit(link: Link, runs: Sequence[Run[Any]]) -> list[list[Row]]:
+    """Commit, and give the rows of what was sent before it and not waited for."""
     link.send(COMMIT, [])
     try:
-        link.receive(end=True)
+        return link.receive(end=True)
     except Lost as lost:
-        raise Unsettled(results) from lost
+        raise Unsettled(runs) from lost
     except psycopg.Error as error:
         if error.sqlstate in GONE:  # a pooler may say so after the server has committed
-            raise Unsettled(results) from error
+            raise Unsettled(runs) from error
         raise
-    return results
+
+
+def recall(link: Link, runs: Sequence[Run[Any]], owner: str, transaction: str) -> list[Any] | None:
+    """Give the results of operations whose commit was found, by what it wrote; None where that is not there any more.
+
+    A transaction is known by what the server keeps beside each row.
+    """
+    place = _begin_reading(link, owner)
+    for run in runs:
+        assert run.ends is not None
+        assert run.ends.recall is not None
+        link.send(run.ends.recall, run.ends.recall.values({**run.params, "transaction": transaction}))
+    link.send(COMMIT, [])
+    found = link.receive(end=True)[place:]
+    for run, rows in zip(runs, found, strict=False):
+        if not rows or not run.end(rows):
+            return None
+    return [run.result for run in runs]
 
 
 def begin(link: Link, owner: str, mark: Mark) -> None:
@@ -174,8 +268,14 @@ def begin(link: Link, owner: str, mark: Mark) -> None:
         link.send(MARK, [token, at])
 
 
-def _drive(link: Link, runs: Sequence[Run[Any]], sent: int) -> None:
-    """Take every run a stretch further, wait once for all of them, and again, until all are at their end."""
+def _drive(
+    link: Link, runs: Sequence[Run[Any]], sent: int, commit: Callable[[], list[list[Row]]] | None = None
+) -> bool:
+    """Take every run a stretch further, wait once for all of them, and again, until all are at their end.
+
+    Where each begins with what it mostly ends with, it is committed along with that: True, and what is not at its end
+    then wants to go on.
+    """
     found: list[list[Row]] | None = None
     while True:
         waiting = False
@@ -185,6 +285,11 @@ def _drive(link: Link, runs: Sequence[Run[Any]], sent: int) -> None:
                 place = run.go(None if before is None else before[run.place], place)
                 waiting = waiting or not run.done
         if not waiting:
-            return
+            return False
+        if commit is not None and found is None and all(run.ends is not None for run in runs):
+            found = commit()
+            for run in runs:
+                run.end(found[run.place])
+            return True
         found = link.receive()
         sent = 0

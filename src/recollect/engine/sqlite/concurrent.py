@@ -189,6 +189,7 @@ def _tried(
     try:
         connection.execute("BEGIN IMMEDIATE")
     except apsw.BusyError as error:  # each has waited as long as it wanted to: together, not one after another
+        tell()
         for job in batch:
             job.error = file.meaning(error)
             job.error.__cause__ = error

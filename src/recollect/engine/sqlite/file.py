@@ -50,7 +50,7 @@ class File:
         self._checkpoint = checkpoint
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
-        self._procedures = procedures(self.queries, sql.thens("sqlite"))
+        self._procedures = procedures(self.queries, sql.thens("sqlite"), sql.alternatives("sqlite"))
         self.unscrubbed = False
         self._idle: list[apsw.Connection] = []
         self.forked = False

@@ -1,4 +1,4 @@
-"""What SQLite does quicker in two steps: a row is read, and written as it then stands.
+"""What SQLite does quicker in steps: a row is read, and written as it then stands.
 
 One UPDATE with RETURNING does the same, and takes twice as long: SQLite gathers what is returned in a table of its own.
 Other engines, where each statement is a journey, have it as one. The second step stands beside the first in the SQL
@@ -17,11 +17,18 @@ from recollect.op import Row
 Procedure = Callable[[apsw.Connection, Mapping[str, Any]], list[Row]]
 
 
-def procedures(first: Mapping[str, str], then: Mapping[str, str]) -> dict[str, Procedure]:
+_FRESH = 60_000
+"""Milliseconds after which the moment of the last activity is written anew, though the order of the list stays."""
+
+
+def procedures(first: Mapping[str, str], then: Mapping[str, str], other: Mapping[str, str]) -> dict[str, Procedure]:
     """Make what runs in two steps, by the names of the queries."""
-    activate = _activating(first["session_activate"], then["session_activate"])
-    advance = _advancing(first["session_advance"], then["session_advance"], activate)
-    return {"session_activate": activate, "session_advance": advance}
+    made = {"session_activate": _activating(first["session_activate"], then["session_activate"])}
+    for name in ("session_advance", "session_append", "session_save"):
+        made[name] = _advancing(first[name], then["session_advance"], other["session_advance"])
+    for name in ("session_append", "session_save"):
+        made[name] = _appending(made[name], first["message_insert"], first["turn_insert"], first["tool_call_insert"])
+    return made
 
 
 def _activating(look: str, write: str) -> Procedure:
@@ -36,25 +43,65 @@ def _activating(look: str, write: str) -> Procedure:
     return activate
 
 
-def _advancing(look: str, write: str, activate: Procedure) -> Procedure:
-    """Count what is appended to a session; and move it to the top of the list, so that nobody else has to."""
+def _advancing(look: str, stay: str, rise: str) -> Procedure:
+    """Count what is appended to a session; and move it to the top of the list where another one is there.
+
+    Its row is written once. The index of the list is not touched where the session is at the top already.
+    """
 
     def advance(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
-        found: list[Row] = connection.execute(look, params).fetchall()
+        found: list[Row] = connection.execute(look, (params["owner"], params["id"])).fetchall()
         if not found:
             return found
-        key, head, last, branch, behind, turns, revision, count, tokens, given, taken, updated, active, said = found[0]
-        messages, now = params["messages"], params["now"]
+        key, head, last, branch, top, turns, revision, count, tokens, given, taken, updated, active, said = found[0]
+        messages, now, expected = params["messages"], params["now"], params["expected"]
+        if expected is not None and expected != revision:
+            return []
         revision += 1
         count += messages
         tokens += params["tokens"]
         given += params["input_tokens"]
         taken += params["output_tokens"]
         updated = max(updated, now)
-        said = now if said is None or said < now else said
-        connection.execute(write, (last + messages, revision, count, tokens, given, taken, updated, said, key))
-        if behind:
-            active = activate(connection, {"owner": params["owner"], "now": now, "session": key})[0][0]
+        if said is None or said < now:
+            said = now
+        row = (last + messages, revision, count, tokens, given, taken, updated, said, key)
+        if top & 1 or active < now - _FRESH:  # the last bit says that another session is at the top
+            active = max(active, now, 1 + (top >> 1))
+            connection.execute(rise, (active, *row))
+        else:
+            connection.execute(stay, row)
         return [(key, head, last, branch, 0, turns, revision, count, tokens, given, taken, updated, active, said)]
 
     return advance
+
+
+def _appending(advance: Procedure, message: str, turn: str, call: str) -> Procedure:
+    """Write messages to the end of a session, with their turn and the calls in them, where it could be advanced."""
+
+    def append(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
+        found = advance(connection, params)
+        if not found:
+            return found
+        _, branch, last, *_ = found[0]
+        first = last + 1
+        run = params.get("turn")
+        place = None if run is None else first
+        connection.executemany(
+            message, [(branch, at, place, *columns) for at, columns in enumerate(params["rows"], first)]
+        )
+        if run is not None:
+            connection.execute(turn, (branch, first, *run, None, None))
+        calls = params["calls"]
+        if calls:
+            connection.executemany(call, [_placed(row, branch, last) for row in calls])
+        return found
+
+    return append
+
+
+def _placed(row: Row, branch: int, last: int) -> Row:
+    """Give the row of a call, whose places are counted from 1, as it is after a position of a branch."""
+    _, at, part, _, *told, _, result, result_part = row[:10]
+    place = None if result is None else last + result
+    return (branch, last + at, part, branch, *told, branch, place, result_part, *row[10:])

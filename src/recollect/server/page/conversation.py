@@ -19,6 +19,7 @@ from recollect.server.page import items, parts
 from recollect.server.page.branching import tip
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.frame import framed, html
+from recollect.server.page.naming import called
 from recollect.server.page.template import render
 from recollect.server.page.uploads import LIMITS
 from recollect.store_async import AsyncSession
@@ -26,7 +27,6 @@ from recollect.store_async import AsyncSession
 MODELS = "web.models"
 """The setting that has the models which were chosen in the page, the last one first."""
 
-UNTITLED = "New chat"
 _SHOWN_MODELS = 8
 
 
@@ -71,7 +71,7 @@ async def header(account: Account, session: AsyncSession) -> dict[str, Any]:
     known = [model, account.agent.model_name, *(name for name in chosen if isinstance(name, str)), DEMO]
     return {
         "session": session,
-        "title": session.title or UNTITLED,
+        "title": await called(account.store, session.info),
         "parent": session.parent,
         "model": model,
         "models": list(dict.fromkeys(known))[:_SHOWN_MODELS],
@@ -145,7 +145,8 @@ async def conversation_page(
     found = await opened(account, session_id(session))
     await account.store.set_last_session(found.id)
     main = await _conversation(request, account, found, m)
-    return await framed(request, account, title=found.title or UNTITLED, main=main, session=found.id)
+    title = await called(account.store, found.info)
+    return await framed(request, account, title=title, main=main, session=found.id)
 
 
 @get("/page/conversation/{session:str}", include_in_schema=False)
@@ -177,6 +178,7 @@ async def conversation_items(
     else:
         view = await items.between(account, found, clock, first=data.first, last=data.last)
     await found.refresh()
+    head = await header(account, found) if data.want == "news" else None
     return {
         "revision": revision,
         "first": view.first,
@@ -185,8 +187,8 @@ async def conversation_items(
         "newer": view.newer,
         "turn": _turn(account, found.id),
         "items": [[i.key, i.tag, None if data.have.get(i.key) == i.tag else i.html] for i in view.items],
-        "header": render("header.html", **await header(account, found)) if data.want == "news" else None,
-        "title": found.title or UNTITLED,
+        "header": None if head is None else render("header.html", **head),
+        "title": await called(account.store, found.info),
     }
 
 

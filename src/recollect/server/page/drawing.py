@@ -269,7 +269,8 @@ def _results(messages: Sequence[Message]) -> tuple[dict[tuple[str, int], parts.R
             elif isinstance(part, ToolResultPart) and part.call_id in waiting:
                 call, place, asked = waiting.pop(part.call_id)
                 told = (part.metadata or {}).get("latency_ms")
-                latency = told if type(told) is int else max(message.created_at - asked, 0)
+                # Nothing is known of how long it took where both came at once, as from a file.
+                latency = told if type(told) is int else max(message.created_at - asked, 0) or None
                 found[call, place] = parts.Result(part, message.id, latency, index)
                 answered.add((message.id, index))
     return found, answered

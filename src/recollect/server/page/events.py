@@ -34,29 +34,43 @@ class Followed:
         self.session = session
         self._wake = wake
         self._run: Run | None = None
+        self._ended: Run | None = None
         self._version = -1
 
     def news(self, run: Run | None) -> list[bytes]:
         """Give what is new in the session's run."""
+        told: list[bytes] = []
         if run is not self._run:
+            told += self._over(self._run)  # another one came in its place, so it has ended
             self.leave()
-            if run is None or run.ended:
-                return []
+            if run is None or run is self._ended:
+                return told
             self._run, self._version = run, -1
             run.watchers.add(self._wake)
         if run is None:
-            return []
-        seen = picture(run)
-        version, ended = seen.advance(), run.ended
-        told: list[bytes] = []
-        if version > self._version:
-            changes = seen.changes(self._version)
-            told.append(_told("progress", {"session": self.session, "turn": run.turn, **changes}))
-            self._version = version
-        if ended:
-            told.append(_told("ended", {"session": self.session, "turn": run.turn}))
+            return told
+        if not run.ended or self._version >= 0:
+            told += self._progress(run)
+        if run.ended:
+            told += self._over(run)
             self.leave()
         return told
+
+    def _progress(self, run: Run) -> list[bytes]:
+        seen = picture(run)
+        version = seen.advance()
+        if version <= self._version:
+            return []
+        changes = seen.changes(self._version)
+        self._version = version
+        return [_told("progress", {"session": self.session, "turn": run.turn, **changes})]
+
+    def _over(self, run: Run | None) -> list[bytes]:
+        """Say that a run has ended: also one that ended before it was followed, which a page may show as running."""
+        if run is None:
+            return []
+        self._ended = run
+        return [_told("ended", {"session": self.session, "turn": run.turn})]
 
     def leave(self) -> None:
         """Follow the run no longer."""
@@ -72,16 +86,18 @@ async def follow(account: Account, sessions: Sequence[str], after: str | None) -
     wake = asyncio.Event()
     feed.watchers.add(wake)
     followed = [Followed(session, wake) for session in dict.fromkeys(sessions)]
-    place = feed.place(after)
+    known = feed.place(after)
+    place = feed.count if known is None else known
     try:
-        yield b"retry: 1000\n\n" + _told("hello", {"missed": place is None}, feed.mark(place or feed.count))
-        place = feed.count if place is None else place
+        yield b"retry: 1000\n\n" + _told("hello", {"missed": known is None}, feed.mark(place))
         while not feed.ended:
             wake.clear()
             news, place = feed.since(place), feed.count
-            for change in news:
-                told = _told("change", change._asdict(), feed.mark(place))
-                yield told if change.session else _told("hello", {"missed": True}, feed.mark(place))
+            for number, change in enumerate(news, 1):
+                # The place is told with the last one: who loses the connection before it is told all of them again.
+                mark = feed.mark(place) if number == len(news) else None
+                told = _told("change", change._asdict(), mark)
+                yield told if change.session else _told("hello", {"missed": True}, mark)
             for session in followed:
                 for piece in session.news(account.talks.run(session.session)):
                     yield piece

@@ -15,7 +15,7 @@ from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page import branching, items, parts
 from recollect.server.page.clock import clock_of
-from recollect.server.page.conversation import UNTITLED, header, opened
+from recollect.server.page.conversation import header, opened
 from recollect.server.page.frame import html
 from recollect.server.page.template import render
 from recollect.store_async import AsyncSession
@@ -32,7 +32,7 @@ async def details(request: _Asked, account: Account, session: str) -> Response[s
     shown = await header(account, found)
     info: Session = found.info
     rows = [
-        ("Title", info.title or UNTITLED),
+        ("Title", shown["title"]),
         ("Session", info.id),
         ("Model", shown["model"]),
         ("Status", info.status),

@@ -9,12 +9,10 @@ from recollect.model.amount import count, many
 from recollect.model.session import Session
 from recollect.server.names import piece
 from recollect.server.page.clock import Clock
+from recollect.server.page.naming import UNTITLED, given, line
 
 COLORS = ("red", "orange", "yellow", "green", "blue", "purple")
 """The colours that the page offers; others that a program wrote are kept, and shown as grey."""
-
-UNTITLED = "New chat"
-_LONGEST = 200
 
 
 class Row(NamedTuple):
@@ -52,7 +50,7 @@ class Group(NamedTuple):
 def row(session: Session, clock: Clock, *, running: bool = False, first_words: str = "") -> Row:
     """Show a session as a row. One without a title is called by its first words, or says that it is new."""
     at = session.deleted_at or session.active_at
-    title = _line(session.title or "") or _line(session.task or "") or _line(first_words)
+    title = given(session) or line(first_words)
     key, label = ("pinned", "Pinned") if _on_top(session) else clock.group(at)
     return Row(
         id=session.id, piece=piece(session.id), title=title or UNTITLED, untitled=not title,
@@ -76,7 +74,7 @@ def groups(rows: Iterable[Row], before: str = "") -> list[Group]:
 
 def wanting_words(sessions: Iterable[Session]) -> list[str]:
     """Name the sessions that have messages and nothing to be called by: their first words must be read."""
-    return [item.id for item in sessions if item.message_count and not _line(item.title or item.task or "")]
+    return [item.id for item in sessions if item.message_count and not given(item)]
 
 
 def _messages(number: int) -> str:
@@ -91,9 +89,3 @@ def _color(color: str | None) -> str:
     if not color:
         return ""
     return color if color in COLORS else "other"
-
-
-def _line(text: str) -> str:
-    """Give a text as one line; what a title of a hundred thousand characters says is clear from its beginning."""
-    line = " ".join(text[: _LONGEST * 4].split())
-    return line[:_LONGEST]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
@@ -12,7 +13,7 @@ from recollect.model.hit import Hit
 from recollect.server.account import Account
 from recollect.server.names import piece
 from recollect.server.page.clock import Clock, clock_of
-from recollect.server.page.rows import UNTITLED
+from recollect.server.page.naming import UNTITLED, called
 from recollect.server.page.template import render
 
 PAGE = 30
@@ -39,6 +40,13 @@ class Found(NamedTuple):
     exact: str
 
 
+class Known(NamedTuple):
+    """What a hit does not say of its session: what it is called, and how it belongs to its parent."""
+
+    name: str
+    relation: str | None
+
+
 class Place(NamedTuple):
     """The hits in one session."""
 
@@ -60,14 +68,25 @@ def pieces(hit: Hit) -> list[tuple[str, bool]]:
     return [(text, marked) for text, marked in made if text]
 
 
-def places(hits: Sequence[Hit], clock: Clock) -> list[Place]:
+async def looked_up(account: Account, hits: Sequence[Hit]) -> dict[str, Known]:
+    """Read of the sessions that have no title, or a parent, what they are; one that is gone meanwhile is left out."""
+    wanting = list(dict.fromkeys(hit.session for hit in hits if hit.parent or not hit.title))
+    found = await asyncio.gather(*(account.store.get_session(id) for id in wanting))
+    living = [session.info for session in found if session is not None]
+    names = await asyncio.gather(*(called(account.store, info) for info in living))
+    return {info.id: Known(name, info.relation) for info, name in zip(living, names, strict=True)}
+
+
+def places(hits: Sequence[Hit], clock: Clock, known: Mapping[str, Known]) -> list[Place]:
     """Group hits by session, in the order of each session's best hit."""
     made: dict[str, Place] = {}
     for hit in hits:
         if hit.session not in made:
-            notes = [hit.channel or "", "archived" if hit.archived_at else "", "sub-agent" if hit.parent else ""]
+            name, relation = known.get(hit.session, Known(hit.title or UNTITLED, None))
+            belongs = {"fork": "fork", "delegate": "sub-agent"}.get(relation or "", "")
+            notes = [hit.channel or "", "archived" if hit.archived_at else "", belongs]
             note = " · ".join(note for note in notes if note)
-            made[hit.session] = Place(hit.session, piece(hit.session), hit.title or UNTITLED, note, [])
+            made[hit.session] = Place(hit.session, piece(hit.session), name, note, [])
         made[hit.session].hits.append(
             Found(
                 hit.message or "",
@@ -115,7 +134,13 @@ async def search(
         asked = {"q": q, "role": role, "channel": channel, "tool": tool, "model": model, "since": since,
                  "archived": archived, "delegates": str(delegates).lower(), "after": found.next}  # fmt: skip
         more = "/page/search?" + urlencode(asked)
-    filled = render("hits.html", places=places(found, clock), more=more, first=after is None, query=q)
+    filled = render(
+        "hits.html",
+        places=places(found, clock, await looked_up(account, found)),
+        more=more,
+        first=after is None,
+        query=q,
+    )
     return Response(filled, media_type="text/html")
 
 

@@ -11,15 +11,14 @@ from litestar import Request, Response, get
 from litestar.params import QueryParameter
 
 from recollect import ops
-from recollect.agent.titles import from_text
 from recollect.model.session import Session
 from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page import keys
 from recollect.server.page.clock import Clock, clock_of
+from recollect.server.page.naming import first_words
 from recollect.server.page.rows import COLORS, Group, Row, groups, row, wanting_words
 from recollect.server.page.template import render
-from recollect.store_async import AsyncStore
 
 PAGE = 40
 """Sessions in one page of the list: more than fit on a screen."""
@@ -29,7 +28,6 @@ WIDTHS = tuple(range(220, 481, 20))
 _USUAL_WIDTH = 280
 _MOST_ROWS = 100
 _MOST_LOOKED_AT = 2_000
-_FIRST = 4
 
 View = Literal["", "archived", "trash"]
 HTML = "text/html"
@@ -121,18 +119,11 @@ async def _page(
 
 async def _rows(account: Account, found: Sequence[Session], clock: Clock) -> list[Row]:
     wanting = wanting_words(session for session in found if session.deleted_at is None)
-    words = dict(zip(wanting, await asyncio.gather(*(_first_words(account.store, id) for id in wanting)), strict=True))
+    words = dict(zip(wanting, await asyncio.gather(*(first_words(account.store, id) for id in wanting)), strict=True))
     running = set(await account.store.run(ops.sessions.running(account.store.scope())))
     return [
         row(session, clock, running=session.id in running, first_words=words.get(session.id, "")) for session in found
     ]
-
-
-async def _first_words(store: AsyncStore, session: str) -> str:
-    """Read what a person said first; a session that is gone meanwhile has none."""
-    page = await store.run(ops.messages.forward(store.scope(), session, limit=_FIRST))
-    said = [message for message in page.messages if message.role == "user"] or page.messages
-    return next((text for text in map(from_text, said) if text), "")
 
 
 @get("/page/rows", include_in_schema=False)

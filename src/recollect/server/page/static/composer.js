@@ -42,6 +42,7 @@
     text.style.overflowY = text.scrollHeight > most ? "auto" : "hidden";
   }
   function put(value) { state.text.value = value; grow(); if (!state.editing) drafts.set(state.session, value); }
+  r.keep = (session, value) => { if (state?.session === session) r.compose(value); else drafts.set(session, value); };
   r.compose = (value) => { if (!state) return; put(value); state.text.focus(); state.text.setSelectionRange(value.length, value.length); };
 
   /* --- files --------------------------------------------------------------------------------------------------- */
@@ -100,32 +101,33 @@
   /* --- sending ------------------------------------------------------------------------------------------------- */
   const isCommand = (text) => /^\/[a-z][^\s/]*(\s|$)/i.test(text.trim()) && !text.trim().includes("\n");
   async function submit(takeOver = false) {
-    const text = state.text.value, mine = state, editing = mine.editing;
+    const text = state.text.value, mine = state, { editing } = mine, files = [...mine.files];
     close();
     waitNoMore();
-    if (mine.sending || (!text.trim() && !mine.files.length)) return;
-    if (isCommand(text) && !editing && !mine.files.length) { await command(text.trim()); return; }
+    if (mine.sending || (!text.trim() && !files.length)) return;
+    if (isCommand(text) && !editing && !files.length) { await command(text).catch(r.failed); return; }
     if (r.talk()?.running) { r.toast("An answer is coming. Stop it first, or wait: what you wrote stays here."); return; }
-    mine.sending = true;
-    mine.form.classList.add("sending");
+    sending(mine, true);
     /* The same message sent again after a lost answer keeps its key, so that it is said once. */
-    const content = JSON.stringify([text, editing, mine.files.map((file) => [file.name, file.size, file.lastModified])]);
+    const content = JSON.stringify([text, editing, files.map((file) => [file.name, file.size, file.lastModified])]);
     if (mine.last?.content !== content) mine.last = { content, key: r.key() };
     const headers = { "Idempotency-Key": mine.last.key };
+    let begun;
     try {
-      if (editing) await r.send("POST", path(mine.session, "/edit"), { message: editing, text }, { headers });
+      if (editing) begun = await r.send("POST", path(mine.session, "/edit"), { message: editing, text }, { headers });
       else {
         const form = new FormData();
         form.append("text", text);
-        for (const file of mine.files) form.append("files", file, file.name);
+        for (const file of files) form.append("files", file, file.name);
         if (takeOver) form.append("take_over", "yes");
-        await r.send("POST", path(mine.session, "/say"), form, { headers });
+        begun = await r.send("POST", path(mine.session, "/say"), form, { headers });
       }
       mine.last = null;
-      sent(mine, text, editing);
+      sent(mine, { text, editing, files, turn: begun.turn });
     } catch (error) { if (r.isBusy(error) && state === mine) busy(error, mine); else r.failed(error.offline ? new Error("The server can not be reached. What you wrote stays here: send it again when it is back.") : error); }
-    finally { mine.sending = false; mine.form.classList.remove("sending"); }
+    finally { sending(mine, false); }
   }
+  function sending(mine, now) { mine.sending = now; mine.form.classList.toggle("sending", now); }
 
   /* Someone else answers here: wait for them, end their answer, or go on beside them. What was typed stays. */
   let waiting = 0;
@@ -150,12 +152,13 @@
     });
     if (!mine.editing) offer("Take over", () => submit(true));
     if (!mine.editing && !mine.files.length) offer("Say it in a fork", async () => {
-      const text = mine.text.value;
+      const text = mine.text.value, still = r.wishing();
       const { session } = await r.send("POST", path(mine.session, "/fork"), { message: null }, { headers: { "Idempotency-Key": r.key() } });
-      put("");
+      drafts.set(session, text);
+      taken(mine, text);
+      if (!still()) return;   /* it waits in the fork */
       await r.open(session);
-      put(text);
-      await submit();
+      if (state.session === session) await submit();
     });
     words.after(row);
   }
@@ -164,17 +167,23 @@
     if (!document.querySelector("#messages > .message:last-of-type .ending.open")) submit().catch(r.failed);
   });
   document.addEventListener("recollect:leaving", waitNoMore);
-  function sent(mine, text, edited) {
-    if (mine.editing === edited) mine.editing = null;
-    if (!edited) { mine.files = []; if (drafts.get(mine.session) === text) drafts.set(mine.session, ""); }
+  /* Let go of what was taken, wherever it stands by now, and of nothing that came after it. */
+  function taken(mine, text) {
+    if (drafts.get(mine.session) === text) drafts.set(mine.session, "");
+    if (state === mine && mine.text.value === text && !mine.editing) put("");
+  }
+  function sent(mine, { text, editing, files, turn }) {
+    const edited = editing && mine.editing === editing;
+    if (edited) { mine.editing = null; if (state === mine && mine.text.value === text) put(drafts.get(mine.session)); }
+    if (!editing) { mine.files = mine.files.filter((file) => !files.includes(file)); taken(mine, text); }
     if (state !== mine) return;
     $("editing").hidden = !mine.editing;
-    if (mine.text.value === text && !mine.editing) put(edited ? drafts.get(mine.session) : "");
     preview();
     notice("");
-    r.talk().atEnd = true;
-    r.answering();
-    r.refresh().then(() => act["to-end"]());
+    const shown = r.talk();
+    shown.atEnd = true;
+    r.answering(turn);
+    r.refresh().then(() => { if (r.talk() === shown) act["to-end"](); });
   }
   act.sample = (button) => { put(button.textContent); submit(); };
   act.stop = async () => { await r.send("POST", path(state.session, "/stop")); };
@@ -237,19 +246,23 @@
     put("/" + name);
     submit();
   }
-  async function command(line) {
-    const mine = state;
-    if (/^\/new\b/i.test(line) && !line.trim().includes(" ")) { put(""); await r.begin(); return; }
-    try {
-      const done = await r.send("POST", path(mine.session, "/command"), { line });
-      put("");
-      if (done.data === "export") { (r.exportDialog || (() => {}))(mine.session); return; }
-      if (done.action === "pick") { r.search?.(); return; }
-      if (done.action === "quit") { notice("<p>Close this window to leave. Everything is kept.</p>"); return; }
-      if (done.session !== mine.session) await r.open(done.session); else await r.refresh();
-      notice(done.html, done.failed);
-      if (done.action === "edit" && done.data) r.compose(done.data);
-    } catch (error) { r.failed(error); }
+  async function command(text) {
+    const mine = state, line = text.trim();
+    if (/^\/new\b/i.test(line) && !line.includes(" ")) { put(""); await r.begin(); return; }
+    sending(mine, true);
+    const still = r.wishing();
+    let done;
+    try { done = await r.send("POST", path(mine.session, "/command"), { line }); }
+    finally { sending(mine, false); }
+    taken(mine, text);
+    if (!still() || state !== mine) return;
+    if (done.data === "export") { (r.exportDialog || (() => {}))(mine.session); return; }
+    if (done.action === "pick") { r.search?.(); return; }
+    if (done.action === "quit") { notice("<p>Close this window to leave. Everything is kept.</p>"); return; }
+    if (done.session !== mine.session) await r.open(done.session); else await r.refresh();
+    if (state.session !== done.session) return;
+    notice(done.html, done.failed);
+    if (done.action === "edit" && done.data && !state.text.value) r.compose(done.data);
   }
   function notice(html, failed) {
     const place = $("notices");

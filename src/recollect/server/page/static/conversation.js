@@ -21,7 +21,7 @@
     talk = {
       element, session: data.session, first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
       revision: Number(data.revision), tags: new Map(Object.entries(JSON.parse(data.tags || "{}"))), running: !!data.running,
-      atEnd: true, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turns: 0,
+      atEnd: true, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turn: null, turns: 0, pages: 0,
     };
     r.current = talk.session;
     document.title = data.title + " · Recollect";
@@ -37,10 +37,12 @@
     r.emit("opened", { session: talk.session });
   }
   let watcher = null, resizer = null, opening = null, address = "";
+  let heard = null;   /* the sessions that something was heard of while one is being opened: its page may be older */
 
   r.open = async (session, message, { push = true, focus = true } = {}) => {
     opening?.abort();
-    const abort = opening = new AbortController();
+    r.wishing();
+    const abort = opening = new AbortController(), since = heard = new Set();
     const main = $("conversation");
     const slow = setTimeout(() => main.classList.add("loading"), 200);
     try {
@@ -50,15 +52,16 @@
       r.emit("leaving", { session: r.current });
       if (push && decodeURIComponent(location.pathname + location.search) !== decodeURIComponent(r.address(session, message)))
         history.pushState({ session }, "", r.address(session, message));
-      if (!$("panel").hidden) r.panel(null);
+      r.panel(null);
       main.innerHTML = html;
       window.htmx?.process(main);
       r.drawer(false);
       mount();
+      if (since.has(session) || since.has("")) r.refresh();
       if (focus && !r.narrow() && !document.querySelector("dialog[open]")) $("composer-text").focus({ preventScroll: true });
     } catch (error) { r.failed(error); throw error; } finally {
       clearTimeout(slow);
-      if (opening === abort) main.classList.remove("loading");
+      if (opening === abort) { main.classList.remove("loading"); heard = null; }
     }
   };
   addEventListener("popstate", () => {
@@ -77,6 +80,7 @@
     const edge = talk.scroll.getBoundingClientRect().top;
     talk.anchor = null;
     for (const node of talk.list.children) {
+      if (!node.dataset.key || node.dataset.key.startsWith("day-")) continue;   /* a day moves when what is older comes */
       const box = node.getBoundingClientRect();
       if (box.bottom > edge && box.height) { talk.anchor = { node, top: box.top - edge }; break; }
     }
@@ -111,13 +115,15 @@
   function again(id) { const node = $(id); if (node && watcher) { watcher.unobserve(node); watcher.observe(node); } }
 
   async function page(want) {
-    const mine = talk;
+    const mine = talk, { first, last } = mine;
     if (mine.paging) return;
     mine.paging = true;
     try {
-      const given = await r.send("POST", base() + "/items", { want, first: mine.first, last: mine.last });
+      const given = await r.send("POST", base() + "/items", { want, first, last });
       if (talk !== mine) return;
       if (given.gone) { await gone(given); return; }
+      if (want === "older" ? first !== mine.first : last !== mine.last) return;   /* what it adjoins is another place by now */
+      mine.pages++;
       hold();
       const known = new Map([...mine.list.children].map((node) => [node.dataset.key, node]));
       const nodes = [];
@@ -160,25 +166,26 @@
   }
 
   /* --- keeping in step ----------------------------------------------------------------------------------------- */
-  let refreshing = null, wanted = false;
+  let refreshing = null, following = null;
   r.refresh = () => {
-    if (refreshing) { wanted = true; return refreshing; }
-    refreshing = refresh().finally(() => { refreshing = null; if (wanted) { wanted = false; r.refresh(); } });
-    return refreshing;
+    if (!refreshing) return refreshing = refresh().finally(() => { refreshing = null; });
+    /* What was asked may be older than what is wanted: who asks meanwhile waits for the next answer. */
+    return following ||= refreshing.catch(() => {}).then(() => { following = null; return r.refresh(); });
   };
   async function refresh() {
     const mine = talk;
     if (!mine) return;
     const have = Object.fromEntries(mine.tags);
-    const over = new Set(mine.ended), turns = mine.turns;
+    const over = new Set(mine.ended), { turns, pages } = mine;
     let given;
     try { given = await r.send("POST", base() + "/items", { first: mine.first, last: mine.newer ? mine.last : null, have }); }
     catch (error) { if (!error.offline) r.failed(error); return; }
     if (talk !== mine) return;
     if (given.gone) { await gone(given).catch(r.failed); return; }
-    const before = mine.running;
+    if (pages !== mine.pages) { r.refresh(); return; }   /* more is shown than was asked about */
+    const { running, turn } = mine;
     reconcile(given, over);
-    if (turns !== mine.turns) { mine.running = before; wanted = true; shown(); }   /* a turn began while this was asked */
+    if (turns !== mine.turns) { Object.assign(mine, { running, turn }); r.refresh(); shown(); }   /* a turn began while this was asked */
     r.emit("refreshed", { session: mine.session });
     if (!$("panel").hidden) await r.refreshPanel();
   }
@@ -193,8 +200,7 @@
     if (how === "trash") r.toast(`“${title}” was deleted elsewhere.`, { action: "Restore", run: () => restore().catch(r.failed), seconds: 12 });
     else r.toast(`“${title}” was erased elsewhere.`, { seconds: 12 });
     if (how === "trash" || !typed.trim()) { await r.openNext(session); return; }
-    await r.begin();
-    r.compose(typed);
+    r.keep(await r.begin(), typed);
   }
 
   function reconcile(given, over) {
@@ -226,12 +232,13 @@
     for (const { key, tag, made } of items) {
       let node = known.get(key);
       if (made && !(node && key.startsWith("live-"))) node = node ? r.morphOne(node, made) : made;
-      if (!node) { wanted = true; continue; }
+      if (!node) { r.refresh(); continue; }
       talk.tags.set(key, tag);
       if (last.nextElementSibling !== node) last.after(node);
       last = node;
     }
-    Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running: !!given.turn && !talk.ended.has(given.turn) });
+    const running = !!given.turn && !talk.ended.has(given.turn);
+    Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running, turn: running ? given.turn : null });
     if (given.last > before && !talk.atEnd) { talk.fresh = true; below("New messages"); }
     heading(given);
     if (!talk.newer) trim(false);
@@ -241,9 +248,10 @@
   function heading(given) {
     const head = talk.element.querySelector(".page-head");
     document.title = given.title + " · Recollect";
-    if (!given.header || head.querySelector(":popover-open, .rename")) return;
-    r.morph(head, given.header);
+    talk.late = !!head.querySelector(":popover-open, .rename");   /* it is drawn when that is closed */
+    if (given.header && !talk.late) r.morph(head, given.header);
   }
+  document.addEventListener("toggle", (event) => { if (event.newState === "closed" && talk?.late && event.target.matches?.("[popover]")) r.refresh(); }, true);
   function shown() {
     /* What follows from the state: the empty page, Send or Stop. */
     $("empty").hidden = !!talk.list.querySelector(":scope > [data-key]");
@@ -275,25 +283,33 @@
       }
     }
     while (place.children.length > count) place.lastElementChild.remove();
+    talk.turn = turn;
     r.busy();
     if (!talk.atEnd) { talk.fresh = true; below("New messages"); }
   };
-  r.answering = () => { talk.turns++; r.busy(); };   /* a turn has begun that was asked for here */
+  r.answering = (turn) => {   /* a turn has begun that was asked for here */
+    talk.turns++;
+    if (talk.ended.has(turn)) return;   /* and is over already */
+    talk.turn = turn;
+    r.busy();
+  };
   r.busy = () => { if (!talk.running) { talk.running = true; shown(); } };
   r.ended = ({ session, turn }) => {
+    heard?.add(session);
     if (!talk || session !== talk.session) return;
     talk.ended.add(turn);
-    talk.running = false;
+    if (!talk.turn || talk.turn === turn) Object.assign(talk, { running: false, turn: null });   /* not that of an earlier one, told late */
     shown();
     r.refresh();
   };
   document.addEventListener("recollect:change", ({ detail }) => {
+    heard?.add(detail.session);
     if (!talk || detail.session !== talk.session) return;
     if (detail.revision === null || detail.revision > talk.revision || detail.running !== talk.running) soon();
   });
   let timer = 0;
   const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; r.refresh(); }, talk?.running ? 400 : 30); };
-  document.addEventListener("recollect:online", () => { if (talk) r.refresh(); $("offline")?.setAttribute("hidden", ""); });
+  document.addEventListener("recollect:online", () => { heard?.add(""); if (talk) r.refresh(); $("offline")?.setAttribute("hidden", ""); });
   document.addEventListener("recollect:offline", () => $("offline")?.removeAttribute("hidden"));
   document.addEventListener("recollect:opened", () => { if (r.isOffline) $("offline")?.removeAttribute("hidden"); });
 
@@ -328,16 +344,28 @@
   const act = r.actions;
   const article = (button) => button.closest("article");
   const begin = async (path, body) => {
-    if (talk.running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
-    try { await r.send("POST", base() + path, body, once()); }
+    const mine = talk;
+    if (mine.running || mine.beginning) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    mine.beginning = true;
+    let begun;
+    try { begun = await r.send("POST", base() + path, body, once()); }
     catch (error) {
       if (!r.isBusy(error)) throw error;
-      r.toast(r.words(error), { action: "Fork", run: () => act.fork(document.createElement("button")).catch(r.failed), seconds: 12 });
+      r.toast(r.words(error), { action: "Fork", run: () => fork(mine.session, null).catch(r.failed), seconds: 12 });
       return;
-    }
-    talk.atEnd = true;
+    } finally { mine.beginning = false; }
+    if (talk !== mine) return;
+    mine.atEnd = true;
+    r.answering(begun.turn);
     await r.refresh();
-    toEnd();
+    if (talk === mine) toEnd();
+  };
+  const fork = async (from, message) => {
+    const still = r.wishing();
+    const { session } = await r.send("POST", "/page/conversation/" + encodeURIComponent(from) + "/fork", { message }, once());
+    if (!still()) return;
+    await r.open(session);
+    r.toast("A fork: it shares the past, and goes its own way from here.");
   };
   act["copy-code"] = (button) => r.copy(button.closest(".code").querySelector("code").textContent, "Code copied");
   act["copy-words"] = (button) => r.copy(article(button).querySelector(".words")?.textContent || "");
@@ -349,11 +377,7 @@
   act.regenerate = (button) => begin("/regenerate", { message: button.dataset.at });
   act.retry = () => begin("/retry");
   act["carry-on"] = () => begin("/carry-on");
-  act.fork = async (button) => {
-    const { session } = await r.send("POST", base() + "/fork", { message: button.dataset.at || null }, once());
-    await r.open(session);
-    r.toast("A fork: it shares the past, and goes its own way from here.");
-  };
+  act.fork = (button) => fork(talk.session, button.dataset.at || null);
   act["pin-message"] = async (button) => {
     const pinned = !button.dataset.pinned;
     await r.send("POST", base() + "/pin-message", { message: button.dataset.at, pinned });
@@ -362,11 +386,13 @@
   act.step = async (button) => {
     if (!button.dataset.branch) return;
     if (talk.running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
-    const place = article(button)?.dataset.message;
+    const place = article(button)?.dataset.message, mine = talk;
     await r.send("POST", base() + "/switch", { branch: Number(button.dataset.branch) });
+    if (talk !== mine) return;
     talk.atEnd = false;
     hold();
     await r.refresh();
+    if (talk !== mine) return;
     if (!place) { toEnd(); r.refreshPanel(); return; }
     const same = [...talk.list.querySelectorAll(".message[data-message]")].find((node) => position(node.dataset.message) >= position(place));
     const next = same?.querySelector(`.stepper button:not([disabled])`);

@@ -89,9 +89,9 @@ window.recollect = (() => {
   self.failed = (error) => { if (error?.name !== "AbortError") self.toast(error.message || String(error), { level: "error", seconds: 8 }); };
 
   /* The panel on the right: a piece of HTML of ours, or the address of one. */
-  let before = null;
+  let before = null, asked = 0, read = 0;
   self.panel = async (what) => {
-    const panel = $("panel");
+    const panel = $("panel"), mine = ++asked;
     if (!what) {
       panel.hidden = true;
       panel.replaceChildren();
@@ -102,7 +102,7 @@ window.recollect = (() => {
     }
     const url = what.startsWith("/") ? what : "";
     const html = url ? await self.send("GET", url, undefined, { accept: "text/html" }).catch((error) => void self.failed(error)) : what;
-    if (html === undefined) return;
+    if (html === undefined || mine !== asked) return;   /* another one was opened meanwhile, or none is wanted */
     if (panel.hidden) before = document.activeElement;
     panel.innerHTML = html;
     panel.dataset.url = url;
@@ -113,10 +113,10 @@ window.recollect = (() => {
   };
   self.refreshPanel = async () => {
     const panel = $("panel");
-    const url = panel.dataset.url;
+    const url = panel.dataset.url, mine = ++read;
     if (panel.hidden || !url || panel.contains(document.activeElement) && document.activeElement.matches("input, textarea")) return;
     const html = await self.send("GET", url, undefined, { accept: "text/html" }).catch(() => undefined);
-    if (html !== undefined && panel.dataset.url === url) self.morph(panel, html);
+    if (html !== undefined && panel.dataset.url === url && mine === read) self.morph(panel, html);
   };
 
   self.drawer = (open = !document.body.classList.contains("drawer")) => {
@@ -239,10 +239,15 @@ window.recollect = (() => {
   self.actions.panel = (button) => self.panel(button.dataset.url);
   self.actions.copy = (button) => self.copy(button.dataset.text || "");
 
+  /* What a person asks for last is what is opened, whichever answer comes last: gives what says whether it is still that. */
+  let wish = null;
+  self.wishing = () => { const mine = wish = {}; return () => wish === mine; };
+
   /* Begin a new conversation, and open it. */
   self.begin = async (fields = {}) => {
+    const still = self.wishing();
     const { session } = await self.send("POST", "/page/new", fields, { headers: { "Idempotency-Key": self.key() } });
-    await self.open(session);
+    if (still()) await self.open(session);
     return session;
   };
   self.actions.new = () => self.begin();

@@ -3,7 +3,8 @@
    or in the page where there is none. */
 self.recollectHub = (broadcast) => {
   const windows = new Map();   /* port -> { session, heard } */
-  let source = null, opened = "", last = "", offline = false, doubt = 0, silence = 0;
+  let source = null, live = null;   /* the newest stream, and the last one that opened: there are never more than two */
+  let opened = "", last = "", offline = false, doubt = 0, silence = 0;
   const sessions = () => [...new Set([...windows.values()].map((seen) => seen.session).filter(Boolean))].sort().slice(0, 50);
   function state(now) { if (offline !== now) { offline = now; broadcast({ type: now ? "offline" : "online" }); } }
   function heard() { clearTimeout(silence); silence = setTimeout(() => { unsure(); connect(true); }, 35000); }
@@ -15,13 +16,16 @@ self.recollectHub = (broadcast) => {
     if (source && wanted === opened && !again) return;
     opened = wanted;
     if (last) query.append("after", last);
-    const old = source, mine = source = new EventSource("/events?" + query);
+    if (source !== live) source?.close();
+    const mine = source = new EventSource("/events?" + query);
     const told = (type) => mine.addEventListener(type, (event) => {
       if (event.lastEventId) last = event.lastEventId;
       heard();
-      if (mine === source) broadcast({ type, data: JSON.parse(event.data) });
+      /* The stream before may be the only one that tells of an end or a change; of an answer the new one tells all. */
+      if (mine === source || type === "ended" || type === "change") broadcast({ type, data: JSON.parse(event.data) });
     });
-    mine.addEventListener("open", () => { old?.close(); });
+    const alone = () => { if (live !== mine) live?.close(); live = mine; };
+    mine.addEventListener("open", alone);
     mine.addEventListener("hello", (event) => {
       if (event.lastEventId) last = event.lastEventId;
       heard();
@@ -36,7 +40,7 @@ self.recollectHub = (broadcast) => {
     mine.addEventListener("error", () => {
       if (mine !== source) { mine.close(); return; }
       unsure();
-      old?.close();
+      alone();
       if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === source) connect(true); }, 1500);
     });
   }

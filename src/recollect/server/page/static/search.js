@@ -8,7 +8,7 @@
   const told = dialog.querySelector("#search-told"), counted = dialog.querySelector("#search-count");
   const filters = dialog.querySelector("form.search-filters");
   const toggle = dialog.querySelector('[data-do="search-filters"]');
-  let asking = null, timer = 0, chosen = null, number = 0;
+  let asking = null, looking = null, timer = 0, chosen = null, number = 0;
 
   const recent = () => { try { return JSON.parse(localStorage.getItem("recollect.searches") || "[]").filter((one) => typeof one === "string").slice(0, 8); } catch { return []; } };
   function remember(query) {
@@ -87,8 +87,8 @@
     }
   }, { root: hits, rootMargin: "400px 0px" });
 
-  async function look() {
-    timer = 0;
+  const look = () => { clearTimeout(timer); timer = 0; return looking = answer(); };
+  async function answer() {
     asking?.abort();
     const query = field.value.trim();
     const asked = new URLSearchParams([["q", query], ...chosenFilters()]);
@@ -121,6 +121,12 @@
   }
   const soon = (wait = 120) => { clearTimeout(timer); timer = setTimeout(look, wait); };
 
+  /* Enter means a hit of what stands in the field, which may not be answered yet. */
+  async function enter() {
+    if (timer) look();
+    for (let mine = null; mine !== looking;) await (mine = looking);
+    if (dialog.open) await go(chosen);
+  }
   async function go(hit) {
     if (!hit) return;
     remember(field.value.trim());
@@ -165,8 +171,7 @@
       choose(all[Math.min(all.length - 1, Math.max(0, all.indexOf(chosen) + step))]);
     } else if (event.target === field && event.key === "Enter") {
       event.preventDefault();
-      if (timer) { clearTimeout(timer); look().then(() => go(chosen)).catch(r.failed); }
-      else go(chosen).catch(r.failed);
+      enter().catch(r.failed);
     }
   });
   hits.addEventListener("click", (event) => { const hit = event.target.closest(".hit"); if (hit) go(hit).catch(r.failed); });
@@ -176,5 +181,5 @@
     const example = event.target.closest("[data-example]");
     if (example) { field.value = example.dataset.example; field.focus(); look(); }
   });
-  dialog.addEventListener("close", () => { asking?.abort(); clearTimeout(timer); });
+  dialog.addEventListener("close", () => { asking?.abort(); clearTimeout(timer); timer = 0; });
 })();

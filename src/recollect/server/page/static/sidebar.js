@@ -28,10 +28,16 @@
   }
   list.addEventListener("focusin", (event) => { const row = event.target.closest("li.session"); const link = row?.querySelector(":scope > a"); if (link) reach(link); });
 
+  /* What is read from the server is put into the list in the order in which it was asked for: an older answer never
+     takes the place of a newer one. */
+  let reading = Promise.resolve();
+  function inTurn(read) { const mine = reading.then(read); reading = mine.catch(() => {}); return mine; }
+
   /* Pages: the next one is asked for before its place comes into view. */
   const seer = new IntersectionObserver((seen) => { for (const one of seen) if (one.isIntersecting) more(one.target); }, { root: list, rootMargin: "900px 0px" });
-  async function more(mark) {
-    seer.unobserve(mark);
+  const more = (mark) => { seer.unobserve(mark); return inTurn(() => next(mark)); };
+  async function next(mark) {
+    if (!mark.isConnected) return;
     try {
       const html = await r.send("GET", mark.dataset.url, undefined, { accept: "text/html" });
       if (!mark.isConnected) return;
@@ -64,14 +70,19 @@
   const watchMore = () => { const mark = list.querySelector(".sessions-more"); if (mark) seer.observe(mark); };
   const query = () => new URLSearchParams(Object.entries(filter).filter(([, value]) => value));
   let asked = 0;
-  async function reload() {
-    const mine = ++asked;
+  const reload = () => { const mine = ++asked; return inTurn(() => anew(mine)); };
+  let postponed = false;   /* a field in which someone types a title is not taken away */
+  async function anew(mine) {
+    if (mine !== asked) return;
     const html = await r.send("GET", "/page/sessions?" + query(), undefined, { accept: "text/html" });
     if (mine !== asked) return;
-    const at = list.scrollTop;
+    postponed = !!list.querySelector(".renaming");
+    if (postponed) return;
+    const at = list.scrollTop, focused = list.contains(document.activeElement) && document.activeElement.closest("li.session")?.dataset.id;
     list.replaceChildren();
     take(r.parse(html));
     list.scrollTop = at;
+    if (focused) byId(focused)?.querySelector(":scope > a")?.focus({ preventScroll: true });
     if (r.current && !byId(r.current)) touch(r.current);
   }
   r.reloadSessions = () => reload().catch(r.failed);
@@ -111,14 +122,15 @@
     focused?.focus({ preventScroll: true });
     tidy();
   }
-  const waiting = new Set();
+  const waiting = new Set(), going = new Set();   /* rows that are to be moved later; rows of what is being deleted */
   const held = () => list.matches(":hover") && matchMedia("(hover: hover)").matches;
   function update(fresh, force) {
     const row = byId(fresh.dataset.id);
+    if (going.has(fresh.dataset.id)) return;
     if (row?.closest("ul")?.closest("li.session")) { swap(row, fresh); return; }  /* a sub-agent stays under its parent */
     if (row) swap(row, fresh);
     if (row && row.dataset.group === row.closest("section").dataset.group && placed(row)) return;
-    if (held() && !force) { waiting.add(fresh.dataset.id); return; }
+    if (row?.classList.contains("renaming") || (held() && !force)) { waiting.add(fresh.dataset.id); return; }
     place(row || fresh);
     if (!row) reachSome();
   }
@@ -138,14 +150,13 @@
     else if (unfolded && fold.textContent !== unfolded.textContent) fold.replaceChildren(...unfolded.childNodes);
   }
   const changed = new Set();
-  let timer = 0, busy = false;
-  function later() { if (!timer && !busy) timer = setTimeout(step, 250); }
-  async function step(force = false) {
-    timer = 0;
+  let timer = 0;
+  function later() { if (!timer) timer = setTimeout(step, 250); }
+  function step(force = false) { clearTimeout(timer); timer = 0; return inTurn(() => again(force)); }
+  async function again(force) {
     const ids = [...changed].slice(0, 50);
     for (const id of ids) changed.delete(id);
     if (!ids.length || filter.view === "trash") { if (ids.length) r.reloadSessions(); return; }
-    busy = true;
     try {
       const asked = query();
       for (const id of ids) asked.append("id", id);
@@ -164,10 +175,7 @@
     } catch (error) {
       if (!error.offline) throw error;
       for (const id of ids) changed.add(id);
-    } finally {
-      busy = false;
-      if (changed.size) later();
-    }
+    } finally { if (changed.size) later(); }
   }
   function leave(row) {
     /* Focus goes to the neighbour of a row that goes. */
@@ -175,7 +183,7 @@
     const all = links(), at = all.indexOf(row.querySelector(":scope > a"));
     (all[at + 1] || all[at - 1] || document.querySelector('#sidebar [data-do="new"]'))?.focus({ preventScroll: true });
   }
-  function touch(id, force) { changed.add(id); if (force) { clearTimeout(timer); return step(true); } later(); return undefined; }
+  function touch(id, force) { changed.add(id); if (force) return step(true); later(); return undefined; }
   document.addEventListener("recollect:change", (event) => {
     const { session, running } = event.detail || {};
     if (!session) return;
@@ -248,6 +256,8 @@
       row.classList.remove("renaming");
       field.remove();
       if (focused) row.querySelector(":scope > a")?.focus({ preventScroll: true });
+      if (waiting.has(id) && !held()) { waiting.delete(id); place(row); }
+      if (postponed) r.reloadSessions();
       if (save && field.value.trim() !== (old.classList.contains("untitled") ? "" : old.textContent)) {
         old.textContent = field.value.trim() || old.textContent;
         await alter(id, { title: field.value }).catch((error) => { touch(id); r.failed(error); });
@@ -284,16 +294,19 @@
     const row = byId(id), title = titleOf(row);
     const next = neighbour(id);
     if (row) { leave(row); row.remove(); tidy(); }
+    going.add(id);
     let fresh = null;  /* another one is opened first, so that nothing asks for what is gone */
-    if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
-    try { await r.send("DELETE", path(id)); }
-    catch (error) { touch(id); throw error; }
+    try {
+      if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
+      await r.send("DELETE", path(id));
+    } catch (error) { touch(id); throw error; }
+    finally { inTurn(() => going.delete(id)); }   /* after what was asked while it was still there */
     r.toast(`Deleted “${short(title)}”`, { action: "Undo", run: async () => {
       try { await r.send("POST", path(id, "/restore")); await touch(id, true); } catch (error) { r.failed(error); }
     } });
     if (fresh === id) await r.begin();  /* it was empty, and was given again */
   };
-  r.forkSession = async (id) => { const { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); await show(session); };
+  r.forkSession = async (id) => { const still = r.wishing(), { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); if (still()) await show(session); };
   r.actions.restore = async (button) => {
     const row = rowOf(button), id = row.dataset.id;
     await r.send("POST", path(id, "/restore"));
@@ -470,5 +483,5 @@
   keep("recollect-zone", `${zone}|${minutes}`);
   watchMore();
   reachSome();
-  if (list.dataset.zone !== zone) reload().catch(() => {});
+  if (list.dataset.zone !== zone) reload().then(() => { list.dataset.zone = zone; }).catch(() => {});
 })();

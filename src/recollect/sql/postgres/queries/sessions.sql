@@ -1,3 +1,80 @@
+-- shared: recalled
+SELECT (s.tree << 20) | s.number, (s.tree << 20) | m.branch, m.before, m.branch, false, s.open_turns, {counts}
+FROM recollect.sessions AS s
+JOIN LATERAL (
+    SELECT n.branch, min(n.position) - 1 AS before, count(*) AS written
+    FROM recollect.branches AS b
+    JOIN recollect.messages AS n ON n.tree = b.tree AND n.branch = b.number
+    WHERE b.tree = s.tree AND b.session = s.number AND n.xmin = :transaction::text::xid
+    GROUP BY n.branch
+) AS m ON m.written = :messages::bigint
+WHERE {named}
+
+-- shared: advance
+UPDATE recollect.sessions
+SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
+    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
+    last = last + :messages::int, updated_at = greatest(updated_at, :now::bigint),
+    last_message_at = greatest(last_message_at, :now::bigint),
+    active_at = CASE WHEN active_at < greatest(:now::bigint - 60000, newest.at)
+        THEN greatest(:now::bigint, newest.at + 1) ELSE active_at END
+FROM (
+    SELECT max(o.active_at) AS at FROM recollect.sessions AS o
+    WHERE o.owner = :owner AND o.deleted_at IS NULL
+) AS newest
+
+-- shared: expected
+(:expected::bigint IS NULL OR revision = :expected::bigint)
+
+-- shared: place
+tree, number, branch, last - :messages::int AS before, open_turns
+
+-- shared: placed
+(tree << 20) | number, (tree << 20) | branch, before, branch, false, open_turns
+
+-- shared: counts
+revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
+
+-- shared: message
+tree, branch, position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model,
+error, metadata, native, blobs, parts
+
+-- shared: said
+role, state, tokens, given, taken, created_at, completed_at, format, model, error, metadata, native, blobs, parts
+
+-- shared: rows
+unnest(
+    :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[], :rows.5::bigint[], :rows.6::bigint[],
+    :rows.7::bigint[], :rows.8::text[], :rows.9::text[], :rows.10::text[], :rows.11::text[], :rows.12::text[],
+    :rows.13::text[], :rows.14::text[]
+) WITH ORDINALITY AS r (
+    role, state, tokens, given, taken, created_at, completed_at, format, model, error, metadata, native, blobs, parts, at
+)
+
+-- shared: turn
+tree, branch, position, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error
+
+-- shared: ran
+:turn.1::text, :turn.2::bigint, :turn.3::bigint, :turn.4::bigint, :turn.5::bigint, :turn.6::bigint, :turn.7::text,
+:turn.8::text
+
+-- shared: call
+tree, message_branch, message_position, part, branch, result, call_id, tool, status, result_part, created_at, started_at,
+completed_at, latency_ms, error_code, error_message
+
+-- shared: called
+call_id, tool, status, result_part, created_at, started_at, completed_at, latency_ms, error_code, error_message
+
+-- shared: calls
+unnest(
+    :calls.2::bigint[], :calls.3::bigint[], :calls.5::text[], :calls.6::text[], :calls.7::text[], :calls.9::bigint[],
+    :calls.10::bigint[], :calls.11::bigint[], :calls.12::bigint[], :calls.13::bigint[], :calls.14::bigint[],
+    :calls.15::text[], :calls.16::text[]
+) AS c (
+    at, part, call_id, tool, status, result, result_part, created_at, started_at, completed_at, latency_ms, error_code,
+    error_message
+)
+
 -- shared: session
 (tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
@@ -76,6 +153,13 @@ SELECT {session} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
     AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND active_at >= :since::bigint AND {chosen}
+ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
+
+-- name: sessions_usual
+SELECT {session} FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NULL
+    AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    AND active_at >= :since::bigint AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
 ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
 
 -- name: sessions_by_creation
@@ -214,20 +298,69 @@ WHERE b.tree = :head::bigint >> 20 AND b.number = (:head::bigint & 1048575)::int
     AND sessions.tree = :session::bigint >> 20 AND sessions.number = (:session::bigint & 1048575)::int
 
 -- name: session_advance
-UPDATE recollect.sessions
-SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
-    input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
-    last = last + :messages::int, updated_at = greatest(updated_at, :now::bigint),
-    last_message_at = greatest(last_message_at, :now::bigint),
-    active_at = CASE WHEN active_at < greatest(:now::bigint - 60000, newest.at)
-        THEN greatest(:now::bigint, newest.at + 1) ELSE active_at END
-FROM (
-    SELECT max(o.active_at) AS at FROM recollect.sessions AS o
-    WHERE o.owner = :owner AND o.deleted_at IS NULL
-) AS newest
-WHERE {named} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision = :expected::bigint)
-RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, false, open_turns, revision,
-    message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
+{advance}
+WHERE {named} AND deleted_at IS NULL AND {expected}
+RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, false, open_turns, {counts}
+
+-- name: session_append
+WITH advanced AS (
+    {advance}
+    WHERE {named} AND deleted_at IS NULL AND {expected}
+    RETURNING {place}, {counts}
+), said AS (
+    INSERT INTO recollect.messages ({message})
+    SELECT tree, branch, before + at, NULL, {said} FROM advanced, {rows}
+), called AS (
+    INSERT INTO recollect.tool_calls ({call})
+    SELECT tree, branch, before + at, part, branch, before + result, {called} FROM advanced, {calls}
+)
+SELECT {placed}, {counts} FROM advanced
+
+-- brief: session_append
+WITH advanced AS (
+    {advance}
+    WHERE {named} AND deleted_at IS NULL AND {expected}
+    RETURNING {place}, {counts}
+), said AS (
+    INSERT INTO recollect.messages ({message})
+    SELECT tree, branch, before + at, NULL, {said} FROM advanced, {rows}
+)
+SELECT {placed}, {counts} FROM advanced
+
+-- ends: session_append
+{recalled}
+
+-- name: session_save
+WITH advanced AS (
+    {advance}
+    WHERE {named} AND deleted_at IS NULL AND open_turns = 0 AND {expected}
+    RETURNING {place}, {counts}
+), said AS (
+    INSERT INTO recollect.messages ({message})
+    SELECT tree, branch, before + at, before + 1, {said} FROM advanced, {rows}
+), ran AS (
+    INSERT INTO recollect.turns ({turn}) SELECT tree, branch, before + 1, {ran} FROM advanced
+), called AS (
+    INSERT INTO recollect.tool_calls ({call})
+    SELECT tree, branch, before + at, part, branch, before + result, {called} FROM advanced, {calls}
+)
+SELECT {placed}, {counts} FROM advanced
+
+-- brief: session_save
+WITH advanced AS (
+    {advance}
+    WHERE {named} AND deleted_at IS NULL AND open_turns = 0 AND {expected}
+    RETURNING {place}, {counts}
+), said AS (
+    INSERT INTO recollect.messages ({message})
+    SELECT tree, branch, before + at, before + 1, {said} FROM advanced, {rows}
+), ran AS (
+    INSERT INTO recollect.turns ({turn}) SELECT tree, branch, before + 1, {ran} FROM advanced
+)
+SELECT {placed}, {counts} FROM advanced
+
+-- ends: session_save
+{recalled}
 
 -- name: sessions_held
 SELECT id FROM recollect.sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0

@@ -1,8 +1,19 @@
+-- shared: standing
+SELECT key, head, last, branch, (
+        SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
+        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
+    ),
+    open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
+    last_message_at
+FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
 -- shared: session
 key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status,
 model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
-(SELECT count(*) FROM sessions AS d
-    WHERE d.parent = sessions.key AND d.relation = 'delegate' AND d.deleted_at IS NULL),
+CASE WHEN (SELECT 1 FROM sessions AS a INDEXED BY sessions_parent WHERE a.parent IS NOT NULL LIMIT 1)
+THEN (SELECT count(*) FROM sessions AS d
+    WHERE d.parent = sessions.key AND d.relation = 'delegate' AND d.deleted_at IS NULL)
+ELSE 0 END,
 CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at,
     archived_at, deleted_at, metadata) IS NOT NULL
 THEN json_array(
@@ -45,6 +56,12 @@ ORDER BY deleted_at DESC, key DESC LIMIT 1
 SELECT {session} FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND {chosen}
+ORDER BY active_at DESC, key DESC LIMIT :limit
+
+-- name: sessions_usual
+SELECT {session} FROM sessions INDEXED BY sessions_active
+WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
+    AND archived_at IS NULL AND relation IS NOT 'delegate'
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_creation
@@ -161,20 +178,24 @@ SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :he
 WHERE key = :session
 
 -- name: session_advance
-SELECT key, head, last, branch,
-    active_at < :now - 60000 OR EXISTS (
-        SELECT 1 FROM sessions AS o INDEXED BY sessions_active
-        WHERE o.owner = :owner AND o.deleted_at IS NULL AND o.active_at >= sessions.active_at AND o.key <> sessions.key
-    ),
-    open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
-    last_message_at
-FROM sessions
-WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
+{standing}
+
+-- name: session_append
+{standing}
+
+-- name: session_save
+{standing} AND open_turns = 0
 
 -- then: session_advance
 UPDATE sessions
 SET last = ?, revision = ?, message_count = ?, token_count = ?, input_tokens = ?, output_tokens = ?, updated_at = ?,
     last_message_at = ?
+WHERE key = ?
+
+-- or then: session_advance
+UPDATE sessions
+SET active_at = ?, last = ?, revision = ?, message_count = ?, token_count = ?, input_tokens = ?, output_tokens = ?,
+    updated_at = ?, last_message_at = ?
 WHERE key = ?
 
 -- name: sessions_held

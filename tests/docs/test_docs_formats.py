@@ -1,0 +1,91 @@
+"""docs/formats.md: its examples run with the providers' own clients, against a server on loopback that speaks for them."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+
+import pytest
+from docs_pages import ARROW, blocks, read, run
+
+pytest.importorskip("anthropic")
+pytest.importorskip("openai")
+
+PAGE = "docs/formats.md"
+CALL = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Oslo"}}
+
+
+def _anthropic(*content, reason="end_turn"):
+    return {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "some-model", "content": list(content),
+        "stop_reason": reason, "stop_sequence": None, "usage": {"input_tokens": 9, "output_tokens": 3},
+    }  # fmt: skip
+
+
+REPLIES = [
+    _anthropic(CALL, reason="tool_use"),
+    _anthropic({"type": "text", "text": "Yes."}),
+    {
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "some-model",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "That too."}}],
+    },
+    {
+        "id": "resp_1", "object": "response", "created_at": 1, "model": "some-model", "status": "completed",
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+        "output": [{"id": "m1", "type": "message", "role": "assistant", "status": "completed",
+                    "content": [{"type": "output_text", "text": "No.", "annotations": []}]}],
+    },
+]  # fmt: skip
+
+
+@pytest.fixture
+def provider():
+    """Answer each request with the next reply, and keep what was asked."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append((self.path, json.loads(self.rfile.read(int(self.headers["content-length"])))))
+            body = json.dumps(REPLIES[len(asked) - 1]).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_examples_run_with_the_clients_of_the_providers(provider, tmp_path, monkeypatch):
+    url, asked = provider
+    for name, value in {
+        "RECOLLECT_DB": str(tmp_path / "r.db"), "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url, "OPENAI_API_KEY": "k",
+        "OPENAI_BASE_URL": f"{url}/v1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    space = {"__name__": "example"}
+    assert sum(run(PAGE, block, space) for block in blocks(PAGE)) == read(PAGE).count(ARROW) == 3
+    first, second, chat, responses = (body for _, body in asked)
+    assert [path for path, _ in asked] == ["/v1/messages", "/v1/messages", "/v1/chat/completions", "/v1/responses"]
+    assert first["messages"] == [{"role": "user", "content": "Do I need a coat in Oslo?"}]
+    assert second["messages"][-1]["content"][0]["tool_use_id"] == "t1"
+    assert [message["role"] for message in chat["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+    assert {"type": "function_call", "call_id": "t1"}.items() <= responses["input"][1].items()
+    assert responses["input"][-1]["content"] in ("And boots?", [{"type": "input_text", "text": "And boots?"}])

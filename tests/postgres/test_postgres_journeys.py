@@ -1,0 +1,169 @@
+"""How many journeys to the server an operation takes, and that what is sent along with COMMIT does what it should."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+import recollect
+from recollect.engine.postgres import transaction
+from recollect.engine.postgres.link import Link
+
+
+def said(text):
+    return {"role": "user", "content": text}
+
+
+def call(*names):
+    calls = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in names]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(name):
+    return {"role": "tool", "tool_call_id": name, "content": f"of {name}"}
+
+
+ANSWER = {"role": "assistant", "content": "answer"}
+IMAGE = {
+    "role": "user",
+    "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 2000}}],
+}
+
+
+@pytest.fixture
+def journeys(monkeypatch):
+    """Count how often something is waited for."""
+    receive = Link.receive
+
+    @contextlib.contextmanager
+    def counted(expected):
+        made = []
+
+        def counting(link, *, end=False):
+            made.append(end)
+            return receive(link, end=end)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Link, "receive", counting)
+            yield
+        assert len(made) == expected
+
+    return counted
+
+
+@pytest.fixture(params=["", "ann"], ids=["alone", "owner"])
+def store(request, postgres):
+    with recollect.open(postgres, owner=request.param) as store:
+        yield store
+        assert store.check().problems == ()
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        [said("q")],
+        [said("q"), ANSWER],
+        [said("q"), call("a", "b"), result("b"), result("a"), ANSWER],
+        [said("q"), call("a", "a"), result("a")],
+        [said(f"m{number}") for number in range(100)],
+        [said('\0\x10 "quoted" \\ {a,NULL} \U0001f600'), said(""), said("NULL")],
+    ],
+    ids=["one", "two", "calls", "a call that waits", "many", "hostile"],
+)
+@pytest.mark.parametrize("way", ["append", "save_turn"])
+def test_writing_is_one_journey(store, journeys, turn, way):
+    with recollect.open(":memory:") as model:
+        made = []
+        for place in (store, model):
+            session = place.session("a")
+            session.append(said("before"))
+            with journeys(place is store):
+                written = session.append(turn) if way == "append" else session.save_turn(turn[0], turn[1:])
+            made.append(
+                (
+                    written,
+                    [(item.id, item.role, item.turn, item.parts, item.tokens) for item in session.messages()],
+                    [(each.message, each.part, each.status, each.result_message) for each in session.tool_calls()],
+                    [(each.position, each.status, each.holder) for each in session.turns()],
+                    (session.message_count, session.token_count, session.revision),
+                )
+            )
+        assert made[0] == made[1]
+
+
+def test_what_has_more_to_it_takes_more(store, journeys):
+    session = store.session("a")
+    session.append(call("a"))
+    with journeys(4):  # the session, the path, the calls with this id; and the rest
+        session.append(result("a"))
+    with journeys(3):
+        session.append(IMAGE)
+    assert [each.status for each in session.tool_calls()] == ["success"]
+    assert len(session.messages()) == 3
+
+
+def test_what_is_large_goes_a_few_rows_at_a_time(store, journeys, monkeypatch):
+    monkeypatch.setattr(transaction, "_LARGE", 5_000)
+    session = store.session("a")
+    with journeys(2):
+        session.append([said("x" * 1_000)] * 6)
+    with journeys(1):
+        session.append([said("x" * 1_000)] * 4)
+    assert [item.position for item in session.messages()] == list(range(1, 11))
+
+
+def test_a_turn_beside_an_open_one(store):
+    session = store.session("a")
+    with session.turn("open"), pytest.raises(recollect.SessionBusy):
+        session.save_turn("q", ANSWER)
+    assert [item.text for item in session.messages()] == ["open"]
+    session.save_turn("q", ANSWER)
+    session.rewind(1)
+    with session.turn("open on another branch"):
+        session.switch(1)
+        assert session.save_turn("q", ANSWER).ids == ["1.4", "1.5"]
+
+
+def test_a_session_that_is_not_there_any_more(store):
+    session = store.session("a")
+    session.append(said("first"))
+    store.delete_session("a")
+    for write in (lambda: session.append(said("x")), lambda: session.save_turn("q", ANSWER)):
+        with pytest.raises(recollect.SessionInTrash):
+            write()
+    store.restore_session("a")
+    assert session.append(said("second")).ids == ["1.2"]
+    store.erase_session("a")
+    with pytest.raises(recollect.SessionNotFound):
+        session.append(said("x"))
+
+
+def test_those_of_a_batch_that_are_refused_take_nobody_with_them(postgres, monkeypatch):
+    """The others are committed by then, and are not run again."""
+    runs = []
+    write = transaction.write
+
+    def counted(link, book, ops, *rest, **more):
+        runs.append(len(ops))
+        return write(link, book, ops, *rest, **more)
+
+    async def story():
+        async with recollect.open_async(postgres) as store:
+            sessions = [await store.session(f"s{number}") for number in range(8)]
+            await store.delete_session("s3")
+            await store.delete_session("s6")
+            monkeypatch.setattr(transaction, "write", counted)
+            made = await asyncio.gather(
+                *(session.append([said("one"), ANSWER]) for session in sessions), return_exceptions=True
+            )
+            assert [type(each).__name__ for each in made] == [
+                "SessionInTrash" if number in (3, 6) else "Appended" for number in range(8)
+            ]
+            assert sum(runs) == 10  # each once, and the two that were refused once more, alone
+            for number, session in enumerate(sessions):
+                if number not in (3, 6):
+                    assert [item.text for item in await session.messages()] == ["one", "answer"]
+
+    asyncio.run(story())
