@@ -49,8 +49,8 @@ async def an_account(model=None):
 
 
 async def ended(said):
-    async for _ in said.run.follow(pace=0):
-        pass
+    while not said.run.ended:
+        await said.run.changed(said.run.count)
     return said
 
 

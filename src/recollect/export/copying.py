@@ -22,7 +22,6 @@ Place = str | os.PathLike[str]
 Progress = Callable[[int, int], object]
 
 _MOST = 1000
-_STAGES = {"blob": 0, "tree": 1, "settings": 2}
 _KINDS: dict[str, Any] = {"blob": "payload", "tree": "session", "settings": "setting"}
 _COUNTED = {
     "blob": "payloads", "messages": "messages", "turns": "turns", "calls": "tool_calls", "compactions": "compactions",

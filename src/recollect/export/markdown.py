@@ -77,7 +77,7 @@ class Markdown:
         for index, part in enumerate(said.parts):
             pieces.append(_part(part, said.calls.get(index), quoted=said.role == "user"))
         if said.error is not None:
-            pieces.append(f"**Error**\n\n{_block(_pretty(said.error), 'json')}")
+            pieces.append(f"**Error**\n\n{_block(indented(said.error), 'json')}")
         return _encoded("\n\n".join(piece for piece in pieces if piece) + "\n\n")
 
     def summary(self, summary: Summary) -> bytes:
@@ -137,7 +137,7 @@ def _call(part: ToolCallPart, call: Call | None) -> str:
     notes = [f"**Tool** `{part.tool.replace('`', ' ')}`", status]
     if call is not None and call.latency_ms is not None:
         notes.append(f"{call.latency_ms:,} ms")
-    pieces = [" · ".join(notes), _block(_pretty(part.input), "json")]
+    pieces = [" · ".join(notes), _block(indented(part.input), "json")]
     if call is not None and call.error_message and (call.result is None or call.error_message != call.result.output):
         pieces.append(f"**Error** {_words(call.error_message)}")
     if call is not None and call.result is not None:
@@ -147,7 +147,7 @@ def _call(part: ToolCallPart, call: Call | None) -> str:
 
 def _result(part: ToolResultPart) -> str:
     if part.content is None:
-        return _block(part.output if part.data is UNSET else _pretty(part.data), "text")
+        return _block(part.output if part.data is UNSET else indented(part.data), "text")
     pieces = [_block(piece.text, "text") if isinstance(piece, TextPart) else _part(piece, None, quoted=False)
               for piece in part.content]  # fmt: skip
     return "\n\n".join(pieces)
@@ -168,10 +168,11 @@ def _data(part: DataPart) -> str:
     if held is not None:
         return _attachment(held)
     value = part.native if part.data is UNSET else part.data
-    return f"<details><summary>Data</summary>\n\n{_block(_pretty(value), 'json')}\n\n</details>"
+    return f"<details><summary>Data</summary>\n\n{_block(indented(value), 'json')}\n\n</details>"
 
 
-def _pretty(value: Any) -> str:
+def indented(value: Any) -> str:
+    """Write a value as JSON that people read; a text as it is."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 

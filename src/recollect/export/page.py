@@ -6,12 +6,11 @@ around that.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 from recollect.export import attachment
-from recollect.export.markdown import moment
+from recollect.export.markdown import indented, moment
 from recollect.export.prose import code, escaped, rendered
 from recollect.export.transcript import Call, Said, Side, Summary
 from recollect.model.amount import many
@@ -106,7 +105,7 @@ class Page:
         place = f"m{self._number}-{said.id.replace('.', '-')}"
         body = "".join(_part(part, said.calls.get(index)) for index, part in enumerate(said.parts))
         if said.error is not None:
-            body += f'<div class="tool"><div><p class="fault">{escaped(_told(said.error))}</p></div></div>'
+            body += f'<div class="tool"><div><p class="fault">{escaped(indented(said.error))}</p></div></div>'
         deleted = " deleted" if said.deleted else ""
         return _encoded(
             f'{self._day_of(said)}<section class="message {said.role}{deleted}" id="{place}">'
@@ -222,7 +221,7 @@ def _thought(label: str, words: str) -> str:
 
 def _call(part: ToolCallPart, call: Call | None) -> str:
     given = part.input
-    inside = f"<h4>Arguments</h4>{code(_told(given))}" if given not in (None, {}, "") else ""
+    inside = f"<h4>Arguments</h4>{code(indented(given))}" if given not in (None, {}, "") else ""
     if call is None:
         return _card("pending", part.tool, _hint(given), None, inside, None)
     if call.result is not None:
@@ -261,7 +260,7 @@ def _duration(took: int) -> str:
 
 def _result(part: ToolResultPart) -> str:
     if part.content is None:
-        told = part.output if part.data is UNSET else _told(part.data)
+        told = part.output if part.data is UNSET else indented(part.data)
         return f"<h4>Result</h4>{code(told)}" if told else ""
     pieces = [code(piece.text) if isinstance(piece, TextPart) else _part(piece, None) for piece in part.content]
     return f"<h4>Result</h4>{''.join(pieces)}"
@@ -288,8 +287,4 @@ def _data(part: DataPart) -> str:
     if held is not None:
         return _attachment(held)
     value = part.native if part.data is UNSET else part.data
-    return _thought("Data", code(_told(value)))
-
-
-def _told(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return _thought("Data", code(indented(value)))

@@ -68,11 +68,6 @@ def prune(
     return _prune(scope, rules, max_messages, tool_output_over, dry_run=dry_run, erase=erase)
 
 
-def apply(scope: Scope, *, max_age: Duration | None = None, max_messages: int | None = None) -> Plan[PruneReport]:
-    """Do what is configured for keeping: sessions that rested for longer, and messages beyond so many, to the trash."""
-    return prune(scope, older_than=max_age, max_messages=max_messages)
-
-
 def _prune(
     scope: Scope, rules: _Rules, most: int | None, over: int | None, *, dry_run: bool, erase: bool
 ) -> Plan[PruneReport]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from recollect.errors import ModelError, RecollectError
 from recollect.store_async import AsyncSession
 
 PACE = 0.04
-"""Seconds between two deliveries to one follower: pieces that come faster are put together."""
+"""Seconds between two deliveries to one who follows a turn: pieces that come faster are put together."""
 
 KEPT = 120.0
 """Seconds that an ended turn can still be followed."""
@@ -63,7 +63,7 @@ class Run:
 
     def events(self, after: int = 0) -> list[Event]:
         """Give the events after the first so many, adjoining pieces of text put together."""
-        return joined(self._events[after:])
+        return [event for _, event in self.numbered(after)]
 
     def numbered(self, after: int = 0) -> list[tuple[int, Event]]:
         """Give the events after the first so many, each with how many there are up to it; pieces put together."""
@@ -85,39 +85,12 @@ class Run:
         while len(self._events) <= after and not self.ended:
             await self._pulse.wait()
 
-    async def follow(self, after: int = 0, *, pace: float = PACE) -> AsyncGenerator[tuple[int, list[Event]]]:
-        """Give what happened after the first so many events, then what happens: (how many there are, the new ones)."""
-        while True:
-            pulse = self._pulse
-            if after < len(self._events):
-                new, after = self._events[after:], len(self._events)
-                yield after, joined(new)
-                await asyncio.sleep(pace)
-            elif self.ended:
-                return
-            else:
-                await pulse.wait()
-
 
 def _put_together(found: list[tuple[int, Event]], pieces: list[str]) -> None:
     """Give the last event the text of all the pieces that it stands for."""
     if len(pieces) > 1:
         number, event = found[-1]
         found[-1] = (number, msgspec.structs.replace(event, text="".join(pieces)))
-
-
-def joined(events: list[Event]) -> list[Event]:
-    """Put adjoining pieces of the same kind together."""
-    given: list[Event] = []
-    for event in events:
-        last = given[-1] if given else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-            given[-1] = TextDelta(text=last.text + event.text)
-        elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
-            given[-1] = ReasoningDelta(text=last.text + event.text)
-        else:
-            given.append(event)
-    return given
 
 
 class Talks:

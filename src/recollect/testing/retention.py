@@ -53,7 +53,7 @@ class TestPruneSessions:
         report = later(store, 10_000)
         assert (report.count, report.bytes, report.messages, report.trimmed, report.outputs) == (0, 0, 0, 0, 0)
         assert (report.oldest_at, report.newest_at) == (None, None)
-        assert store.follow(ops.pruning.apply(store.scope())).count == 0
+        assert store.prune().count == 0
         assert ids(store) == ["a"]
 
     def test_by_age_to_the_trash_and_back(self, store: Store, place: Place):
@@ -283,9 +283,9 @@ class TestTrim:
         assert len(texts(session)) == 12
         counted(session.refresh())
 
-    def test_by_the_setting_for_keeping(self, store: Store):
+    def test_by_two_rules_at_once(self, store: Store):
         talk(store, 3)
-        report = store.follow(ops.pruning.apply(store.scope(), max_age="30d", max_messages=4))
+        report = store.prune(older_than="30d", max_messages=4)
         assert (report.trimmed, report.count) == (8, 0)
 
     def test_a_past_that_a_fork_shares_stays(self, store: Store):

@@ -61,8 +61,6 @@ class Busy:
 
     async def choose(self, said: str, error: SessionBusy) -> str:
         """Let the person choose; give what to put into the input line afterwards."""
-        from recollect.channels.terminal.talk import say  # noqa: PLC0415  it imports this file
-
         holder = error.fields.get("holder", "another process")
         if isinstance(error, SessionTaken):
             return await self._taken(said, holder)
@@ -70,35 +68,32 @@ class Busy:
         self._screen.notice(
             "w: watch it and wait \u00b7 f: go on in a fork \u00b7 t: take it over \u00b7 Enter: leave it"
         )
-        match await self._answer():
-            case "w":
-                await self._watch()
-                return said
-            case "f":
-                self._screen.outcome(await commands.run(self._talk, "/fork"))
-                await say(self._talk, said, self._shows)
-            case "t":
-                await say(self._talk, said, self._shows, take_over=True)
-            case _:
-                return said
-        return ""
+        answer = await self._answer()
+        if answer == "w":
+            await self._watch()
+            return said
+        return await self._go_on(answer, said)
 
     async def _taken(self, said: str, holder: str) -> str:
-        from recollect.channels.terminal.talk import say  # noqa: PLC0415  it imports this file
-
         self._screen.notice(f"This session was taken over by {holder}.", warning=True)
         self._screen.notice("a: attach again \u00b7 f: go on in a fork \u00b7 t: take it back \u00b7 Enter: leave it")
-        match await self._answer():
-            case "a":
-                await self._talk.arrive("terminal")
-                await say(self._talk, said, self._shows)
-            case "f":
-                self._screen.outcome(await commands.run(self._talk, "/fork"))
-                await say(self._talk, said, self._shows)
-            case "t":
-                await say(self._talk, said, self._shows, take_over=True)
-            case _:
-                return said
+        answer = await self._answer()
+        if answer == "a":
+            await self._talk.arrive("terminal")
+            return await self._say(said)
+        return await self._go_on(answer, said)
+
+    async def _go_on(self, answer: str, said: str) -> str:
+        """Say it in a fork, or in a session that is taken over for it; give it back where neither was chosen."""
+        if answer == "f":
+            self._screen.outcome(await commands.run(self._talk, "/fork"))
+            return await self._say(said)
+        return await self._say(said, take_over=True) if answer == "t" else said
+
+    async def _say(self, said: str, *, take_over: bool = False) -> str:
+        from recollect.channels.terminal.talk import say  # noqa: PLC0415  it imports this file
+
+        await say(self._talk, said, self._shows, take_over=take_over)
         return ""
 
     async def _answer(self) -> str:
