@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from scripted import Scripted
@@ -13,8 +14,8 @@ from scripted import Scripted
 import recollect
 
 
-def killed(path, said, word):
-    """Run a talk in a process of its own and kill it when it says the word."""
+def killed(path, said, word, far_enough):
+    """Run a talk in a process of its own, and kill it when it said the word and what it stored is far enough."""
     child = os.path.join(os.path.dirname(__file__), "killed_talk.py")
     process = subprocess.Popen([sys.executable, child, path, said], stdout=subprocess.PIPE, text=True)
     try:
@@ -23,6 +24,10 @@ def killed(path, said, word):
                 break
         else:
             pytest.fail(f"the child never said {word}")
+        with recollect.open(path) as store:
+            until = time.monotonic() + 60
+            while not far_enough(store.session("cli:killed")) and time.monotonic() < until:
+                time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
     finally:
         process.kill()
@@ -30,8 +35,16 @@ def killed(path, said, word):
         process.stdout.close()
 
 
+def told(session):
+    return len(session.messages()) == 2 and len(session.messages()[1].text) > 200
+
+
+def called(session):
+    return [call.status for call in session.tool_calls()] == ["running"]
+
+
 async def test_in_the_middle_of_a_stream(path, agent, stored):
-    killed(path, "Tell me a long story", "streaming")
+    killed(path, "Tell me a story in 500 chapters", "streaming", told)
     model = Scripted()
     async with agent(model) as there:
         talk = await there.talk("cli:killed")
@@ -45,7 +58,7 @@ async def test_in_the_middle_of_a_stream(path, agent, stored):
 
 
 async def test_in_the_middle_of_a_tool(path, agent, stored):
-    killed(path, "call slow_tool {}", "tool")
+    killed(path, "call slow_tool {}", "tool", called)
     with recollect.open(path) as store:
         (made,) = store.get_session("cli:killed").tool_calls()
         assert made.status == "running"
@@ -67,6 +80,6 @@ async def test_in_the_middle_of_a_tool(path, agent, stored):
 
 
 async def test_with_the_demo_it_just_goes_on(path, agent):
-    killed(path, "call slow_tool {}", "tool")
+    killed(path, "call slow_tool {}", "tool", called)
     async with agent() as there:
         assert (await (await there.talk("cli:killed")).ask("say hello")).text == "hello"

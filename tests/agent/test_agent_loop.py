@@ -195,12 +195,12 @@ class TestEndings:
             assert (await (await there.talk("cli:a")).ask("Go")).status == "completed"
 
     async def test_leaving_the_agent_ends_what_runs(self, agent, stored):
-        async with agent(Scripted([TextDelta(text="One"), 30])) as there:
+        model = Scripted([TextDelta(text="One"), 30])
+        async with agent(model) as there:
             talk = await there.talk("cli:a")
             run = asyncio.create_task(happening(talk, "Count"))
-            while not talk.busy:
+            while not model.seen:
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.1)
         await run
         assert stored("cli:a")[1][0].status == "cancelled"
 
@@ -220,11 +220,13 @@ class TestOneAtATime:
             assert (await other.ask("Me too")).text == "ok"
 
     async def test_or_waits(self, agent, stored):
-        async with agent(Scripted([*say("one", pause=0.2)], say("two"))) as there:
+        model = Scripted([*say("one", pause=0.2)], say("two"))
+        async with agent(model) as there:
             talk, other = await there.talk("cli:a"), await there.talk("cli:a")
             first = asyncio.create_task(talk.ask("1"))
-            await asyncio.sleep(0.05)
-            second = await other.ask("2", wait=10)
+            while not model.seen:
+                await asyncio.sleep(0.01)
+            second = await other.ask("2", wait=60)
             assert (await first).text == "one"
             assert second.text == "two"
         assert [m.text for m in stored("cli:a")[0]] == ["1", "one", "2", "two"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 
@@ -57,7 +56,7 @@ async def test_a_whole_talk_without_a_store_is_written_when_it_is_back(agent, st
         trouble.on = False
         events = await happening(talk, "q3")
         assert not warnings(events)
-        assert await talk._recorder.drain(10)
+        assert await talk._recorder.drain(60)
         assert talk.held == 0
         assert any("back" in event.text for event in [*events, *talk.notices()] if isinstance(event, Notice))
     messages, turns, _, _ = stored("cli:a")
@@ -92,7 +91,7 @@ async def test_whenever_it_begins_to_fail_everything_is_stored_once(agent, store
         assert events[-1].text == "Let me see.\n\nIt is there."
         assert len(warnings(events)) <= 1
         trouble.on = False
-        assert await talk._recorder.drain(10)
+        assert await talk._recorder.drain(60)
     messages, turns, calls, session = stored("cli:a")
     assert [(m.role, m.text, m.state) for m in messages] == [
         ("user", "Where?", "completed"), ("assistant", "Let me see.", "completed"), ("tool", "", "completed"),
@@ -127,7 +126,7 @@ async def test_stopped_while_the_store_fails(agent, stored):
                 talk.stop()
         assert event.status == "cancelled"
         trouble.on = False
-        assert await talk._recorder.drain(10)
+        assert await talk._recorder.drain(60)
     messages, (turn,), _, _ = stored("cli:a")
     assert [(m.text, m.state) for m in messages] == [("Go", "completed"), ("Half", "interrupted")]
     assert turn.status == "cancelled"
@@ -160,7 +159,7 @@ async def test_messages_that_were_held_have_the_time_when_they_were_said(agent, 
         said = time.time_ns() // 1_000_000
         await asyncio.sleep(0.5)
         trouble.on = False
-        assert await talk._recorder.drain(10)
+        assert await talk._recorder.drain(60)
     assert all(m.created_at <= said for m in stored("cli:a")[0])
 
 
@@ -195,24 +194,29 @@ async def test_a_store_that_hangs_does_not_keep_the_answer(agent, monkeypatch, s
         events = await happening(talk, "Hello")
         assert events[-1].text == "Hi"
         free.set()
-        assert await talk._recorder.drain(10)
+        assert await talk._recorder.drain(60)
     assert [m.text for m in stored("cli:a")[0]] == ["Hello", "Hi"]
 
 
 async def test_the_recorder_backs_off(monkeypatch):
-    told, tries = [], []
+    told, tries, pauses = [], [], []
 
     async def write():
-        tries.append(asyncio.get_running_loop().time())
+        tries.append(None)
         if len(tries) < 4:
             raise StoreLocked(path="x", seconds=1)
 
+    async def pause(self, seconds):
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
     from recollect.agent.recorder import Job
 
+    monkeypatch.setattr(Recorder, "_pause", pause)
     recorder = Recorder(told.append)
     await recorder.tried(recorder.put(Job(write)))
     while not recorder.settled:
-        await asyncio.sleep(0.05)
-    pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
-    assert pauses == sorted(pauses)
+        await asyncio.sleep(0.01)
+    assert len(pauses) == 3
+    assert pauses == sorted(set(pauses))
     assert len(told) == 2

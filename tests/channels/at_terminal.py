@@ -22,6 +22,14 @@ def ctrl(letter):
     return chr(ord(letter.upper()) - 64)
 
 
+def until(condition, seconds=60):
+    """Wait until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
 class Terminal:
     """Runs `recollect` at a terminal of a given size."""
 

@@ -365,7 +365,7 @@ async def _body(request: web.Request) -> Any:
     return json.loads(raw) if raw else None
 
 
-async def until(condition: Any, what: str = "it", seconds: float = 45.0) -> Any:
+async def until(condition: Any, what: str = "it", seconds: float = 90.0) -> Any:
     """Wait until something is so, however slow the machine is; a bug waits no longer than the limit."""
     end = time.monotonic() + seconds
     while not (found := condition()):

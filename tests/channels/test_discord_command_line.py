@@ -15,7 +15,7 @@ from fake_discord import TOKEN, FakeDiscord, until
 
 import recollect
 
-STORY = "Tell me 120 chapters"
+STORY = "Tell me 500 chapters"
 SECRET = TOKEN.rpartition(".")[2]
 
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("prompt_toolkit")
 pytest.importorskip("pyte")
 
-from at_terminal import ALT_ENTER, DOWN, ENTER, ESCAPE, TAB, UP, Terminal, ctrl
+from at_terminal import ALT_ENTER, DOWN, ENTER, ESCAPE, TAB, UP, Terminal, ctrl, until
 
 import recollect
 
@@ -100,8 +100,8 @@ def test_a_long_answer_scrolls_and_is_whole(at):
 def test_ctrl_c_stops_the_answer_and_keeps_what_came(at, store):
     with at() as terminal:
         terminal.wait(PROMPT)
-        terminal.say("Tell me a long story")
-        terminal.wait("Chapter 2.")
+        terminal.say("Tell me a story in 500 chapters")
+        terminal.wait("Chapter ")
         terminal.press(ctrl("c"))
         terminal.wait("Stopped. What came until here is kept.", PROMPT)
         terminal.say("say still here")
@@ -111,7 +111,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_came(at, store):
     (session,) = store.list_sessions()
     states = [m.state for m in session.messages()]
     assert states == ["completed", "interrupted", "completed", "completed"]
-    assert "Chapter 2." in session.messages()[1].text
+    assert session.messages()[1].text.startswith("Chapter 1.")
 
 
 def test_what_is_typed_during_an_answer_is_sent_after_it(at, store):
@@ -179,8 +179,7 @@ def test_the_arrows_bring_back_what_was_said_also_before(at, store):
         terminal.press(UP)
         terminal.wait("> say earlier\n\n")
         terminal.press(DOWN, ENTER)
-        terminal.wait("tokens in")
-    assert [m.text for m in store.session("cli:default").messages() if m.role == "user"][-1] == "say later"
+        until(lambda: [m.text for m in store.session("cli:default").messages()][4:] == ["say later", "later"])
 
 
 def test_commands_and_sessions_are_completed(at, store):

@@ -101,7 +101,7 @@ def terminal(environment):
             os.write(parent, typed.encode())
         shown = _all_of(parent)
         os.close(parent)
-        assert process.wait(30) == code, shown
+        assert process.wait(60) == code, shown
         assert "Traceback" not in shown
         return shown.replace("\r\n", "\n")
 

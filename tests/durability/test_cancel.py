@@ -145,12 +145,13 @@ def test_an_operation_that_has_not_begun_is_withdrawn(path, spawn):
             session = await store.session("cli:a")
             async with locked(spawn, path):
                 begun = asyncio.create_task(session.append(said("begun")))
-                await asyncio.sleep(0.1)
+                while not store._engine._writing.locked():
+                    await asyncio.sleep(0.01)
                 waiting = [asyncio.create_task(session.append(said(f"waiting {n}"))) for n in range(5)]
                 await asyncio.sleep(0.05)
                 for task in (begun, *waiting[:3]):
                     task.cancel()
-                done, _ = await asyncio.wait([begun, *waiting[:3]], timeout=5)
+                done, _ = await asyncio.wait([begun, *waiting[:3]], timeout=60)
                 assert len(done) == 4
                 assert all(task.cancelled() for task in done)
             await asyncio.gather(*waiting[3:])
@@ -218,8 +219,9 @@ def test_closing_during_writes_loses_nothing_acknowledged(path, sound):
                 acknowledged.append(f"{name} {number}")
 
         tasks = [asyncio.create_task(write(name)) for name in range(16)]
-        await asyncio.sleep(0.15)
-        await asyncio.wait_for(store.close(), 10)
+        while len(acknowledged) < 50:
+            await asyncio.sleep(0.001)
+        await asyncio.wait_for(store.close(), 60)
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         assert any(isinstance(error, StoreClosed) for error in ended)
         assert all(error is None or isinstance(error, StoreClosed) for error in ended)

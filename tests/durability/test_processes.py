@@ -50,7 +50,7 @@ def forked(code: str, path: str) -> None:
         [sys.executable, "-W", "ignore", "-c", PRELUDE + code, path],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (run.returncode, run.stderr) == (0, "")
@@ -143,7 +143,7 @@ def test_a_fork_while_another_thread_writes(path, sound):
     """The child's copy of the lock is held by a thread that is not there."""
     forked(
         """
-store = recollect.open(path, timeout=5)
+store = recollect.open(path, timeout=60)
 session = store.session("cli:parent")
 stop = threading.Event()
 count = [0]
@@ -347,7 +347,7 @@ async def main():
     pid = os.fork()
     if pid == 0:
         return store
-    for _ in range(200):
+    for _ in range(1200):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done: break
         await asyncio.sleep(0.05)

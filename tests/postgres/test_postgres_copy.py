@@ -207,8 +207,8 @@ def test_killed_again_and_again(to_server, file, tmp_path, postgres, long):
         before = _reached(target)
         until = time.monotonic() + 120
         while process.poll() is None and _reached(target) == before and time.monotonic() < until:
-            time.sleep(0.1)
-        time.sleep(chance.random() * 0.1)
+            time.sleep(0.005)
+        time.sleep(chance.random() * 0.05)
         kills += process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.communicate()

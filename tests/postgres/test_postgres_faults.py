@@ -130,7 +130,7 @@ class TestLostConnections:
             assert [message.text for message in session.messages()] == ["once"]
 
     def test_a_commit_whose_end_is_not_known_in_time(self, postgres, proxy):
-        with recollect.open(through(postgres, proxy.port), timeout=1) as store:
+        with recollect.open(through(postgres, proxy.port), timeout=3) as store:
             session = store.session("a")
             proxy.trap = "late"
             with pytest.raises(recollect.StoreUnavailable, match="may have been stored or not"):
@@ -239,7 +239,7 @@ class TestLostConnections:
     def test_a_server_that_stays_away(self, server):
         with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
             admin.execute("CREATE DATABASE talks")
-        store = recollect.open(server.url("talks"), timeout=1)
+        store = recollect.open(server.url("talks"), timeout=3)
         session = store.session("a")
         server.kill()
         with pytest.raises(recollect.StoreUnavailable, match="can not be reached"):

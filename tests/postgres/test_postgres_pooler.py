@@ -67,7 +67,7 @@ def test_many_stores_share_two_connections(bouncer):
 def test_tasks(bouncer):
     async def write(store, number):
         session = await store.session(f"s{number % 7}")
-        async with session.turn("q", wait=30) as turn:
+        async with session.turn("q", wait=120) as turn:
             await turn.add({"role": "assistant", "content": "r"})
 
     async def story():

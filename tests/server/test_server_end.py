@@ -38,7 +38,7 @@ def test_streams_of_page_and_api_end_whole_when_the_server_is_told_to_stop(comma
     with server.client() as api:
         for name in ("a", "b"):
             api.put(f"/sessions/{name}")
-        said = api.post("/sessions/a/chat", json={"text": "Tell me a story in 99 chapters"})
+        said = api.post("/sessions/a/chat", json={"text": "Tell me a story in 500 chapters"})
         assert said.status_code == 202
     paths = [
         "/events",

@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import signal
 import threading
-import time
 
 import httpx
 import pytest
@@ -219,9 +218,7 @@ def test_fifty_streams_at_once(api, server):
     with concurrent.futures.ThreadPoolExecutor(50) as pool:
         asked = [pool.submit(ask, number) for number in range(50)]
         wait_for(lambda: len(api.get("/info").json()["running"]) == 50, "fifty answers")
-        began = time.monotonic()
-        assert api.get("/health").status_code == 200
-        assert time.monotonic() - began < 30  # it answers at all while they run
+        assert api.get("/health").status_code == 200  # it answers at all while they run
         server.model.gate.set()
         for answer in asked:
             events = answer.result(60)
@@ -243,11 +240,13 @@ def test_open_streams_end_when_the_server_stops(serving):
     with server.client() as api:
         api.put("/sessions/a")
         api.post("/sessions/a/chat", json={"text": "say 9 words"})
-        ended = []
+        begun, ended = [], []
 
         def read(path):
             with server.client() as client, client.stream("GET", path) as response:
-                list(Events(response))
+                events = Events(response)
+                begun.append(next(events))
+                list(events)
                 ended.append(path)
 
         threads = [
@@ -255,10 +254,10 @@ def test_open_streams_end_when_the_server_stops(serving):
         ]
         for thread in threads:
             thread.start()
-        wait_for(lambda: len(server.server.server_state.connections) >= 10)
+        wait_for(lambda: len(begun) == 10)
     server.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(ended) == 10
 
 
@@ -268,7 +267,7 @@ def test_a_server_that_ends_in_the_middle_of_an_answer(command, tmp_path, sign):
     with server.client() as api:
         api.put("/sessions/a")
         with api.stream(
-            "POST", "/sessions/a/chat", json={"text": "Tell me a story in 99 chapters"}, headers=STREAM
+            "POST", "/sessions/a/chat", json={"text": "Tell me a story in 500 chapters"}, headers=STREAM
         ) as response:
             events = Events(response)
             seen = events.until("text")
