@@ -42,6 +42,10 @@ _KEYS = (
 )  # fmt: skip
 
 
+_ESCAPE = 0.1
+"""Seconds after which Esc is a key by itself."""
+
+
 class Row(NamedTuple):
     """A session in the list, and what of it fits the search."""
 
@@ -68,6 +72,8 @@ class Picker:
         self._search = Buffer(multiline=False, on_text_changed=lambda _: self._soon(self._load()))
         self._title = Buffer(multiline=False)
         self._app: Application[str | None] = self._made()
+        # Esc is the beginning of other keys: for those one need not wait as long as for what a person types.
+        self._app.ttimeoutlen = self._app.timeoutlen = _ESCAPE
 
     async def run(self) -> str | None:
         """Show it; give the id of the session that was chosen, or None."""

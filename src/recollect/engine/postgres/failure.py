@@ -132,4 +132,4 @@ def connection_reason(error: psycopg.Error) -> str:
     """Say why a connection was refused; the driver puts the address before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("- ", "Multiple"))] or lines
-    return " ".join(kept).removesuffix(".") or type(error).__name__
+    return " ".join(kept).rstrip(".?") or type(error).__name__
