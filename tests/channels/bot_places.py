@@ -31,7 +31,7 @@ class Wall:
 class _Outlet:
     def __init__(self, wall, session):
         self.wall, self.session = wall, session
-        self.limit, self.pace = wall.limit, wall.pace
+        self.limit, self.pace, self.gathers = wall.limit, wall.pace, 0.0
 
     def measure(self, text):
         return utf16(text)

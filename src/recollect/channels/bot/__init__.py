@@ -22,12 +22,12 @@ How an adapter uses it:
             ...
             await desk.close()                                   # answers in progress end, and say so
 
-`reach(incoming)` gives an Outlet: limit, pace, measure(text), and async send(text) -> id, edit(id, text), typing(). It
-is also called for messages from before a restart, so it needs nothing but the Incoming (its place, guild and `extra`,
-which is the adapter's own JSON). Outlets raise SlowDown(seconds) or Undelivered(reason, again=bool) and nothing else.
-Texts are Markdown: the adapter lays them out, with tables.laid_out() where it has no tables. Slash commands of
-the platform become `Incoming(text="/rename A title", ...)`; command.described() lists (name, arguments, help) to
-register. The text has no mention of the bot in it.
+`reach(incoming)` gives an Outlet: limit, pace, gathers, measure(text), and async send(text) -> id, edit(id, text),
+typing(). It is also called for messages from before a restart, so it needs nothing but the Incoming (its place, guild
+and `extra`, which is the adapter's own JSON). Outlets raise SlowDown(seconds) or Undelivered(reason, again=bool) and
+nothing else. Texts are Markdown: the adapter lays them out, with tables.laid_out() where it has no tables. Slash
+commands of the platform become `Incoming(text="/rename A title", ...)`; command.described() lists (name, arguments,
+help) to register. The text has no mention of the bot in it.
 """
 
 from __future__ import annotations

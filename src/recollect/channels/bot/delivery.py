@@ -63,7 +63,7 @@ class Delivery:
 
     async def _stream(self) -> None:
         await self._wake.wait()
-        await asyncio.sleep(getattr(self._outlet, "gathers", 0.0))
+        await asyncio.sleep(self._outlet.gathers)
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -29,7 +29,6 @@ class Undelivered(RecollectError):
 class Outlet(Protocol):
     """The place that a message came from, as an answer sees it. Texts are Markdown; the adapter lays them out.
 
-    One that has a number `gathers` has the first words of an answer gathered for so many seconds.
     Each of these raises SlowDown where the platform asks to wait, and Undelivered for everything else that fails.
     """
 
@@ -41,6 +40,11 @@ class Outlet(Protocol):
     @property
     def pace(self) -> float:
         """How many seconds lie between two changes that the platform allows."""
+        ...
+
+    @property
+    def gathers(self) -> float:
+        """For how many seconds the first words of an answer are gathered before they are sent."""
         ...
 
     def measure(self, text: str) -> int:

@@ -27,6 +27,7 @@ class TelegramOutlet:
     """One chat, or one topic of it. The first message of an answer in a group replies to who asked."""
 
     limit = LIMIT
+    gathers = 0.0
 
     def __init__(self, bot: Bot, incoming: Incoming, secrets: Secrets, pace: float | None = None) -> None:
         assert isinstance(incoming.place, keys.TelegramChat)
