@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from psycopg import pq
-from psycopg.abc import AdaptContext, Buffer
+from psycopg import abc, pq
+from psycopg.abc import AdaptContext
 from psycopg.adapt import AdaptersMap, Loader, Transformer
 
 from recollect.engine.postgres.book import Statement
-from recollect.engine.postgres.text import RAW, TEXT, marks, reader
+from recollect.engine.postgres.text import BYTES, RAW, TEXT, marks, reader
 from recollect.op import Row
 
 _COMPILED = pq.__impl__ != "python"
@@ -19,19 +19,20 @@ _FEW = 8  # below it, setting the driver up costs more than it spares
 _KNOWN = frozenset({16, 20, 21, 23, 25, 114, 701, RAW})  # what the driver reads as we do: no numeric, no bytea
 
 
-class _Bytes(Loader):
-    """Reads a column as it came."""
+class _Adapters(AdaptersMap):
+    """The driver's own readers, with JSON left as text and what is varchar left as bytes.
 
-    def load(self, data: Buffer) -> bytes:
-        return bytes(data)
+    The driver's compiled half has a reader for bytes that come as they are meant. One of ours would be called for each
+    row, which took as long as all the rest of it.
+    """
 
+    def __init__(self) -> None:
+        super().__init__(psycopg.adapters)
+        self.register_loader("json", self.get_loader(TEXT, pq.Format.TEXT) or Loader)
 
-def _adapters() -> AdaptersMap:
-    """Give the driver's own readers, with JSON left as text and what is varchar left as bytes."""
-    adapters = AdaptersMap(psycopg.adapters)
-    adapters.register_loader("json", adapters.get_loader(TEXT, pq.Format.TEXT) or Loader)
-    adapters.register_loader("varchar", _Bytes)
-    return adapters
+    def get_loader(self, oid: int, format: pq.Format) -> type[abc.Loader] | None:
+        """Give the reader of a type."""
+        return super().get_loader(BYTES, pq.Format.BINARY) if oid == RAW else super().get_loader(oid, format)
 
 
 class _Context(AdaptContext):
@@ -44,7 +45,7 @@ class _Context(AdaptContext):
         return None
 
 
-_ADAPTERS = _adapters()
+_ADAPTERS = _Adapters()
 
 
 class Columns:

@@ -25,7 +25,7 @@ _FLOAT = 701
 _ARRAY = struct.Struct("!iiIii")  # dimensions, whether any is NULL, type, how many, number of the first
 _LENGTH = struct.Struct("!i")
 _NO_TEXT = _LENGTH.pack(-1)
-_BOOLEAN, _BYTES, TEXT, _JSON, RAW = 16, 17, 25, 114, 1043
+_BOOLEAN, BYTES, TEXT, _JSON, RAW = 16, 17, 25, 114, 1043
 
 
 def written(value: Any) -> Value:
@@ -123,7 +123,7 @@ _READ: dict[int, Callable[[bytes], Any]] = {
     **dict.fromkeys(_INTEGERS, int),
     _FLOAT: float,
     _BOOLEAN: _boolean,
-    _BYTES: _bytes,
+    BYTES: _bytes,
     TEXT: _text,
     _JSON: _json,
 }
