@@ -175,6 +175,17 @@ class TestTransfer:
         shown = call("--db", str(tmp_path / "other.db"), "sessions", "import", str(file), code=5)
         assert "talk.jsonl" in shown.stderr
 
+    def test_two_that_went_on_apart_are_told_with_what_to_do(self, call, talk, tmp_path):
+        file, other = str(tmp_path / "talk.json"), str(tmp_path / "other.db")
+        call("sessions", "export", talk.id, "-o", file)
+        call("--db", other, "sessions", "import", file)
+        with recollect.open(other) as copy:
+            copy.session(talk.id).append({"role": "user", "content": "there"})
+        talk.append({"role": "user", "content": "here"})
+        call("sessions", "export", talk.id, "-o", file, "-y")
+        assert "--on-conflict new" in call("--db", other, "sessions", "import", file, code=5).stderr
+        assert "It is now" in call("--db", other, "sessions", "import", file, "--on-conflict", "new", code=5).stderr
+
     def test_a_file_of_another_kind_is_told_in_a_few_lines(self, call, talk, tmp_path):
         file = tmp_path / "talk.html"
         call("sessions", "export", talk.id, "-o", str(file))

@@ -126,6 +126,13 @@ def test_an_existing_file_is_left_as_it_is(tmp_path):
     assert (path.stat().st_mode, path.stat().st_ino) == (before.st_mode, before.st_ino)
 
 
+def test_an_empty_file_that_someone_made_is_closed_to_others(tmp_path):
+    path = tmp_path / "a.db"
+    path.touch(0o644)
+    filesystem.prepare(str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_a_link_to_nowhere_is_no_reason_for_an_endless_search(tmp_path):
     link = tmp_path / "a.db"
     link.symlink_to(tmp_path / "there.db")

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+import recollect
 from recollect.engine.url import MEMORY, target
 from recollect.errors import InvalidValue
 
@@ -117,3 +118,23 @@ def test_a_refusal_does_not_tell_a_password():
 def test_what_is_no_place_is_refused(place):
     with pytest.raises(InvalidValue):
         target(place)
+
+
+@pytest.mark.parametrize("place", [5, b"bytes.db", [], ""])
+def test_what_names_no_place(place):
+    with pytest.raises(InvalidValue, match="path or a URL"):
+        target(place)
+
+
+@pytest.mark.parametrize("owner", [None, 5, "a\0b"])
+def test_what_is_no_owner(owner):
+    with pytest.raises(InvalidValue, match="owner"):
+        recollect.open(MEMORY, owner=owner)
+    with pytest.raises(InvalidValue, match="owner"):
+        recollect.open_async(MEMORY, owner=owner)
+
+
+@pytest.mark.parametrize("timeout", [None, "30", -1, float("nan"), float("inf")])
+def test_what_is_no_timeout(timeout):
+    with pytest.raises(InvalidValue, match="seconds"):
+        recollect.open(MEMORY, timeout=timeout)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recollect import config
 from recollect.errors import InvalidValue
 
 MEMORY = ":memory:"
+_LONGEST = 10 * 365 * 24 * 3600
 
 
 class Target(NamedTuple):
@@ -30,10 +31,19 @@ class Target(NamedTuple):
         return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host, query=kept))
 
 
+def check(owner: Any, timeout: Any) -> None:
+    """Refuse what can not be an owner, or a number of seconds to wait."""
+    if type(owner) is not str or "\0" in owner:
+        raise InvalidValue(f"An owner is a text, and '' where there is none; got {owner!r}.")
+    if type(timeout) not in (int, float) or not 0 <= timeout <= _LONGEST:
+        raise InvalidValue(f"timeout is a number of seconds, from 0 to those of ten years; got {timeout!r}.")
+
+
 def target(place: str | os.PathLike[str] | None) -> Target:
     """Read a path or URL; None is what the environment says, or the default file."""
-    text = os.fspath(place) if place is not None else config.database()
-    if not isinstance(text, str) or not text:  # pyright: ignore[reportUnnecessaryIsInstance]
+    text: Any = place if place is not None else config.database()
+    text = os.fspath(text) if hasattr(text, "__fspath__") else text
+    if not isinstance(text, str) or not text:
         raise InvalidValue(f"A store is named by a path or a URL; got {text!r}.")
     if text == MEMORY:
         return Target("sqlite", MEMORY)

@@ -11,6 +11,7 @@ from recollect import ops
 from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.sync import SqliteEngine
 from recollect.engine.url import Target, target
+from recollect.engine.url import check as check_given
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import keys
 from recollect.model.hit import Hit
@@ -39,6 +40,7 @@ def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", 
 
     `owner` is the scope whose sessions it sees, `timeout` how many seconds a locked file or a server is waited for.
     """
+    check_given(owner, timeout)
     place = target(path_or_url)
     if place.engine == "postgres":
         from recollect.engine.postgres.sync import PostgresEngine  # noqa: PLC0415  an extra, and 60 ms

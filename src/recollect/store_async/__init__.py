@@ -13,6 +13,7 @@ from recollect import ops
 from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
 from recollect.engine.url import Target, target
+from recollect.engine.url import check as check_given
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import keys
 from recollect.model.hit import Hit
@@ -38,6 +39,7 @@ Progress = Callable[[int, int], object]
 
 def open_async(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Opening:
     """Open a store as recollect.open() does; the result is awaited, or entered with `async with`."""
+    check_given(owner, timeout)
     return Opening(target(path_or_url), owner, timeout)
 
 

@@ -125,8 +125,12 @@ def _tell(name: str, report: Any, *, as_json: bool) -> None:
     if report.bad_count and not any((report.created, report.updated, report.unchanged, report.conflicts)):
         complain(f"{name} has no conversation that can be imported. It must be JSON or JSON lines, as `export` writes.")
     for conflict in report.conflicts:
-        renamed = f" It is now {conflict.new_id}." if conflict.new_id else ""
-        complain(f"{name}: {conflict.id}: {conflict.reason}{renamed}")
+        became = (
+            f"It is now {conflict.new_id}."
+            if conflict.new_id
+            else "It was left out; --on-conflict new gives it a new id."
+        )
+        complain(f"{name}: {conflict.id}: {conflict.reason} {became}")
     if not as_json:
         remark(
             f"{name}: {many(report.messages, 'message')} imported; {many(len(report.created), 'conversation')} new, "

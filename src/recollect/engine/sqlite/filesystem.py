@@ -19,7 +19,7 @@ _POINT = 4
 
 
 def prepare(path: str) -> None:
-    """Make sure that there is a file to open, private to its owner; an existing one is left as it is."""
+    """Make sure that there is a file to open, private to its owner; one that holds anything is left as it is."""
     if os.path.isdir(path):
         raise NotADatabase(path=path, reason="it is a folder")
     try:
@@ -30,6 +30,8 @@ def prepare(path: str) -> None:
             raise NetworkFileSystem(path=path, kind=kind)
         if not os.path.exists(real):
             _make_file(real)
+        elif os.path.getsize(real) == 0:
+            _keep_private(real)
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
 
@@ -45,6 +47,14 @@ def _make_folder(folder: str) -> None:
             os.mkdir(each, 0o700)
         except FileExistsError:
             continue
+
+
+def _keep_private(path: str) -> None:
+    """Close an empty file that someone made for us to others, if it is ours to close. It is not opened for that."""
+    try:
+        os.chmod(path, 0o600)
+    except PermissionError:
+        return
 
 
 def _make_file(path: str) -> None:
