@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
 from recollect.model import json
-from recollect.op import Op, Row, Scope, Steps, do, each, rows
-from recollect.ops import presence, search, sessions
+from recollect.op import Op, Row, Scope, Steps, do, each, one, rows
+from recollect.ops import leases, presence, search, sessions
 
 FORKS = ("refuse", "keep", "erase")
 
@@ -49,6 +49,7 @@ def _erase(scope: Scope, session: str, forks: str, deleted: bool | None) -> Step
     if dependent and forks == "refuse":
         raise SessionHasForks(session=session, forks=", ".join(names[key] for key in sorted(dependent)))
     gone = {here.session} | (dependent if forks == "erase" else set())
+    yield from _end_turns(scope, branches, gone)
     for key in sorted(gone):
         yield from search.untitle(key)
         yield from do("session_delete", session=key)
@@ -61,6 +62,7 @@ def _erase(scope: Scope, session: str, forks: str, deleted: bool | None) -> Step
 def remove(scope: Scope, here: sessions.Here) -> Steps[None]:
     """Erase a session that is at hand; forks are left the past that they share."""
     branches = yield from _branches_of(here.tree)
+    yield from _end_turns(scope, branches, {here.session})
     yield from search.untitle(here.session)
     yield from do("session_delete", session=here.session)
     yield from _sweep(scope, here.tree, branches, {here.session})
@@ -90,6 +92,15 @@ def _dependent(branches: list[_Branch], session: int) -> set[int]:
         if through[branch.key] and branch.session is not None:
             found.add(branch.session)
     return found - {session}
+
+
+def _end_turns(scope: Scope, branches: list[_Branch], gone: set[int]) -> Steps[None]:
+    """Interrupt the open turns of sessions that go: forks may keep what they stored, and nobody is left to end them."""
+    for branch in branches:
+        if branch.session in gone:
+            row = yield from one("branch_open", branch=branch.key)
+            if row is not None:
+                yield from leases.interrupt(scope, branch.session, branch.key, row[0])
 
 
 def _sweep(scope: Scope, tree: int, branches: list[_Branch], gone: set[int]) -> Steps[None]:

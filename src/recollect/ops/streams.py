@@ -9,7 +9,7 @@ import msgspec
 from recollect.errors import InvalidValue, MessageNotFound
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Row, Scope, Steps, do, each, one
-from recollect.ops import messages, record, tools, turns
+from recollect.ops import messages, record, sessions, tools, turns
 
 
 class Flow(NamedTuple):
@@ -105,6 +105,7 @@ def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: i
     if before.deleted_at is None:
         change = messages.Change(0, item.tokens - before.tokens, usage.input_tokens or 0, usage.output_tokens or 0)
         tree = yield from one("session_by_key", session=held.session)
-        assert tree is not None
+        if tree is None:
+            raise (yield from sessions.lost(session, held.session))
         yield from messages.recount(scope, tree[1], held.branch, flow.position, change)
     return (yield from turns.stir(scope, session, held))[3:]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recollect import formats
-from recollect.errors import InvalidValue, RecollectError, TurnClosed
+from recollect.errors import InvalidValue, RecollectError, SessionNotFound, TurnClosed
 from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart
 from recollect.store import Store, Stream
@@ -195,6 +195,21 @@ class TestStreams:
         with pytest.raises(TurnClosed):
             answer.flush()
         counted(session)
+
+    def test_a_fork_keeps_what_streamed_when_its_origin_is_erased(self, store: Store):
+        answer = begun(store)
+        answer.write("half")
+        answer.flush()
+        fork = store.session("a").fork(id="f")
+        store.erase_session("a", forks="keep")
+        for act in (answer.flush, answer.close, answer.turn.complete):
+            with pytest.raises((SessionNotFound, TurnClosed)):
+                act()
+        assert [(message.text, message.state) for message in fork.messages(1)] == [("half", "interrupted")]
+        assert [turn.status for turn in fork.turns()] == ["interrupted"]
+        fork.turn("go on").complete()
+        assert store.check().sound
+        counted(fork.refresh())
 
     def test_closing_twice_counts_once(self, store: Store):
         answer = begun(store)
