@@ -172,6 +172,40 @@ print("the end")
     sound(path)
 
 
+def test_a_fork_while_another_thread_loads_what_it_needs(path, sound):
+    """The child's copy of the lock of a module is held by a thread that is not there."""
+    forked(
+        """
+import importlib.machinery, signal
+loading = threading.Event()
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name != "recollect.ops.messages": return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        run = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (loading.set(), time.sleep(0.3), run(module))
+        return spec
+sys.meta_path.insert(0, Slow())
+store = recollect.open(path)
+session = store.session("cli:parent")
+assert "recollect.ops.messages" not in sys.modules
+writer = threading.Thread(target=lambda: session.append(said(1))); writer.start()
+loading.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    store.session("cli:child").append(said(1))
+    os._exit(0)
+ended(pid)
+writer.join()
+assert texts(session) == texts(store.session("cli:child")) == ["1"]
+print("the end")
+""",
+        path,
+    )
+    sound(path)
+
+
 @pytest.mark.parametrize("last", ["store.close()", "os._exit(0)", "sys.exit(0)", "del store, session; gc.collect()"])
 def test_a_child_goes_on_after_its_parent_has_left(path, sound, last):
     """A server that opens its store and then goes into the background, or that forks its workers and closes."""

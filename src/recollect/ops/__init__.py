@@ -7,6 +7,7 @@ A module is loaded when it is first used: a command that lists sessions needs on
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,3 +54,13 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return __import__(f"recollect.ops.{name}", fromlist=[name])
     raise AttributeError(f"module 'recollect.ops' has no attribute {name!r}")
+
+
+def _load_all() -> None:
+    """Load the rest. A child could never use a module that another thread was about to load when it was forked."""
+    for name in __all__:
+        __getattr__(name)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_load_all)
