@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 import recollect
 
 from around import Held, row, until  # isort: skip
-from test_page_talk import answered, entered, fresh, said  # isort: skip
+from test_page_talk import answered, entered, fresh, questions, said  # isort: skip
 
 
 @pytest.fixture
@@ -280,3 +280,30 @@ def test_whoever_walks_quickly_through_the_list_has_one_stream(talk, store):
     page.wait_for_function("() => window.streams.filter((one) => one.readyState !== 2).length === 1")
     store.session(names[-1]).append({"role": "user", "content": "heard"})
     expect(page.locator("#messages > .user").last).to_contain_text("heard")
+
+
+def test_what_was_sent_before_a_reload_is_said_once(talk, store):
+    """The server has it, and its answer got lost: what stands in the composer is the same message."""
+    page = talk(expected=("ERR_FAILED", "Failed to load"))
+    session = fresh(page)
+
+    def lose(route):
+        route.fetch()
+        route.abort()
+
+    page.route("**/say", lose)
+    page.locator("#composer-text").fill("said before")
+    page.locator("#composer-text").press("Enter")
+    expect(page.locator(".toast")).to_contain_text("can not be reached")
+    page.unroute("**/say")
+    page.reload()
+    expect(page.locator("#composer-text")).to_have_value("said before")
+    answered(page, "said before")
+    page.locator("#composer-text").press("Enter")
+    expect(page.locator("#composer-text")).to_have_value("")
+    answered(page)
+    assert questions(page) == ["said before"]
+    page.locator("#composer-text").fill("said before")
+    page.locator("#composer-text").press("Enter")
+    expect(page.locator("#messages > .user")).to_have_count(2)
+    assert store.get_session(session).message_count >= 3

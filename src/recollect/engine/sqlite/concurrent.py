@@ -20,7 +20,7 @@ import apsw
 
 from recollect.engine.bell import Bell
 from recollect.engine.job import Job, tell
-from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT
+from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT, wait_at_most
 from recollect.engine.sqlite.file import File, undo
 from recollect.errors import RecollectError, StoreClosed
 from recollect.op import Op
@@ -84,7 +84,7 @@ class AsyncSqliteEngine:
             batch, open_ = self._take(wait=not told)
             if batch:
                 with self._writing:
-                    _commit(self._file, batch, functools.partial(tell, told))
+                    _answered(self._file, batch, functools.partial(tell, told))
             else:
                 tell(told)
             told = batch
@@ -149,6 +149,16 @@ class AsyncSqliteEngine:
         self._file.close()
 
 
+def _answered(file: File, batch: list[Job], tell: Callable[[], None]) -> None:
+    """Run the jobs of a batch. Whatever goes wrong, each gets an answer, and the thread goes on for the others."""
+    try:
+        _commit(file, batch, tell)
+    except BaseException as error:  # noqa: BLE001  what was committed before it is there; who waits is told what happened
+        tell()
+        for job in batch:
+            job.error = job.error or error
+
+
 def _commit(file: File, batch: list[Job], tell: Callable[[], None]) -> None:
     """Run the jobs of a batch in one transaction; with savepoints where one of them fails, alone where that fails.
 
@@ -186,6 +196,7 @@ def _tried(
     if connection is None:
         return False
     patience = time.monotonic() + _PATIENCE
+    wait_at_most(connection, file.timeout, tell)  # another process may write: those before need not wait for it
     try:
         connection.execute("BEGIN IMMEDIATE")
     except apsw.BusyError as error:  # each has waited as long as it wanted to: together, not one after another

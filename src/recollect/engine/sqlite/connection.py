@@ -102,14 +102,19 @@ def _prepared(connection: apsw.Connection, timeout: float) -> apsw.Connection:
     return connection
 
 
-def wait_at_most(connection: apsw.Connection, seconds: float) -> None:
-    """Wait for a lock in short steps. SQLite's own steps grow to 100 ms, in which nobody writes."""
+def wait_at_most(connection: apsw.Connection, seconds: float, first: Callable[[], None] | None = None) -> None:
+    """Wait for a lock in short steps. SQLite's own steps grow to 100 ms, in which nobody writes.
+
+    `first` is called when a lock is met, before it is waited for.
+    """
     begun = 0.0
 
     def again(count: int) -> bool:
         nonlocal begun
         if count == 0:
             begun = time.monotonic()
+            if first is not None:
+                first()
         elif time.monotonic() - begun > seconds:
             return False
         chance = (time.perf_counter_ns() & 1023) / 1024  # so that two who wait do not wake together for ever

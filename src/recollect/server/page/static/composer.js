@@ -5,23 +5,24 @@
   const $ = (id) => document.getElementById(id);
   const act = r.actions;
   const path = (session, rest) => "/page/conversation/" + encodeURIComponent(session) + rest;
-  const drafts = {
-    key: (session) => "recollect:draft:" + session,
+  const kept = (name) => ({
+    key: (session) => "recollect:" + name + ":" + session,
     get(session) { try { return localStorage.getItem(this.key(session)) || ""; } catch { return ""; } },
     set(session, text) { try { if (text) localStorage.setItem(this.key(session), text); else localStorage.removeItem(this.key(session)); } catch { /* a full or forbidden store */ } },
-  };
+  });
+  const drafts = kept("draft"), sends = kept("sending");   /* a message that is being sent keeps its key over a reload */
   let state = null;   /* session, files, editing, sending */
   const pictures = new WeakMap();   /* the address of a picture that was chosen */
   const known = new Map();   /* the state of each session that was shown: files that are not sent, what is being sent */
 
   document.addEventListener("recollect:mounted", ({ detail }) => {
     const form = $("composer"), text = $("composer-text");
-    if (!known.has(detail.session)) known.set(detail.session, { session: detail.session, files: [], sending: false });
+    if (!known.has(detail.session)) known.set(detail.session, { session: detail.session, files: [], sending: false, last: JSON.parse(sends.get(detail.session) || "null") });
     state = Object.assign(known.get(detail.session), { editing: null, form, text, chosen: -1,
       commands: JSON.parse(form.dataset.commands), most: Number(form.dataset.most), largest: Number(form.dataset.largest) });
     form.classList.toggle("sending", state.sending);
     text.value = drafts.get(state.session);
-    text.addEventListener("input", () => { grow(); if (!state.editing) drafts.set(state.session, text.value); complete(); });
+    text.addEventListener("input", () => { grow(); if (!state.editing) drafts.set(state.session, text.value); remember(state, null); complete(); });
     text.addEventListener("keydown", keys);
     text.addEventListener("paste", (event) => {
       const files = [...(event.clipboardData?.files || [])];
@@ -110,7 +111,7 @@
     sending(mine, true);
     /* The same message sent again after a lost answer keeps its key, so that it is said once. */
     const content = JSON.stringify([text, editing, files.map((file) => [file.name, file.size, file.lastModified])]);
-    if (mine.last?.content !== content) mine.last = { content, key: r.key() };
+    if (mine.last?.content !== content) remember(mine, { content, key: r.key() });
     const headers = { "Idempotency-Key": mine.last.key };
     let begun;
     try {
@@ -122,11 +123,12 @@
         if (takeOver) form.append("take_over", "yes");
         begun = await r.send("POST", path(mine.session, "/say"), form, { headers });
       }
-      mine.last = null;
+      remember(mine, null);
       sent(mine, { text, editing, files, turn: begun.turn });
     } catch (error) { if (r.isBusy(error) && state === mine) busy(error, mine); else r.failed(error.offline ? new Error("The server can not be reached. What you wrote stays here: send it again when it is back.") : error); }
     finally { sending(mine, false); }
   }
+  function remember(mine, last) { mine.last = last; sends.set(mine.session, last ? JSON.stringify(last) : ""); }
   function sending(mine, now) { mine.sending = now; mine.form.classList.toggle("sending", now); }
 
   /* Someone else answers here: wait for them, end their answer, or go on beside them. What was typed stays. */
