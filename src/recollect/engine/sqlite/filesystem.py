@@ -30,7 +30,7 @@ def prepare(path: str) -> None:
             raise NetworkFileSystem(path=path, kind=kind)
         if not os.path.exists(real):
             _make_file(real)
-        elif os.path.getsize(real) == 0:
+        elif os.path.isfile(real) and os.path.getsize(real) == 0:  # not a device, which has no size either
             _keep_private(real)
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
