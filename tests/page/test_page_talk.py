@@ -477,6 +477,14 @@ def test_what_the_page_asked_before_a_turn_does_not_hide_it(talk, common_server)
     answered(page, "goes on, and ends here")
 
 
+def test_what_is_typed_into_a_page_that_was_just_loaded_is_written(talk):
+    page = talk()
+    fresh(page)
+    page.reload()
+    page.keyboard.type("hello 1 & ?")
+    expect(page.locator("#composer-text")).to_have_value("hello 1 & ?")
+
+
 def test_an_input_method_s_enter_does_not_send(talk):
     page = talk()
     fresh(page)

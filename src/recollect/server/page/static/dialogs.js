@@ -138,6 +138,6 @@
     else if (event.key === "/") {
       const field = document.querySelector("#composer textarea, #conversation textarea");
       if (field) { event.preventDefault(); field.focus(); }
-    }
+    } else if (document.activeElement === document.body && /^[\p{L}\p{N}]$/u.test(event.key)) $("composer-text")?.focus();   /* it is typed there */
   });
 })();
