@@ -7,6 +7,7 @@ import os
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from hypothesis import settings
 
 LONG = "RECOLLECT_TEST_LONG"
 
@@ -22,6 +23,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--long"):
         os.environ[LONG] = "yes"  # for what a module of tests decides when it is loaded
+    else:
+        # The same examples in each run: a change fails by itself and not by chance. A long run looks for others.
+        settings.register_profile("same", derandomize=True, database=None)
+        settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -70,6 +70,7 @@ PIECES = st.sampled_from(
 @example("| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 300)
 @example("| " + "wide " * 20 + "| b |\n|---|---|\n" + "| 1 | 2 |\n" * 150)
 @example("\U0001f600" * 5000)
+@example("|\n|---|---|\n")
 @settings(max_examples=80, deadline=None)
 def test_no_piece_is_longer_than_discord_takes_after_it_was_laid_out(text):
     for piece in split(text, 2000, OUTLET.measure):
