@@ -44,7 +44,8 @@ def _written(table: list[str]) -> str:
     head, _, *body = [_cells(line) for line in table]
     rows = [row for row in body if any(row)]
     if not any(head):
-        return "\n".join(_pair(row) for row in rows) or "\n".join(table)  # without a word it stays: nothing can not be sent
+        told = "\n".join(_pair(row) for row in rows)
+        return told or "\n".join(table)  # no platform takes a message without a word
     plain = [[_bare(cell) for cell in row] for row in (head, *rows)]
     count = max(len(row) for row in plain)
     if 2 * count > _WIDEST:
