@@ -180,7 +180,7 @@ def browsing(chromium):
 
         def said(message):
             if message.type == "error" and not any(word in message.text for word in expected):
-                complaints.append(f"console: {message.text}")
+                complaints.append(f"console: {message.text} ({message.location.get('url')})")
 
         def asked(request):
             if not request.url.startswith((url, "blob:", "data:")):

@@ -118,7 +118,7 @@ def test_deleting_all_leaves_a_new_one(place, opened):
     tab.keyboard.press("Delete")
     expect(tab.locator("li.session .session-title")).to_have_text(["New chat"])
     until(lambda: [session.id for session in place.store.list_sessions(deleted=True)] == ["only"])
-    assert tab.url != f"{place.url}/c/only"
+    expect(tab).not_to_have_url(f"{place.url}/c/only")
 
 
 def test_trash_restores_and_erases(place, opened):

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 from hypothesis import given, settings
@@ -428,5 +429,27 @@ def test_a_call_that_came_with_its_result_says_nothing_of_how_long_it_took():
             view = await items.latest(account, talk, CLOCK)
             assert "a sock" in view.items[-1].html
             assert not re.search(r"\b\d+ ms\b", view.items[-1].html)
+
+    run(story())
+
+
+@pytest.mark.parametrize("want", ["news", "older", "newer"])
+def test_a_conversation_that_goes_while_it_is_read_is_gone_and_no_error(monkeypatch, want):
+    async def story():
+        async with an_account() as account:
+            session = await account.store.session("web:going")
+            await session.append({"role": "user", "content": "hello"})
+            for name in ("between", "older"):
+                read = getattr(items, name)
+
+                async def late(*args, read=read, **options):
+                    await account.store.delete_session("web:going")
+                    return await read(*args, **options)
+
+                monkeypatch.setattr(items, name, late)
+            asked = types.SimpleNamespace(cookies={})
+            shown = conversation.Shown(want=want, first=1, last=1)
+            given = await conversation.conversation_items.fn(asked, account, "web:going", shown)
+            assert given == {"gone": "trash"}
 
     run(story())

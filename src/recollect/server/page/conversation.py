@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -165,8 +166,13 @@ async def conversation_items(
 ) -> dict[str, Any]:
     """Give what is new in what a page shows, or the page before or after it; or say that the session is gone."""
     found = await account.store.get_session(session_id(session))
-    if found is None:
-        return {"gone": await _gone(account, session_id(session))}
+    if found is not None:
+        with contextlib.suppress(SessionNotFound):  # it went while it was read
+            return await _shown(request, account, found, data)
+    return {"gone": await _gone(account, session_id(session))}
+
+
+async def _shown(request: Request[Any, Any, Any], account: Account, found: AsyncSession, data: Shown) -> dict[str, Any]:
     clock = clock_of(request.cookies)
     revision = found.revision  # of before the messages are read: what changes meanwhile is asked for again
     if data.want == "older":
