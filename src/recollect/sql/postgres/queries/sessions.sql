@@ -1,3 +1,31 @@
+-- shared: appending
+WITH advanced AS (
+    {advance}
+    WHERE {named} AND deleted_at IS NULL AND {expected}
+    RETURNING {place}, {counts}
+), said AS (
+    INSERT INTO recollect.messages ({message})
+    SELECT tree, branch, before + at, NULL, {said} FROM advanced, {rows}
+)
+
+-- shared: saving
+WITH advanced AS (
+    {advance}
+    WHERE {named} AND deleted_at IS NULL AND open_turns = 0 AND {expected}
+    RETURNING {place}, {counts}
+), said AS (
+    INSERT INTO recollect.messages ({message})
+    SELECT tree, branch, before + at, before + 1, {said} FROM advanced, {rows}
+), ran AS (
+    INSERT INTO recollect.turns ({turn}) SELECT tree, branch, before + 1, {ran} FROM advanced
+)
+
+-- shared: calling
+called AS (
+    INSERT INTO recollect.tool_calls ({call})
+    SELECT tree, branch, before + at, part, branch, before + result, {called} FROM advanced, {calls}
+)
+
 -- shared: recalled
 SELECT (s.tree << 20) | s.number, (s.tree << 20) | m.branch, m.before, m.branch, false, s.open_turns, {counts}
 FROM recollect.sessions AS s
@@ -313,60 +341,22 @@ WHERE {named} AND deleted_at IS NULL AND {expected}
 RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, false, open_turns, {counts}
 
 -- name: session_append
-WITH advanced AS (
-    {advance}
-    WHERE {named} AND deleted_at IS NULL AND {expected}
-    RETURNING {place}, {counts}
-), said AS (
-    INSERT INTO recollect.messages ({message})
-    SELECT tree, branch, before + at, NULL, {said} FROM advanced, {rows}
-), called AS (
-    INSERT INTO recollect.tool_calls ({call})
-    SELECT tree, branch, before + at, part, branch, before + result, {called} FROM advanced, {calls}
-)
+{appending}, {calling}
 SELECT {placed}, {counts} FROM advanced
 
 -- brief: session_append
-WITH advanced AS (
-    {advance}
-    WHERE {named} AND deleted_at IS NULL AND {expected}
-    RETURNING {place}, {counts}
-), said AS (
-    INSERT INTO recollect.messages ({message})
-    SELECT tree, branch, before + at, NULL, {said} FROM advanced, {rows}
-)
+{appending}
 SELECT {placed}, {counts} FROM advanced
 
 -- ends: session_append
 {recalled}
 
 -- name: session_save
-WITH advanced AS (
-    {advance}
-    WHERE {named} AND deleted_at IS NULL AND open_turns = 0 AND {expected}
-    RETURNING {place}, {counts}
-), said AS (
-    INSERT INTO recollect.messages ({message})
-    SELECT tree, branch, before + at, before + 1, {said} FROM advanced, {rows}
-), ran AS (
-    INSERT INTO recollect.turns ({turn}) SELECT tree, branch, before + 1, {ran} FROM advanced
-), called AS (
-    INSERT INTO recollect.tool_calls ({call})
-    SELECT tree, branch, before + at, part, branch, before + result, {called} FROM advanced, {calls}
-)
+{saving}, {calling}
 SELECT {placed}, {counts} FROM advanced
 
 -- brief: session_save
-WITH advanced AS (
-    {advance}
-    WHERE {named} AND deleted_at IS NULL AND open_turns = 0 AND {expected}
-    RETURNING {place}, {counts}
-), said AS (
-    INSERT INTO recollect.messages ({message})
-    SELECT tree, branch, before + at, before + 1, {said} FROM advanced, {rows}
-), ran AS (
-    INSERT INTO recollect.turns ({turn}) SELECT tree, branch, before + 1, {ran} FROM advanced
-)
+{saving}
 SELECT {placed}, {counts} FROM advanced
 
 -- ends: session_save
