@@ -40,6 +40,7 @@ class Said:
         self.branch, self.position, self.draft, self.turn = branch, position, draft, turn
         self.state = "completed"
         self.deleted = False
+        self.given_up = False
 
     @property
     def id(self):
@@ -96,7 +97,22 @@ class Path:
         first = self.last + 1
         made = [Said(self, first + offset, draft, turn) for offset, draft in enumerate(drafts)]
         self.said += made
+        for _, call, result in self.tool_calls():
+            call.given_up = call.given_up and (result is None or call.branch is not self)
         return made
+
+    def tool_calls(self):
+        """Join results to calls: each result to the newest call of its id that is still open."""
+        found = []
+        for said in self.all():
+            part = said.draft.parts[0] if said.draft.parts else None
+            if isinstance(part, ToolCallPart):
+                found.append([part.call_id, said, None])
+            if isinstance(part, ToolResultPart):
+                waiting = [call for call in found if call[0] == part.call_id and call[2] is None]
+                if waiting:
+                    waiting[-1][2] = said
+        return found
 
 
 class Shrunk:
@@ -118,12 +134,21 @@ class Run:
         self.streams = []
 
     def ended(self, status):
-        """End it; what still streams in it is cut off, and the branch is free."""
+        """End it; what still streams in it is cut off, its calls are given up, and the branch is free."""
+        self.resumed()
         self.status = status
+        for _, call, result in self.branch.tool_calls():
+            if status != "completed" and result is None and call.branch is self.branch and call.turn == self.position:
+                call.given_up = True
         for said, _ in self.streams:
             said.state = "interrupted" if said.state == "streaming" else said.state
         if self.branch.open is self:
             self.branch.open = None
+
+    def resumed(self):
+        """Go on, with the calls that were given up while it seemed to be interrupted."""
+        for said in self.branch.said:
+            said.given_up = said.given_up and not (self.status == "interrupted" and said.turn == self.position)
 
     def goes_on(self):
         """Whether it takes another step: it is open, or was interrupted and no other turn began since."""
@@ -156,17 +181,7 @@ class Talk:
         return [said for said in self.head.all() if not said.deleted]
 
     def tool_calls(self):
-        """Join results to calls: each result to the newest call of its id that is still open."""
-        found = []
-        for said in self.head.all():
-            part = said.draft.parts[0] if said.draft.parts else None
-            if isinstance(part, ToolCallPart):
-                found.append([part.call_id, said, None])
-            if isinstance(part, ToolResultPart):
-                waiting = [call for call in found if call[0] == part.call_id and call[2] is None]
-                if waiting:
-                    waiting[-1][2] = said
-        return found
+        return self.head.tool_calls()
 
 
 class Comparison(RuleBasedStateMachine):
@@ -351,6 +366,7 @@ class Comparison(RuleBasedStateMachine):
         self.touch(run.talk)
 
     def renewed(self, run):
+        run.resumed()
         run.status, run.branch.open, run.until = "open", run, self.now + LEASE
         self.saw(run.handle.session, run.talk)
 
@@ -678,7 +694,12 @@ class Comparison(RuleBasedStateMachine):
             (b.number, b.parent and b.parent.number, b.fork_at, b.last, b is talk.head) for b in shown
         ]
         assert [(c.call_id, c.message, c.status, c.result_message) for c in session.tool_calls()] == [
-            (call_id, call.id, "pending" if result is None else "success", result and result.id)
+            (
+                call_id,
+                call.id,
+                "success" if result else "canceled" if call.given_up else "pending",
+                result and result.id,
+            )
             for call_id, call, result in talk.tool_calls()
         ]
         status = {(run.branch.number, run.position): run.status for run in talk.runs}

@@ -316,7 +316,9 @@ class TestTurn:
             script.run(self.begin())
         assert caught.value.holder == "other:1:2"
         assert caught.value.until == "2025-11-16T10:00:01.123Z"
-        assert not {"turn_insert", "branch_claim", "turn_end", "messages_interrupt"} & set(script.names)
+        assert not {"turn_insert", "branch_claim", "turn_end", "messages_interrupt", "tool_calls_cancel"} & set(
+            script.names
+        )
 
     @pytest.mark.parametrize(
         "changes",
@@ -328,8 +330,8 @@ class TestTurn:
         script.run(self.begin())
         after = script.names[script.names.index("turn_get") + 1 :]
         assert after == [
-            "messages_interrupt", "turn_end", "branch_release", "session_opens_turn", "turn_insert", "branch_claim",
-            "session_opens_turn",
+            "messages_interrupt", "tool_calls_cancel", "turn_end", "branch_release", "session_opens_turn", "turn_insert",
+            "branch_claim", "session_opens_turn",
         ]  # fmt: skip
         changes = [params["change"] for name, params, _ in script.asked if name == "session_opens_turn"]
         assert changes == [-1, 1]
@@ -392,8 +394,8 @@ class TestEnsure:
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert script.names == [
-            "session_open", "branches_open", "turn_get", "messages_interrupt", "turn_end", "branch_release",
-            "session_opens_turn", "session_change", "session_activate", "session_by_key",
+            "session_open", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
+            "branch_release", "session_opens_turn", "session_change", "session_activate", "session_by_key",
         ]  # fmt: skip
 
     def test_a_live_turn_is_not_touched(self):
@@ -407,7 +409,7 @@ class TestEnsure:
             }
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
-        assert not {"messages_interrupt", "turn_end", "branch_release", "session_change"} & set(script.names)
+        assert not {"messages_interrupt", "tool_calls_cancel", "turn_end", "session_change"} & set(script.names)
 
     def made(self, name: str, fields: dict[str, Any], parent: list[Any]) -> Script:
         script = Script(

@@ -256,7 +256,7 @@ def _unanswered(here: sessions.Here) -> Steps[list[Finding]]:
     waiting = [
         call.call_id
         for call in (yield from tools.on_path(here.head))
-        if call.status in ("pending", "running") and int(call.message.partition(".")[2]) < end
+        if call.result_message is None and int(call.message.partition(".")[2]) < end
     ]
     if not waiting:
         return []

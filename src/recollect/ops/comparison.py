@@ -12,7 +12,8 @@ from recollect.ops.transfer import BLOBS, CREATED, DELETED, ERROR, METADATA, NAT
 # How far something has come. What has come to its end is not changed any more.
 _STATES = {"pending": 0, "streaming": 0, "interrupted": 1, None: 2, "error": 2}
 _TURNS = {"open": 0, "interrupted": 1, "completed": 2, "failed": 2, "cancelled": 2}
-_CALLS = {"pending": 0, "running": 1, "success": 2, "error": 2, "canceled": 2}
+_CALLS = {"pending": 0, "running": 1, "success": 3, "error": 3, "canceled": 3}
+_GIVEN_UP = 2
 _ENDED = 2
 _JSON = (ERROR, METADATA, NATIVE, BLOBS, PARTS)
 COMPACTION = ("from_position", "to_position", "round", "created_at")
@@ -104,8 +105,13 @@ def new_calls(batch: Batch) -> Steps[list[Row]]:
         return []
     positions = [row[0] for row in batch.calls]
     found = yield from rows("tool_calls_of_span", branch=batch.branch, low=min(positions) - 1, high=max(positions))
-    present = {row[:3]: _CALLS[row[5]] for row in found}
-    return [row for row in batch.calls if present.get(row[:3], -1) < _CALLS[row[5]]]
+    present = {row[:3]: _come(row) for row in found}
+    return [row for row in batch.calls if present.get(row[:3], -1) < _come(row)]
+
+
+def _come(call: Row) -> int:
+    """Say how far a call has come. One whose turn was given up may still be given a result."""
+    return _GIVEN_UP if call[5] == "canceled" and call[6] is None else _CALLS[call[5]]
 
 
 def same_compaction(branch: int, compaction: dict[str, Any]) -> Steps[Row | None]:

@@ -12,6 +12,8 @@ from recollect.op import Scope, Steps, do, one, rows
 TAKEN = "TakenOver"
 """The name of the error that a turn has which was taken over."""
 
+_ENDS = {"interrupted": "was interrupted", "cancelled": "was cancelled", "failed": "failed"}
+
 
 class Holder(NamedTuple):
     """Who holds an open turn."""
@@ -73,13 +75,26 @@ def seize(scope: Scope, session: int, branch: int, position: int) -> Steps[None]
 
 
 def interrupt(scope: Scope, session: int, branch: int, position: int, *, error: str | None = None) -> Steps[None]:
-    """End a turn that will not go on. What it stored stays; a message in the middle of streaming is marked."""
-    yield from do("messages_interrupt", branch=branch, position=position, now=scope.now)
+    """End a turn that will not go on. What it stored stays; what is unfinished is marked."""
+    yield from leave(scope, branch, position, "interrupted")
     yield from do(
         "turn_end", branch=branch, position=position, status="interrupted", now=scope.now, latency_ms=None,
         input_tokens=None, output_tokens=None, model=None, error=error,
     )  # fmt: skip
     yield from release(session, branch, position)
+
+
+def leave(scope: Scope, branch: int, position: int, status: str) -> Steps[None]:
+    """Mark what a turn leaves unfinished: a message in the middle of streaming, and calls that nobody runs any more.
+
+    The calls of a turn that is completed stay open: a person, or another program, may be the one who answers them.
+    """
+    yield from do("messages_interrupt", branch=branch, position=position, now=scope.now)
+    if status != "completed":
+        yield from do(
+            "tool_calls_cancel", branch=branch, position=position, now=scope.now, code=status,
+            message=f"The turn {_ENDS[status]} before there was a result.",
+        )  # fmt: skip
 
 
 def claim(session: int, branch: int, position: int) -> Steps[None]:

@@ -176,7 +176,7 @@ def _value(row: Row) -> ToolCall:
         "tool": row[5],
         "created_at": row[9],
     }
-    if row[7] is None and row[6] not in ("pending", "running"):
+    if row[7] is None and row[8] is not None:
         return ToolCall(**call, status="pending")  # answered on another path only
     return ToolCall(
         **call,

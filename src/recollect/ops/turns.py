@@ -184,8 +184,8 @@ def used(records: Sequence[record.Record]) -> Usage:
 def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> Steps[None]:
     """Hold on to a turn for another lease.
 
-    A turn that was marked interrupted while its holder slept goes on, unless it was taken over, or another has been
-    opened since: then it stays ended, also when the other one is over.
+    A turn that was marked interrupted while its holder slept goes on, with its calls, unless it was taken over, or
+    another has been opened since: then it stays ended, also when the other one is over.
     """
     standing = yield from _standing(session, held)
     if standing is None:
@@ -196,6 +196,7 @@ def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> S
         output_tokens=usage.output_tokens,
     )  # fmt: skip
     if standing == "released":
+        yield from do("tool_calls_resume", branch=held.branch, position=held.position)
         yield from leases.claim(held.session, held.branch, held.position)
 
 
@@ -232,9 +233,12 @@ def _check_end(status: str) -> None:
 
 
 def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> Steps[tuple[Turn, Row]]:
-    if (yield from _standing(session, held)) is None:
+    standing = yield from _standing(session, held)
+    if standing is None:
         raise TurnNotFound(session=session, turn=f"{held.number}.{held.position}")
-    yield from do("messages_interrupt", branch=held.branch, position=held.position, now=scope.now)
+    if standing == "released":
+        yield from do("tool_calls_resume", branch=held.branch, position=held.position)
+    yield from leases.leave(scope, held.branch, held.position, status)
     ended = yield from one(
         "turn_end", branch=held.branch, position=held.position, status=status, now=scope.now, **usage._asdict()
     )
@@ -275,6 +279,8 @@ def save(
     records = [record.record(draft, scope.now) for draft in (*question, *answer)]
     usage = _completed(_stored(usage), used(records))
     whole = messages.at_once(scope, session, records, expected) if key is None else None
+    if whole is not None and status != "completed" and whole["calls"]:
+        whole = None  # step by step: calls that have no result are marked
     if whole is not None:
         whole["turn"] = _run(scope, status, usage)
     return Op(_save, scope, session, records, status, usage, key, expected, whole)
@@ -299,6 +305,8 @@ def _save(
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=False)
     yield from _insert(scope, written, status=status, until=None, usage=usage)
+    if status != "completed" and any(item.calls for item in records):
+        yield from leases.leave(scope, written.key, written.first, status)
     if key is not None:
         yield from messages.remember(scope, written, key, records)
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))

@@ -27,7 +27,7 @@ from recollect.testing.search import (
 from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
 from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
-from recollect.testing.tools import TestTools, TestToolsOnBranches
+from recollect.testing.tools import TestTools, TestToolsOfTurns, TestToolsOnBranches
 from recollect.testing.transfer import TestTransfer
 from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns, TestTurnsTakenUp
 from recollect.testing.watch import TestWatch
@@ -64,6 +64,7 @@ _ANYWHERE: tuple[type, ...] = (
     TestStreams,
     TestToolStatistics,
     TestTools,
+    TestToolsOfTurns,
     TestToolsOnBranches,
     TestTransfer,
     TestTrash,

@@ -11,6 +11,7 @@ from recollect.model import amount
 from recollect.model.message import Message
 from recollect.model.part import ToolCallPart, ToolResultPart
 from recollect.model.session import Session
+from recollect.model.tool_call import ToolCall
 from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page import branching, items, parts
@@ -71,18 +72,26 @@ async def tool(account: Account, session: str, place: str) -> Response[str]:
     part = message.parts[number] if 0 <= number < len(message.parts) else None
     if not isinstance(part, ToolCallPart):
         raise NotFoundException("There is no tool call in this place.")
-    result = await _result(found, message, part)
+    call = await _call(found, message, part)
+    result = None if call is None else await _result(found, call)
     output = None if result is None else parts.shown_output(result)
-    status = "pending" if result is None else result.status
-    return html(render("tool.html", call=part, arguments=parts.pretty(part.input), output=output, status=status))
+    fields = {
+        "call": part, "arguments": parts.pretty(part.input), "output": output,
+        "status": "pending" if call is None else call.status, "told": None if call is None else call.error_message,
+    }  # fmt: skip
+    return html(render("tool.html", **fields))
 
 
-async def _result(session: AsyncSession, message: Message, call: ToolCallPart) -> ToolResultPart | None:
-    known = [item for item in await session.tool_calls() if item.message == message.id and item.call_id == call.call_id]
-    if not known or known[0].result_message is None:
+async def _call(session: AsyncSession, message: Message, part: ToolCallPart) -> ToolCall | None:
+    known = [item for item in await session.tool_calls() if item.message == message.id and item.call_id == part.call_id]
+    return known[0] if known else None
+
+
+async def _result(session: AsyncSession, call: ToolCall) -> ToolResultPart | None:
+    if call.result_message is None:
         return None
-    answer = await session.message(known[0].result_message)
-    part = answer.parts[known[0].result_part or 0]
+    answer = await session.message(call.result_message)
+    part = answer.parts[call.result_part or 0]
     return part if isinstance(part, ToolResultPart) else None
 
 

@@ -65,7 +65,8 @@ LEFT JOIN recollect.messages AS m
 LEFT JOIN recollect.messages AS r ON r.tree = t.tree AND r.branch = t.branch AND r.position = t.result
 WHERE t.tree = :branch::bigint >> 20 AND t.message_branch = (:branch::bigint & 1048575)::int AND (
     m.tree IS NULL OR (t.result IS NOT NULL AND r.tree IS NULL)
-    OR (t.result IS NULL) <> (t.status IN ('pending', 'running'))
+    OR (t.result IS NULL AND t.status IN ('success', 'error'))
+    OR (t.result IS NOT NULL AND t.status IN ('pending', 'running'))
     OR NOT recollect.part_is(m.parts, t.part, 'tool_call')
     OR (r.tree IS NOT NULL AND NOT recollect.part_is(r.parts, t.result_part, 'tool_result'))
 )

@@ -1,3 +1,31 @@
+-- shared: path
+path (tree, number, parent, low, high, depth) AS (
+    SELECT b.tree, b.number, b.parent, b.fork_at, CASE WHEN s.branch = b.number THEN s.last ELSE b.last END, 0
+    FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+    WHERE b.tree = :branch::bigint >> 20 AND b.number = (:branch::bigint & 1048575)::int
+    UNION ALL
+    SELECT b.tree, b.number, b.parent, b.fork_at, p.low, p.depth + 1
+    FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
+)
+
+-- shared: open_calls
+SELECT t.tree, t.message_branch, t.message_position, t.part, t.branch
+FROM path AS p JOIN recollect.tool_calls AS t ON t.tree = p.tree AND t.message_branch = p.number
+    AND t.message_position > p.low AND t.message_position <= p.high
+WHERE t.branch = (:branch::bigint & 1048575)::int AND t.result IS NULL
+
+-- shared: of_turn
+t.message_branch = t.branch AND EXISTS (
+    SELECT 1 FROM recollect.messages AS m
+    WHERE m.tree = t.tree AND m.branch = t.branch AND m.position = t.message_position AND m.turn = :position::int
+)
+
+-- shared: since_turn
+t.started_at >= (
+    SELECT u.started_at FROM recollect.turns AS u
+    WHERE u.tree = t.tree AND u.branch = t.branch AND u.position = :position::int
+)
+
 -- name: tool_call_insert
 INSERT INTO recollect.tool_calls (
     tree, message_branch, message_position, part, branch, call_id, tool, status, result, result_part, created_at,
@@ -24,14 +52,7 @@ WHERE t.tree = :branch::bigint >> 20 AND t.message_branch = (:branch::bigint & 1
 ORDER BY t.part DESC
 
 -- name: tool_calls_of_path
-WITH RECURSIVE path (tree, number, parent, low, high, depth) AS (
-    SELECT b.tree, b.number, b.parent, b.fork_at, CASE WHEN s.branch = b.number THEN s.last ELSE b.last END, 0
-    FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
-    WHERE b.tree = :branch::bigint >> 20 AND b.number = (:branch::bigint & 1048575)::int
-    UNION ALL
-    SELECT b.tree, b.number, b.parent, b.fork_at, p.low, p.depth + 1
-    FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
-)
+WITH RECURSIVE {path}
 SELECT
     (m.tree << 20) | m.number, m.number, t.message_position, t.part, t.call_id, t.tool, t.status,
     CASE WHEN t.result <= a.high THEN t.result END, t.result_part, t.created_at,
@@ -57,3 +78,21 @@ SET status = 'pending', result = NULL, result_part = NULL, completed_at = NULL, 
     error_code = NULL, error_message = NULL
 WHERE tree = :branch::bigint >> 20 AND message_branch = (:branch::bigint & 1048575)::int AND message_position <= :low
     AND branch = (:branch::bigint & 1048575)::int AND result > :low
+
+-- name: tool_calls_cancel
+WITH RECURSIVE {path}
+UPDATE recollect.tool_calls SET status = 'canceled', completed_at = :now, error_code = :code, error_message = :message
+WHERE (tree, message_branch, message_position, part, branch) IN (
+    {open_calls}
+    AND ((t.status = 'pending' AND {of_turn}) OR (t.status = 'running' AND ({of_turn} OR {since_turn})))
+)
+
+-- name: tool_calls_resume
+WITH RECURSIVE {path}
+UPDATE recollect.tool_calls
+SET status = CASE WHEN started_at IS NULL THEN 'pending' ELSE 'running' END, completed_at = NULL, error_code = NULL,
+    error_message = NULL
+WHERE (tree, message_branch, message_position, part, branch) IN (
+    {open_calls}
+    AND t.status = 'canceled' AND ({of_turn} OR {since_turn})
+)

@@ -49,7 +49,8 @@ SELECT t.call_id, m.key IS NULL, t.result IS NOT NULL AND r.key IS NULL
 FROM tool_calls AS t LEFT JOIN messages AS m ON m.key = t.message LEFT JOIN messages AS r ON r.key = t.result
 WHERE t.message > (:branch << 32) AND t.message <= (:branch << 32) | 4294967295 AND (
     m.key IS NULL OR (t.result IS NOT NULL AND r.key IS NULL)
-    OR (t.result IS NULL) <> (t.status IN ('pending', 'running'))
+    OR (t.result IS NULL AND t.status IN ('success', 'error'))
+    OR (t.result IS NOT NULL AND t.status IN ('pending', 'running'))
     OR CASE WHEN json_valid(m.parts) THEN json_extract(m.parts, '$[' || t.part || '].kind') IS NOT 'tool_call' END
     OR CASE WHEN json_valid(r.parts) THEN json_extract(r.parts, '$[' || t.result_part || '].kind') IS NOT 'tool_result' END
 )

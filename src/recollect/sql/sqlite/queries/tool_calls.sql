@@ -1,3 +1,24 @@
+-- shared: path
+path (key, number, parent, low, high, depth) AS (
+    SELECT b.key, b.number, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, 0
+    FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
+    WHERE b.key = :branch
+    UNION ALL
+    SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
+    FROM path AS p JOIN branches AS b ON b.key = p.parent
+)
+
+-- shared: open_calls
+SELECT t.message, t.part, t.branch
+FROM path AS p CROSS JOIN tool_calls AS t ON t.message > (p.key << 32) | p.low AND t.message <= (p.key << 32) | p.high
+WHERE t.branch = :branch AND t.result IS NULL
+
+-- shared: of_turn
+t.message >> 32 = :branch AND EXISTS (SELECT 1 FROM messages AS m WHERE m.key = t.message AND m.turn = :position)
+
+-- shared: since_turn
+t.started_at >= (SELECT u.started_at FROM turns AS u WHERE u.key = (:branch << 32) | :position)
+
 -- name: tool_call_insert
 INSERT INTO tool_calls (
     message, part, branch, call_id, tool, status, result, result_part, created_at, started_at, completed_at,
@@ -21,14 +42,7 @@ WHERE t.call_id = :call_id AND t.message = (
 ORDER BY t.part DESC
 
 -- name: tool_calls_of_path
-WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
-    SELECT b.key, b.number, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, 0
-    FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
-    WHERE b.key = :branch
-    UNION ALL
-    SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
-    FROM path AS p JOIN branches AS b ON b.key = p.parent
-)
+WITH RECURSIVE {path}
 SELECT
     t.message >> 32, m.number, t.message & 4294967295, t.part, t.call_id, t.tool, t.status,
     CASE WHEN (t.result & 4294967295) <= a.high THEN t.result & 4294967295 END, t.result_part, t.created_at,
@@ -52,3 +66,21 @@ SET status = 'pending', result = NULL, result_part = NULL, completed_at = NULL, 
     error_code = NULL, error_message = NULL
 WHERE message > (:branch << 32) AND message <= (:branch << 32) | :low AND branch = :branch
     AND result > (:branch << 32) | :low
+
+-- name: tool_calls_cancel
+WITH RECURSIVE {path}
+UPDATE tool_calls SET status = 'canceled', completed_at = :now, error_code = :code, error_message = :message
+WHERE (message, part, branch) IN (
+    {open_calls}
+    AND ((t.status = 'pending' AND {of_turn}) OR (t.status = 'running' AND ({of_turn} OR {since_turn})))
+)
+
+-- name: tool_calls_resume
+WITH RECURSIVE {path}
+UPDATE tool_calls
+SET status = CASE WHEN started_at IS NULL THEN 'pending' ELSE 'running' END, completed_at = NULL, error_code = NULL,
+    error_message = NULL
+WHERE (message, part, branch) IN (
+    {open_calls}
+    AND t.status = 'canceled' AND ({of_turn} OR {since_turn})
+)
