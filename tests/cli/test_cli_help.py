@@ -62,8 +62,9 @@ def test_the_list_of_commands_says_what_each_says_of_itself(path):
 
 
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path], ids=" ".join)
-def test_every_command_takes_a_database(path):
-    assert any("--db" in parameter.opts for parameter in COMMANDS[path].params)
+def test_every_command_takes_a_database_and_an_owner(path):
+    for option in ("--db", "--owner"):
+        assert [option in parameter.opts for parameter in COMMANDS[path].params].count(True) == 1
 
 
 def test_what_destroys_can_be_tried_and_needs_no_question():

@@ -86,3 +86,12 @@ def test_what_only_a_file_has(call, talk, words, tmp_path):
 def test_no_backup_comes_back(call, tmp_path):
     (tmp_path / "copy.db").write_bytes(b"x")
     assert "not there for this kind of store" in call("db", "restore", str(tmp_path / "copy.db"), "--yes", code=1)
+
+
+def test_an_owner(call, database, databases):
+    with recollect.open(databases.url_of(database, "plain"), owner="ann") as store:
+        store.session("cli:a", title="Of Ann").append({"role": "user", "content": "hello"})
+    assert "Of Ann" not in call("sessions", "list")
+    assert "Of Ann" in call("sessions", "list", "--owner", "ann")
+    assert "hello" in call("--owner", "ann", "sessions", "show", "cli:a")
+    call("sessions", "show", "cli:a", "--owner", "bob", code=3)

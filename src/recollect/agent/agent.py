@@ -40,6 +40,7 @@ class Agent:
         model: Any = models.DEMO,
         *,
         store: AsyncStore | str | os.PathLike[str] | None = None,
+        owner: str = "",
         name: str = "agent",
         instructions: Instructions | None = None,
         tools: Sequence[tools.Tool] = (),
@@ -68,7 +69,7 @@ class Agent:
         self._options: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "window": window}
         self._models: dict[str, models.Model] = {}
         self._instructions = instructions
-        self._where = store
+        self._where, self._owner = store, owner
         self._store = store if isinstance(store, AsyncStore) else None
         self._talks: weakref.WeakSet[Conversation] = weakref.WeakSet()
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -181,7 +182,8 @@ class Agent:
 
     async def _opened(self) -> AsyncStore:
         if self._store is None:
-            self._store = await open_async(self._where if not isinstance(self._where, AsyncStore) else None)
+            place = self._where if not isinstance(self._where, AsyncStore) else None
+            self._store = await open_async(place, owner=self._owner)
         return self._store
 
     async def close(self) -> None:

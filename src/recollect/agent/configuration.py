@@ -21,7 +21,7 @@ def configured(
     config: Config | None = None,
     **options: Any,
 ) -> Agent:
-    """Make an agent from the configuration: its model, its key, where it is reached, its window; and MCP servers.
+    """Make an agent from the configuration: its model, its key, where it is reached, its window; owner, MCP servers.
 
     `model` and `base_url` count more than what is configured, `config` is one that was read already, and `options` are
     further arguments of Agent().
@@ -39,5 +39,5 @@ def configured(
         api_key=config["model.api_key"] if same else None,
         window=config["model.context_window"],
         mcp=config.servers,
-        **options,
+        **{"owner": config["db.owner"] or "", **options},
     )

@@ -160,8 +160,10 @@ def copy(context: click.Context, source: str, target: str, owners: tuple[str, ..
     import recollect  # noqa: PLC0415
 
     library: Any = recollect
+    before = place.named_owner()  # `recollect --owner ann db copy`
+    named = owners or (None if before is None else (before,))
     with Progress("Copying") as progress:
-        found = library.copy(source, target, owners=owners or None, progress=progress)
+        found = library.copy(source, target, owners=named, progress=progress)
     if as_json:
         print_json({"whole": found.whole, **plain(found)})
     else:

@@ -1,4 +1,4 @@
-"""Groups of commands that load a command when it is asked for, and the option that every command has."""
+"""Groups of commands that load a command when it is asked for, and the options that every command has."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ from typing import Any
 import click
 
 DATABASE = "recollect.database"
+OWNER = "recollect.owner"
+
+_NAMES = {
+    "--db": (DATABASE, "PATH_OR_URL", "The database to use, instead of RECOLLECT_DB and the configuration."),
+    "--owner": (OWNER, "OWNER", "Whose conversations, instead of RECOLLECT_OWNER and the configuration."),
+}
 
 
-def _remember(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        context.meta[DATABASE] = value
+def _everywhere(own: list[click.Parameter]) -> list[click.Option]:
+    """Make the options that say which store: before the command or after it, the last one counts."""
+    taken = {name for parameter in own for name in parameter.opts}
+    return [_naming(option, *told) for option, told in _NAMES.items() if option not in taken]
 
 
-def _database() -> click.Option:
-    """Make the option that names the database: before the command or after it, the last one counts."""
-    return click.Option(
-        ["--db"],
-        metavar="PATH_OR_URL",
-        expose_value=False,
-        callback=_remember,
-        help="The database to use, instead of RECOLLECT_DB and the configuration.",
-    )
+def _naming(option: str, key: str, metavar: str, told: str) -> click.Option:
+    def remember(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            context.meta[key] = value
+
+    return click.Option([option], metavar=metavar, expose_value=False, callback=remember, help=told)
 
 
 class Command(click.Command):
-    """A command that takes --db."""
+    """A command that takes --db and --owner."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.append(_database())
+        self.params += _everywhere(self.params)
 
 
 class Group(click.Group):
@@ -46,7 +50,7 @@ class Group(click.Group):
     def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy or {}
-        self.params.append(_database())
+        self.params += _everywhere(self.params)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Name the commands, in the order in which they are useful."""

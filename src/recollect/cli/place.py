@@ -1,4 +1,4 @@
-"""The store that a command works on: named by --db, the environment or the configuration."""
+"""The store that a command works on: named by --db and --owner, the environment or the configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 import recollect
 from recollect import config
-from recollect.cli.group import DATABASE
+from recollect.cli.group import DATABASE, OWNER
 from recollect.cli.screen import remark
 from recollect.engine.url import MEMORY, Target, target
 from recollect.errors import NotFound
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 def named() -> str | None:
     """Give what --db says, if it was given."""
     return click.get_current_context().meta.get(DATABASE)
+
+
+def named_owner() -> str | None:
+    """Give what --owner says, if it was given."""
+    return click.get_current_context().meta.get(OWNER)
+
+
+def owner() -> str:
+    """Say whose conversations the command works on."""
+    found = named_owner()
+    if found is not None:
+        return found
+    return config.owner() if named() is None else os.environ.get(config.OWNER, "")
 
 
 def where() -> str:
@@ -58,14 +71,14 @@ def settings() -> Config:
     """Read the settings, with the options of this command over them."""
     from recollect.config.effective import load  # noqa: PLC0415
 
-    return load({"--db": named()})
+    return load({"--db": named(), "--owner": named_owner()})
 
 
 @contextlib.contextmanager
 def reading() -> Generator[Store]:
     """Open the store to read from it. Where there is no file none is made: looking must leave no trace."""
     place = MEMORY if missing() else named() or config.database()
-    with recollect.open(place) as store:
+    with recollect.open(place, owner=owner()) as store:
         yield store
 
 
@@ -79,7 +92,7 @@ def writing() -> Generator[Store]:
 
 def opened() -> Store:
     """Open the store as it is."""
-    return recollect.open(named() or config.database())
+    return recollect.open(named() or config.database(), owner=owner())
 
 
 def retention(config: Config) -> dict[str, float]:

@@ -36,7 +36,8 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
     listener = server.listen(address, config["server.port"] if port is None else port, exact=exact)
     alone = next(iter(tokens)) if not config["server.owners"] else None
     link = server.link(address, listener.getsockname()[1], alone)
-    click.echo(f"Recollect is at {link}\nThe conversations are in {place.where()}. Ctrl-C stops the server.")
+    whose = f" of {place.owner()}" if alone is not None and place.owner() else ""
+    click.echo(f"Recollect is at {link}\nThe conversations{whose} are in {place.where()}. Ctrl-C stops the server.")
     if alone is None:
         click.echo(f"Each of {len(tokens)} owners opens it with their own token: {link}?token=...")
     if opened:
@@ -73,4 +74,5 @@ def _tokens(config: Config, address: str, *, public: bool) -> dict[str, str]:
         raise InvalidValue(
             f"{address} can be reached by other machines, and no token is set. Set server.token or RECOLLECT_TOKEN."
         )
-    return checked(owners or {"": config["server.token"] or kept()}, public=public)
+    alone = {config["db.owner"] or "": config["server.token"] or kept()}
+    return checked(owners or alone, public=public)

@@ -12,6 +12,7 @@ import sys
 from recollect.errors import InvalidConfig
 
 DATABASE = "RECOLLECT_DB"
+OWNER = "RECOLLECT_OWNER"
 CONFIG = "RECOLLECT_CONFIG"
 
 
@@ -25,6 +26,16 @@ def database() -> str:
     from recollect.config.effective import load  # noqa: PLC0415  15 ms that who has no file need not pay
 
     return load().database
+
+
+def owner() -> str:
+    """Say whose conversations a command works on when nobody is named: an owner in the file goes with its database."""
+    named = os.environ.get(OWNER)
+    if named or os.environ.get(DATABASE) or not there(file()):
+        return named or ""
+    from recollect.config.effective import load  # noqa: PLC0415
+
+    return load()["db.owner"] or ""
 
 
 def default_database() -> str:

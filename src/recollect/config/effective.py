@@ -81,6 +81,8 @@ def load(options: Mapping[str, str | None] | None = None) -> Config:
         for item in layer:
             if item.setting.name in ("db.path", "db.url"):
                 _unset(found, "db.url" if item.setting.name == "db.path" else "db.path")
+                if item.source != "file" and found["db.owner"].source == "file":
+                    _unset(found, "db.owner")  # it goes with the database of the file
             found[item.setting.name] = item
     return Config(path, text, found)
 
@@ -112,7 +114,9 @@ def _from_environment() -> Iterator[Found]:
 def _from_options(options: Mapping[str, str | None]) -> Iterator[Found]:
     for setting in SETTINGS.values():
         text = options.get(setting.option or "")
-        if text and setting.option and (setting.option != "--db" or _names_database(setting, text)):
+        if text == "" and setting.kind == "text":
+            yield Found(setting, None, None, "option", setting.option)  # the one that is named by nothing
+        elif text and setting.option and (setting.option != "--db" or _names_database(setting, text)):
             yield _said(setting, text, "option", setting.option)
 
 

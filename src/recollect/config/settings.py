@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from recollect.config import DATABASE
+from recollect.config import DATABASE, OWNER
 
 Kind = Literal["path", "url", "text", "address", "secret", "number", "flag", "duration", "texts", "secrets"]
 MOST = 1 << 53
@@ -30,6 +30,10 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "db.url", "url", DATABASE, "The database as a URL.",
             '"postgresql://app@db.example.com/talks"', option="--db",
+        ),
+        Setting(
+            "db.owner", "text", OWNER, "Whose conversations they are, where several people share a database.", '"ann"',
+            option="--owner",
         ),
         Setting(
             "model.name", "text", "RECOLLECT_MODEL", "The model to talk to, with its provider.",
