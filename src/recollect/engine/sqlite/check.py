@@ -28,9 +28,17 @@ def checked(deep: bool) -> tuple[str, ...]:
 def check(file: File, *, deep: bool) -> list[Finding]:
     """Look at the whole file. Without `deep` only at what is quickly found."""
     try:
-        return file.beside(lambda connection: _found(file, connection, deep=deep))
+        return _looked(file, deep=deep)
+    except Corrupted:
+        pass  # the disk may have failed for a moment: looked at again before it is said
+    try:
+        return _looked(file, deep=deep)
     except Corrupted as error:
         return [Finding(kind="structure", message=str(error), advice=_RESTORE)]
+
+
+def _looked(file: File, *, deep: bool) -> list[Finding]:
+    return file.beside(lambda connection: _found(file, connection, deep=deep))
 
 
 def _found(file: File, connection: apsw.Connection, *, deep: bool) -> list[Finding]:
@@ -60,7 +68,9 @@ def _checksums(file: File) -> list[Finding]:
     try:
         lines = connection.execute(f"PRAGMA integrity_check({_MOST})").fetchall()
         wrong = any(_MISMATCH in str(line) for (line,) in lines)
-    except apsw.IOError:
+    except apsw.IOError as error:
+        if error.extendedresult != apsw.SQLITE_IOERR_DATA:
+            raise  # the disk, and not what is on it
         wrong = True
     finally:
         connection.close()

@@ -247,13 +247,13 @@ def _bare(file: File, connection: apsw.Connection, job: Job) -> bool:
 
 
 def _in_savepoint(file: File, connection: apsw.Connection, job: Job) -> bool:
-    """Run a job so that its failure undoes only itself. False: the whole transaction is gone."""
+    """Run a job so that its failure undoes only itself. False: the whole transaction is gone, or must go."""
     connection.execute("SAVEPOINT op")
     try:
         job.result = file.drive(connection, job.op)
     except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
-        if not connection.in_transaction:
-            return False
+        if not connection.in_transaction or isinstance(error, apsw.CorruptError):
+            return False  # what looks like damage is looked at again, by each alone
         connection.execute("ROLLBACK TO op")
         job.error = file.explained(connection, error)
         if job.error is not error:

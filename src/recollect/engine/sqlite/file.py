@@ -26,7 +26,7 @@ from recollect.engine.sqlite.ranking import register
 from recollect.engine.sqlite.steps import procedures
 from recollect.engine.sqlite.watch import FileBell
 from recollect.engine.url import MEMORY
-from recollect.errors import Corrupted, DiskFull, RecollectError, StoreClosed, StoreUnavailable
+from recollect.errors import Corrupted, DiskFull, IndexDamaged, RecollectError, StoreClosed, StoreUnavailable
 from recollect.op import Op
 
 T = TypeVar("T")
@@ -34,6 +34,7 @@ T = TypeVar("T")
 _IDLE = 8
 _SCRUB_WAIT = 0.25
 _FORK_STEP = 0.001
+_TRIES = 3
 MOMENT = 0.05
 """Seconds after which it is looked again whether the file is still there."""
 
@@ -76,6 +77,10 @@ class File:
             if not reserve.release(self._real):
                 raise
             connection = self._connected()
+        except Corrupted as error:
+            if not isinstance(error.__cause__, apsw.CorruptError):
+                raise
+            connection = self._connected()  # the disk may have failed for a moment
         if not self.memory:
             self.place = place(self._real)
             reserve.keep(self._real)
@@ -278,6 +283,19 @@ class File:
             bell.ring()
 
     def _within(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
+        """Run an operation in a transaction; where that meets damage, once more and then again, before it is said.
+
+        SQLite calls it damage when the disk fails to read a page, which may be the failure of one moment.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return self._once(begin, connection, op)
+            except (Corrupted, IndexDamaged) as error:
+                if not isinstance(error.__cause__, apsw.CorruptError):
+                    raise
+        return self._once(begin, connection, op)
+
+    def _once(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
         try:
             connection.execute(begin)
             try:
