@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,8 @@ from recollect.errors import InvalidValue
 from recollect.model.compaction import Compaction, Summary, standing_for
 from recollect.model.message import Message
 from recollect.model.part import AttachmentPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.store import Session
+from recollect.store_async import AsyncSession
 
 COMPACTION = Compaction(
     id=1, branch=1, from_position=1, to_position=1, round=1, tokens_before=9, tokens_after=3, summary="s", created_at=1
@@ -173,6 +177,8 @@ def test_an_earlier_summary_is_replaced_and_not_alone():
 
 def test_a_policy_says_when():
     policy = CompactionPolicy()
+    kept = inspect.signature(Session.compact).parameters["keep_turns"].default
+    assert policy.keep_turns == kept == inspect.signature(AsyncSession.compact).parameters["keep_turns"].default
     assert (policy.due(79, 100), policy.due(80, 100)) == (False, True)
     assert CompactionPolicy(share=0.5, keep_turns=1).due(50, 100)
     for wrong in ({"share": 0}, {"share": 1.1}, {"keep_turns": -1}):

@@ -41,7 +41,7 @@ from recollect.context.drafts import question
 from recollect.context.window import Window
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
 from recollect.model import keys
-from recollect.model.compaction import KEEP_TURNS, Compaction
+from recollect.model.compaction import Compaction
 from recollect.model.message import Draft, Message
 from recollect.model.part import TextPart
 from recollect.model.presence import Presence
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _RESERVED = 0.25
 """The part of the window that is left for the answer, the tools and errors of estimation."""
 
-_WHEN_FULL = CompactionPolicy(keep_turns=KEEP_TURNS)
+_WHEN_FULL = CompactionPolicy()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 
 from recollect.context.window import staying, turns, unparted
 from recollect.errors import InvalidValue
-from recollect.model.compaction import Compaction, Summary
+from recollect.model.compaction import KEEP_TURNS, Compaction, Summary
 from recollect.model.message import Message
 
 Summarize = Callable[[list[Message]], Any]
@@ -21,7 +21,7 @@ class CompactionPolicy(msgspec.Struct, frozen=True):
     """When to compact by itself: once a share of the budget is used. The newest turns are kept."""
 
     share: float = 0.8
-    keep_turns: int = 4
+    keep_turns: int = KEEP_TURNS
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
