@@ -172,15 +172,17 @@ print("the end")
     sound(path)
 
 
-def test_a_fork_while_another_thread_loads_what_it_needs(path, sound):
+@pytest.mark.parametrize("module", ["recollect.ops.messages", "recollect.formats.registry", "recollect.formats.openai"])
+def test_a_fork_while_another_thread_loads_what_it_needs(path, sound, module):
     """The child's copy of the lock of a module is held by a thread that is not there."""
     forked(
+        f"slow = {module!r}\n"
         """
 import importlib.machinery, signal
 loading = threading.Event()
 class Slow:
     def find_spec(self, name, path, target=None):
-        if name != "recollect.ops.messages": return None
+        if name != slow: return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         run = spec.loader.exec_module
         spec.loader.exec_module = lambda module: (loading.set(), time.sleep(0.3), run(module))
@@ -188,7 +190,7 @@ class Slow:
 sys.meta_path.insert(0, Slow())
 store = recollect.open(path)
 session = store.session("cli:parent")
-assert "recollect.ops.messages" not in sys.modules
+assert slow not in sys.modules
 writer = threading.Thread(target=lambda: session.append(said(1))); writer.start()
 loading.wait()
 pid = os.fork()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import types
@@ -20,10 +19,10 @@ HEAVY = {
 
 def loaded(code: str) -> set[str]:
     """Name the modules that a fresh interpreter has after running this."""
-    shown = f"{code}\nimport sys, json\nprint(json.dumps(list(sys.modules)))"
+    shown = f"{code}\nimport sys\nprint(*sys.modules)"
     # -I: neither the environment nor the current folder adds anything of its own.
     run = subprocess.run([sys.executable, "-I", "-c", shown], capture_output=True, text=True, check=True)
-    return set(json.loads(run.stdout))
+    return set(run.stdout.split())
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +80,19 @@ def test_opening_and_reading_loads_nothing_heavier_either(bare):
         "    store.list_sessions(20)\n"
     )
     assert not (HEAVY & loaded(code)) - bare
+
+
+def test_a_list_of_sessions_loads_neither_the_formats_nor_the_standard_json(bare):
+    code = "import recollect\nwith recollect.open(':memory:') as store: store.list_sessions(20)"
+    found = loaded(code) - bare
+    assert not {name for name in found if name.startswith("recollect.formats.")}
+    assert "json" not in found
+
+
+def test_the_formats_are_loaded_with_the_first_message():
+    message = {"role": "user", "content": "hi"}
+    code = f"import recollect\nwith recollect.open(':memory:') as store: store.session('a:b').append({message})"
+    assert "recollect.formats.registry" in loaded(code)
 
 
 def test_third_parties_loaded_are_only_the_two(bare):

@@ -7,7 +7,6 @@ next piece.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterator
-from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -33,7 +32,7 @@ def _sent(flow: Flow[Any], result: Any, path: str) -> Op[Any] | bytes:
     """Send a result into a flow that reads what is stored. What it can not read was damaged."""
     try:
         return flow.send(result)
-    except (msgspec.MsgspecError, UnicodeDecodeError, JSONDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupted(path=path, reason=f"what is stored can not be read ({error})") from error
 
 

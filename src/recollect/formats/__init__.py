@@ -4,6 +4,7 @@ One file per format, each with read(), write() and response(), a provider's also
 no SDK and know no database.
 What came in one format goes out equal in that format, whatever it holds, and is translated into the others.
 
+    registry.py    the formats by their names; which one a message is in
     native.py      what is kept beside our fields, and how it is put back
     neutral.py     what means the same in every format
     attachment.py  images, documents and other files
@@ -14,163 +15,37 @@ What came in one format goes out equal in that format, whatever it holds, and is
     ai_sdk.py, ai_sdk_ui.py                 model messages and UI messages
     ai_sdk_conversion.py                    from the second to the first, by the AI SDK's own rules
     plain.py       "recollect"
+
+They are loaded with the first message that is read or written: a command that lists sessions needs none.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+import os
+from typing import TYPE_CHECKING, Any
 
-from recollect.errors import InvalidValue, UnknownFormat
-from recollect.formats import anthropic, neutral, openai, plain
-from recollect.formats.guess import FORMATS, RESERVED
-from recollect.formats.guess import guess as guess_format
-from recollect.formats.native import is_dict, is_list
-from recollect.model.json import exact
-from recollect.model.message import Draft, Message, checked
+if TYPE_CHECKING:
+    from recollect.formats.registry import FORMATS, putter, read, response, write
 
 __all__ = ["FORMATS", "putter", "read", "response", "write"]
 
 
-class Format(Protocol):
-    """What the file of a format offers."""
+def __getattr__(name: str) -> Any:
+    """Load the formats; from then on each of these names is found without this."""
+    if name not in __all__:
+        raise AttributeError(f"module 'recollect.formats' has no attribute {name!r}")
+    from recollect.formats import registry  # noqa: PLC0415
 
-    def read(self, message: dict[str, Any]) -> list[Draft]: ...
-    def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]: ...
-    def response(self, message: Draft | Message, /) -> dict[str, Any] | None: ...
-
-
-_FORMATS: dict[str, Format] = {anthropic.NAME: anthropic, openai.NAME: openai, plain.NAME: plain}
-_ITEMS = "openai-responses"
-_ADDED = frozenset({"parsed", "parsed_arguments"})
-_NESTED = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
-# Loaded when they are used.
-_LATER = {_ITEMS: "openai_responses", "ai-sdk": "ai_sdk", "ai-sdk-ui": "ai_sdk_ui"}
+    globals().update({known: getattr(registry, known) for known in __all__})
+    return globals()[name]
 
 
-def read(messages: Any, format: str | None = None) -> list[Draft]:
-    """Read one message or many: dicts, objects of the official SDKs, whole responses, or our own values."""
-    given = None if format is None else _named(format)
-    if not _is_many(messages):
-        return _read_one(messages, given)
-    drafts: list[Draft] = []
-    items = 0  # how many drafts at the end are items, which are gathered into messages
-    for index, message in enumerate(messages):
-        try:
-            found = _read_one(message, given)
-        except InvalidValue as error:
-            raise type(error)(f"messages[{index}]: {error}", **error.fields) from error
-        drafts += found
-        if found[0].format == _ITEMS and _is_item(message):
-            items += 1
-        elif items:
-            _gather(drafts, items, len(found))
-            items = 0
-    if items > 1:
-        _gather(drafts, items, 0)
-    return drafts
+def _load_all() -> None:
+    """Load the rest. A child could never use a module that another thread was about to load when it was forked."""
+    from recollect.formats import registry  # noqa: PLC0415
+
+    registry.load_all()
 
 
-def _is_item(message: Any) -> bool:
-    return not isinstance(message, (Draft, Message)) and not (isinstance(message, Mapping) and "parts" in message)
-
-
-def _gather(drafts: list[Draft], items: int, after: int) -> None:
-    """Make messages of the items that stand before the last `after` drafts."""
-    from recollect.formats import openai_responses  # noqa: PLC0415  loaded, as these came from it
-
-    end = len(drafts) - after
-    drafts[end - items : end] = openai_responses.gather(drafts[end - items : end])
-
-
-def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
-    """Write messages as this format has them."""
-    return _named(format).write(messages)
-
-
-def putter(format: str) -> neutral.Put:
-    """Give what writes single messages that came in this provider's format, or in none."""
-    module: Any = _named(format)
-    return module.put
-
-
-def response(message: Draft | Message) -> dict[str, Any] | None:
-    """Rebuild the provider's whole response that a message came in, equal to what came; None if it came alone."""
-    name = message.format
-    return _named(name).response(message) if name in _FORMATS or name in _LATER else None
-
-
-def _named(format: str | None) -> Format:
-    module = _FORMATS.get(format) if isinstance(format, str) else None
-    if module is not None:
-        return module
-    if isinstance(format, str) and format in _LATER:
-        found: Any = importlib.import_module(f"recollect.formats.{_LATER[format]}")
-        _FORMATS[format] = found
-        return found
-    if format in RESERVED:
-        raise UnknownFormat(f"The name {format!r} is reserved for a later version. The formats are: {_known()}.")
-    raise UnknownFormat(format=format, known=_known())
-
-
-def _known() -> str:
-    return ", ".join(FORMATS)
-
-
-def _is_many(messages: Any) -> bool:
-    if isinstance(messages, (list, tuple)):
-        return True
-    # A pydantic object can be iterated, over its fields: it is one message all the same.
-    if isinstance(messages, (str, bytes, Mapping)) or hasattr(messages, "model_dump"):
-        return False
-    return isinstance(messages, Iterable)
-
-
-def _read_one(value: Any, given: Format | None) -> list[Draft]:
-    if is_dict(value) and (draft := _read_at_once(value, given)) is not None:
-        return [draft]
-    if isinstance(value, Draft):
-        return [checked(value)]
-    if isinstance(value, Message):
-        return [checked(_draft(value))]
-    if isinstance(value, str):
-        raise InvalidValue('A text alone does not say who speaks. Write {"role": "user", "content": ...}.')
-    message = exact(value)
-    if type(value).__module__.startswith("openai."):
-        message = _as_sent(message)
-    if not is_dict(message):
-        raise InvalidValue(
-            f"A message is a dict or an object of a provider's SDK, not of type {type(value).__name__}. Write "
-            '{"role": "user", "content": ...}.'
-        )
-    if given is not None:
-        return given.read(message)
-    guessed = guess_format(message)
-    return neutral.read(message) if guessed is None else _named(guessed).read(message)
-
-
-def _as_sent(message: Any) -> Any:
-    """Leave out what OpenAI's SDK adds to the objects it gives: the API did not send it and would refuse it."""
-    if is_list(message):
-        return [_as_sent(item) for item in message]
-    if not is_dict(message):
-        return message
-    return {name: _as_sent(item) if name in _NESTED else item for name, item in message.items() if name not in _ADDED}
-
-
-def _read_at_once(message: dict[str, Any], given: Format | None) -> Draft | None:
-    """Read the most common messages by far without looking at them more closely."""
-    draft = None
-    if given is None:
-        draft = neutral.read_at_once(message)
-    if draft is None and given in (None, openai):
-        draft = openai.read_at_once(message)
-    if draft is None and given in (None, anthropic):
-        draft = anthropic.read_at_once(message)
-    return draft
-
-
-def _draft(message: Message) -> Draft:
-    """Take a stored message out of its place."""
-    return Draft(**{name: getattr(message, name) for name in Draft.__struct_fields__})
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_load_all)

@@ -8,7 +8,6 @@ itself can not carry is refused with a sentence: NaN, keys that are not text, ob
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +26,10 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
+class NotJson(msgspec.DecodeError, ValueError):
+    """Text that neither msgspec nor the standard module can read."""
+
+
 def encode(value: Any) -> str:
     """Write a value, a struct or a sequence of structs, as JSON text."""
     try:
@@ -39,6 +42,8 @@ def encode(value: Any) -> str:
 
 def _carefully(plain: Any) -> str:
     """Write what msgspec can not, and make sure that it is read back as it was."""
+    import json  # noqa: PLC0415  needed for what is rare, and 2 ms of starting
+
     try:
         text = json.dumps(plain, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
         same = json.dumps(json.loads(text), ensure_ascii=False) == json.dumps(plain, ensure_ascii=False)
@@ -55,12 +60,22 @@ def decode(text: str | bytes) -> Any:
     """Read JSON text into plain data."""
     try:
         if text[:1] in (" ", b" "):
-            return json.loads(text)
+            return _read_carefully(text)
         return _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return json.loads(text)
+        return _read_carefully(text)
     except TypeError as error:  # a damaged file may have a number there, or nothing
         raise _no_text(text) from error
+
+
+def _read_carefully(text: str | bytes) -> Any:
+    """Read what msgspec can not."""
+    import json  # noqa: PLC0415
+
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise NotJson(str(error)) from error
 
 
 def _no_text(text: object) -> msgspec.DecodeError:
@@ -77,7 +92,7 @@ def decode_as(kind: Any, text: str | bytes) -> Any:
     """Read JSON text that encode() wrote into the type it had."""
     try:
         if text[:1] in (" ", b" "):
-            return msgspec.convert(json.loads(text), kind)
+            return msgspec.convert(_read_carefully(text), kind)
     except TypeError as error:
         raise _no_text(text) from error
     return decoder(kind)(text)

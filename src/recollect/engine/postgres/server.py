@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import threading
@@ -164,7 +163,7 @@ class Server:
                     return results  # type: ignore[return-value]
             except (Lost, psycopg.Error) as error:
                 self._give_up(error, tries, until)
-            except (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise Corrupted(path=self.path, reason=f"what is stored can not be read ({error})") from error
             tries += 1
             _pause(tries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
@@ -38,7 +37,7 @@ _TRIES = 3
 MOMENT = 0.05
 """Seconds after which it is looked again whether the file is still there."""
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _STRANGE = (TypeError, ValueError, LookupError, AttributeError)
 
 
