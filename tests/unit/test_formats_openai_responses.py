@@ -8,7 +8,7 @@ import pytest
 from formats_table import stored
 
 from recollect import formats
-from recollect.errors import InvalidValue
+from recollect.errors import FormatUnclear, InvalidValue
 from recollect.model.message import Draft, Message
 from recollect.model.part import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
@@ -282,3 +282,33 @@ def test_what_the_sdk_adds_to_its_objects_is_not_sent_back() -> None:
     (draft,) = formats.read(object)
     assert draft.native is None
     assert draft.parts[1] == ToolCallPart(call_id="c", tool="f", arguments_text="{}")
+
+
+NEW = {"type": "quantum_call", "id": "q", "qubits": [1, 0]}
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        [{"type": "message", "role": "user", "content": "hi"}, NEW],
+        [NEW, {"role": "user", "content": "hi"}, THOUGHT],
+        [{"role": "user", "content": "hi"}, CALL, NEW, NEW],
+        ({"role": "user", "content": [{"type": "input_text", "text": "hi"}]}, NEW),
+    ],
+)
+def test_an_item_of_a_new_type_is_read_where_another_makes_the_format_clear(talk: Any) -> None:
+    found = [Message(branch=1, position=n, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
+             for n, d in enumerate(formats.read(talk))]  # fmt: skip
+    assert formats.write(found, NAME) == list(talk)
+
+
+@pytest.mark.parametrize("talk", [NEW, [NEW], [{"role": "user", "content": "hi"}, NEW], iter([THOUGHT, NEW])])
+def test_an_item_of_a_new_type_alone_is_asked_about(talk: Any) -> None:
+    with pytest.raises(FormatUnclear, match=r"'quantum_call'.*format=\"openai-responses\""):
+        formats.read(talk)
+
+
+@pytest.mark.parametrize("odd", [{}, {"foo": 1}, {"type": 5}, {"type": "message"}, {"role": None, "type": "x"}])
+def test_what_is_no_item_needs_a_role(odd: Any) -> None:
+    with pytest.raises(InvalidValue, match="role"):
+        formats.read([odd, THOUGHT])

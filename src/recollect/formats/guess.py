@@ -6,6 +6,7 @@ where it could be of several and would be read differently the caller is asked. 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from recollect.errors import FormatUnclear
@@ -80,6 +81,8 @@ def guess(message: dict[str, Any]) -> str | None:
     if (type(kind) is str and kind in _ITEMS) or message.get("object") == "response":
         return _RESPONSES
     if type(role) is not str:
+        if "role" not in message and type(kind) is str and kind != "message":
+            raise _unknown(kind)
         return None
     if type(content) is str and len(message) == len(_COMMON):
         return _OPENAI if role in _OPENAI_ROLES else None
@@ -88,6 +91,21 @@ def guess(message: dict[str, Any]) -> str | None:
     if "parts" in message:
         return _of_parts(message["parts"], placed="branch" in message)
     return _of_fields(message, content)
+
+
+def has_items(messages: Iterable[Any]) -> bool:
+    """Say whether something in a list is clearly an item of the Responses API, a dict or an object of its SDK."""
+    for message in messages:
+        if not is_dict(message):
+            if getattr(message, "type", None) in _ITEMS:
+                return True
+            continue
+        try:
+            if guess(message) == _RESPONSES:
+                return True
+        except FormatUnclear:
+            continue
+    return False
 
 
 def _of_message(message: dict[str, Any]) -> str:
@@ -150,6 +168,14 @@ def _of_block(kind: Any, block: dict[str, Any]) -> str | None:
     if kind not in _BLOCKS:
         return _ANTHROPIC if kind.endswith("_tool_result") else None
     return next((name for name, needed in _BLOCKS[kind] if needed is None or needed in block), None)
+
+
+def _unknown(kind: str) -> FormatUnclear:
+    told = (
+        f"There is no role, and nothing is known of the type {kind!r}. If it is an item of OpenAI's Responses API, say "
+        f'format="{_RESPONSES}"; else write {{"role": "user", "content": ...}}.'
+    )
+    return FormatUnclear(told, known=", ".join(FORMATS), type=kind)
 
 
 def _unclear() -> FormatUnclear:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from recollect.errors import InvalidValue, UnknownFormat
 from recollect.formats import anthropic, neutral, openai, plain
-from recollect.formats.guess import FORMATS, RESERVED
+from recollect.formats.guess import FORMATS, RESERVED, has_items
 from recollect.formats.guess import guess as guess_format
 from recollect.formats.native import is_dict, is_list
 from recollect.model.json import exact
@@ -50,7 +50,9 @@ def read(messages: Any, format: str | None = None) -> list[Draft]:
         try:
             found = _read_one(message, given)
         except InvalidValue as error:
-            raise type(error)(f"messages[{index}]: {error}", **error.fields) from error
+            if not _unknown_item(error, messages):
+                raise type(error)(f"messages[{index}]: {error}", **error.fields) from error
+            found = _read_one(message, _named(_ITEMS))
         drafts += found
         if found[0].format == _ITEMS and _is_item(message):
             items += 1
@@ -60,6 +62,11 @@ def read(messages: Any, format: str | None = None) -> list[Draft]:
     if items > 1:
         _gather(drafts, items, 0)
     return drafts
+
+
+def _unknown_item(error: InvalidValue, messages: Any) -> bool:
+    """Whether it failed for a type that is not known here, of an item: others in the list clearly are."""
+    return "type" in error.fields and isinstance(messages, (list, tuple)) and has_items(messages)
 
 
 def _is_item(message: Any) -> bool:
