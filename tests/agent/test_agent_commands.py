@@ -8,6 +8,7 @@ import pytest
 from scripted import Scripted, say
 
 from recollect.agent import commands
+from recollect.model.title import file_name
 
 NAMES = [
     "new",
@@ -271,3 +272,14 @@ async def test_export(talking, tmp_path):
             assert not (await commands.run(talk, f"/export {format} {path}")).failed
             assert os.path.getsize(path)
         assert "already" in (await commands.run(talk, f"/export md {tmp_path / 'out.md'}")).text
+
+
+async def test_an_export_is_called_as_the_conversation_is(talking, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with talking() as talk:
+        for title, file in (("Coats: ../../wet?", "Coats wet.md"), ("…", None)):
+            await talk.session.update(title=title)
+            said = (await commands.run(talk, "/export")).text
+            name = file or file_name(talk.session.id) + ".md"
+            assert str(tmp_path / name) in said
+            assert (tmp_path / name).stat().st_size

@@ -60,7 +60,7 @@ class TestTrash:
         shown = call("sessions", "delete", talk.id)
         assert f"recollect sessions restore {talk.id}" in shown.stderr
         assert store.get_session(talk.id) is None
-        assert "is back" in call("sessions", "restore", "About the README").stderr
+        assert "is back" in call("sessions", "restore", "about the readme").stderr
         assert store.get_session(talk.id).message_count == 4
 
     def test_trying_it_does_nothing(self, call, store, talk):

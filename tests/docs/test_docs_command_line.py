@@ -69,6 +69,9 @@ def test_every_setting_is_described_with_its_variable_its_default_and_what_it_is
 
 
 def test_the_example_of_a_file_is_one():
+    (team,) = blocks("docs/team.md", "toml")
+    owners = {setting.name: value for setting, value, _ in toml.settings("config.toml", team.text)}["server.owners"]
+    assert set(owners) == {"alice", "bob"}
     example, servers = blocks("docs/configuration.md", "toml")
     toml.settings("config.toml", servers.text)
     assert [server.name for server in toml.servers(servers.text)] == ["files", "docs"]

@@ -36,7 +36,20 @@ REPLIES = [
         "output": [{"id": "m1", "type": "message", "role": "assistant", "status": "completed",
                     "content": [{"type": "output_text", "text": "No.", "annotations": []}]}],
     },
+    [
+        {"type": "message_start", "message": {**_anthropic(), "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Warm "}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ones."}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    ],
 ]  # fmt: skip
+
+
+def _event(event):
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
 
 
 @pytest.fixture
@@ -47,9 +60,11 @@ def provider():
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             asked.append((self.path, json.loads(self.rfile.read(int(self.headers["content-length"])))))
-            body = json.dumps(REPLIES[len(asked) - 1]).encode()
+            reply = REPLIES[len(asked) - 1]
+            streams = isinstance(reply, list)
+            body = "".join(map(_event, reply)).encode() if streams else json.dumps(reply).encode()
             self.send_response(200)
-            self.send_header("content-type", "application/json")
+            self.send_header("content-type", "text/event-stream" if streams else "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -74,9 +89,12 @@ def test_the_examples_run_with_the_clients_of_the_providers(provider, tmp_path, 
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     space = {"__name__": "example"}
-    assert sum(run(PAGE, block, space) for block in blocks(PAGE)) == read(PAGE).count(ARROW) == 3
-    first, second, chat, responses = (body for _, body in asked)
-    assert [path for path, _ in asked] == ["/v1/messages", "/v1/messages", "/v1/chat/completions", "/v1/responses"]
+    assert sum(run(PAGE, block, space) for block in blocks(PAGE)) == read(PAGE).count(ARROW) == 4
+    first, second, chat, responses, streamed = (body for _, body in asked)
+    assert [path for path, _ in asked] == [
+        "/v1/messages", "/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/messages",
+    ]  # fmt: skip
+    assert streamed["messages"][-1] == {"role": "user", "content": "And gloves?"}
     assert first["messages"] == [{"role": "user", "content": "Do I need a coat in Oslo?"}]
     assert second["messages"][-1]["content"][0]["tool_use_id"] == "t1"
     assert [message["role"] for message in chat["messages"]] == [

@@ -92,6 +92,7 @@ SORTS = {
     "sessions_among_titled": "it is given a few sessions to put in order",
     "session_in_trash": "one id is seldom more than once in the trash",
     "sessions_by_title": "few sessions share a title",
+    "sessions_titled_alike": "few sessions share a title",
     "branches_of_session": "a session has few branches",
     "branches_of_tree": "a tree has few branches, and only erasing reads them",
     "sessions_of_tree": "a tree has few sessions",

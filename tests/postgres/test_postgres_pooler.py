@@ -10,10 +10,12 @@ import subprocess
 import time
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 import recollect
 from postgres_server import NOBODY, free_port
+from recollect.engine.postgres.failure import meaning
 
 BOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.skipif(BOUNCER is None, reason="pgbouncer is not installed")
@@ -85,3 +87,24 @@ def test_watching_past_the_pooler(bouncer, postgres):
         with store.watch("a", timeout=60) as watch:
             session.append(said("x"))
             assert next(watch) == ("a", session.revision)
+
+
+def test_a_pooler_that_was_not_named_says_what_to_put_into_the_url(bouncer):
+    """Other versions of the pooler keep track of what was prepared; they have nothing to say."""
+    clients = [recollect.open(bouncer) for _ in range(3)]
+    told = None
+    try:
+        for number in range(40):
+            clients[number % 3].session(f"s{number % 5}").append(said("x"))
+    except recollect.StoreUnavailable as error:
+        told = str(error)
+    for client in clients:
+        client.close()
+    assert told is None or ("prepare=off" in told and "report" not in told)
+
+
+def test_what_a_pooler_mixes_up_is_no_fault_of_ours():
+    for error in (psycopg.errors.DuplicatePreparedStatement(), psycopg.errors.InvalidSqlStatementName()):
+        told = meaning(error, "postgresql://db.example.com/talks", 5)
+        assert isinstance(told, recollect.StoreUnavailable)
+        assert "prepare=off" in str(told)

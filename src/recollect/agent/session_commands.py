@@ -11,6 +11,7 @@ from recollect.agent.titles import said, shortened
 from recollect.agent.tools import found
 from recollect.errors import Conflict, InvalidValue, MessageNotFound
 from recollect.model.message import Message
+from recollect.model.title import file_name
 from recollect.model.value import iso
 from recollect.store_async import AsyncSession
 
@@ -254,7 +255,8 @@ async def export(talk: Conversation, argument: str) -> str:
     """Write the conversation to a file."""
     words = argument.split(maxsplit=1)
     format = words.pop(0) if words and words[0] in _FORMATS else "md"
-    name = words[0] if words else f"{''.join(c if c.isalnum() else '-' for c in talk.session.id)}.{format}"
+    named = file_name(talk.session.title or "") or file_name(talk.session.id) or "conversation"
+    name = words[0] if words else f"{named}.{format}"
     path = _full(name)
     try:
         await _write(talk.session, format, path)

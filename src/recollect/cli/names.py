@@ -11,6 +11,7 @@ import click
 from recollect.cli import place
 from recollect.cli.screen import safe
 from recollect.errors import AmbiguousName, Conflict, SessionNotFound
+from recollect.model.title import folded
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -90,12 +91,13 @@ def _not_shadowed(store: Store, found: Session) -> Session:
 
 
 def _in_trash(store: Store, name: str) -> Session:
-    """Find a conversation in the trash as the store finds a living one: by id, else by title, else by prefix."""
+    """Find a conversation in the trash as the store finds a living one, in the same order."""
     trash = list(_trash(store))
     for fits in (
         [session for session in trash if session.id == name][:1],  # of several, the one that was put there last
         [session for session in trash if session.title == name],
         [session for session in trash if name and session.id.startswith(name)],
+        [session for session in trash if folded(name) and folded(session.title or "") == folded(name)],
     ):
         if len(fits) > 1:
             matches = ", ".join(f"{session.id} ({session.title})" for session in fits[:_NAMED])

@@ -1,9 +1,11 @@
-"""A title as lists put it in order: without case and accents, so that Éclair stands between ebb and edge."""
+"""What is made of a title: how lists put it in order (Éclair stands between ebb and edge), and the name of a file."""
 
 from __future__ import annotations
 
 PLAIN = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "þ": "th"})
 """Letters that Unicode does not take apart into a letter and a mark. Stored titles are in order by it: it stays."""
+
+_LONGEST_NAME = 80
 
 
 def folded(title: str) -> str:
@@ -15,3 +17,9 @@ def folded(title: str) -> str:
     # Twice: some letters have a small one only after they were taken apart, and that may come apart again.
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", title).casefold())
     return "".join(letter for letter in apart if not unicodedata.combining(letter)).translate(PLAIN).strip()
+
+
+def file_name(title: str) -> str:
+    """Give what a file is called that is about something with this title: its letters and digits; "" if it has none."""
+    name = "".join(c if c.isalnum() or c in "-_ " else " " for c in title)
+    return " ".join(name.split())[:_LONGEST_NAME].strip()

@@ -374,7 +374,7 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
 
 
 def resolve(scope: Scope, name: str) -> Op[Session]:
-    """Find a session by its id, the beginning of its id, or its title."""
+    """Find a session by its id, its title, the beginning of its id, or its title in other letters."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"A session is found by a text: its id, its title or the beginning of its id; got {name!r}.")
     return Op(_resolve, scope, name, writes=False)
@@ -391,6 +391,8 @@ def _resolve(scope: Scope, name: str) -> Steps[Session]:
         matches = yield from rows(
             "sessions_by_prefix", owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCHES
         )
+    if not matches and folded(name):  # "coats" is what a person types who wants "Coats"
+        matches = yield from rows("sessions_titled_alike", owner=scope.owner, folded=folded(name), limit=_MATCHES)
     if not matches:
         raise (yield from _missing(scope, name))
     if len(matches) > 1:

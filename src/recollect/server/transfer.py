@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from recollect import export, ops
 from recollect.errors import InvalidValue
+from recollect.model.title import file_name
 from recollect.model.value import iso
 from recollect.server.account import Account
 
@@ -25,7 +26,6 @@ LARGEST = 1 << 30
 
 _LONGEST_FILE = 120
 _IN_MEMORY = 4 << 20
-_LONGEST_NAME = 80
 
 
 class Download(NamedTuple):
@@ -81,9 +81,7 @@ async def _name(account: Account, ids: Sequence[str] | None) -> str:
     if ids is not None and len(ids) == 1:
         session = await account.store.get_session(ids[0])
         told = (session.title if session is not None else None) or ids[0]
-        name = "".join(c if c.isalnum() or c in "-_ " else " " for c in told)
-        name = " ".join(name.split())[:_LONGEST_NAME].strip()
-        if name:
+        if name := file_name(told):
             return name
     return f"recollect {iso(time.time_ns() // 1_000_000)[:10]}"
 

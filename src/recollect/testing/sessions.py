@@ -192,6 +192,22 @@ class TestSessions:
         assert store.find_session("zo").id == "zoë:long"
         assert store.find_session("zoë:").id == "zoë:long"
 
+    def test_find_by_title_whatever_its_case_and_accents(self, store: Store):
+        store.session("one", title="Éclairs for TEA")
+        store.session("two", title="kitchen-2")
+        store.session("kitchen-1", title="Garden")
+        assert store.find_session("eclairs for tea").id == "one"
+        assert store.find_session(" ÉCLAIRS for tea ").id == "one"
+        assert store.find_session("Kitchen-2").id == "two"
+        assert store.find_session("kitchen").id == "kitchen-1"  # the beginning of an id
+        store.session("three", title="Kitchen-2")
+        assert store.find_session("Kitchen-2").id == "three"  # as it is written counts more
+        with pytest.raises(AmbiguousName):
+            store.find_session("KITCHEN-2")
+        store.delete_session("one")
+        with pytest.raises(SessionNotFound):
+            store.find_session("eclairs for tea")
+
     def test_an_exact_id_wins_over_its_continuations(self, store: Store):
         store.session("ab")
         store.session("abc")

@@ -24,7 +24,8 @@ AGAIN = frozenset({
 })  # fmt: skip
 """What may succeed when it is run again."""
 
-FRESH = frozenset({"26000", "42P05", "0A000"})
+_PREPARED = frozenset({"26000", "42P05"})
+FRESH = _PREPARED | {"0A000"}
 """Of those, what needs another connection."""
 
 GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "08000", "08003", "08006", "08001", "08004", "08007", "08P01"})
@@ -56,6 +57,13 @@ def meaning(error: psycopg.Error, where: str, seconds: float) -> RecollectError:
             f"PostgreSQL reports damage in {where}: {_reason(error)}. Stop writing to it and restore a backup.",
             path=where,
             reason=_reason(error),
+        )
+    if state in _PREPARED:
+        reason = "a pooler in front of it hands out connections on which other statements were prepared"
+        return StoreUnavailable(
+            f"{where}: {reason}. Put ?prepare=off into the URL. Nothing was written.",
+            path=where,
+            reason=reason,
         )
     if state in _NO_TABLE:
         return StoreUnavailable(path=where, reason="its tables are gone; open it again to make them anew")

@@ -289,6 +289,11 @@ SELECT id, title FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL AND title = :title
 ORDER BY active_at DESC LIMIT :limit
 
+-- name: sessions_titled_alike
+SELECT s.id, s.title FROM recollect.titles AS t JOIN recollect.sessions AS s ON s.tree = t.tree AND s.number = t.session
+WHERE t.owner = :owner AND t.folded = :folded AND s.deleted_at IS NULL
+ORDER BY s.active_at DESC LIMIT :limit
+
 -- lock: sessions_of_tree
 SELECT number FROM recollect.sessions WHERE tree = :tree ORDER BY number FOR NO KEY UPDATE NOWAIT
 

@@ -146,6 +146,11 @@ SELECT id, title FROM sessions INDEXED BY sessions_title
 WHERE owner = :owner AND deleted_at IS NULL AND title = :title
 ORDER BY active_at DESC LIMIT :limit
 
+-- name: sessions_titled_alike
+SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
+WHERE t.owner = :owner AND t.folded = :folded AND s.deleted_at IS NULL
+ORDER BY s.active_at DESC LIMIT :limit
+
 -- name: sessions_of_tree
 SELECT key, id, head, deleted_at FROM sessions WHERE tree = :tree ORDER BY key
 
