@@ -160,3 +160,16 @@ def test_a_folder_that_can_not_be_made_is_a_clear_error(tmp_path):
     with pytest.raises(StoreUnavailable) as caught:
         filesystem.prepare(str(tmp_path / "file" / "a.db"))
     assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_pipe_and_a_device_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/null"):
+        with pytest.raises(NotADatabase, match="not a file"):
+            filesystem.prepare(path)
+
+
+def test_a_name_that_is_too_long_leaves_nothing_behind(tmp_path):
+    with pytest.raises(StoreUnavailable, match="too long"):
+        filesystem.prepare(str(tmp_path / ("x" * 300)))
+    assert os.listdir(tmp_path) == []

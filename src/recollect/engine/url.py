@@ -48,10 +48,11 @@ def target(place: str | os.PathLike[str] | None) -> Target:
     if text == MEMORY:
         return Target("sqlite", MEMORY)
     scheme, colon, rest = text.partition(":")
+    scheme = scheme.lower()
     if colon and scheme == "sqlite":
         return Target("sqlite", _sqlite_path(rest))
     if colon and scheme in ("postgresql", "postgres"):
-        return Target("postgres", text)
+        return Target("postgres", f"{scheme}:{rest}")
     if "://" in text:
         raise InvalidValue(
             f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
@@ -74,4 +75,6 @@ def _sqlite_path(rest: str) -> str:
 def _absolute(path: str) -> str:
     if "\0" in path:
         raise InvalidValue("A path has no NUL character.")
+    if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):
+        raise InvalidValue(f"SQLite takes a path only where it is UTF-8; got {path!r}. Choose another name.")
     return os.path.abspath(os.path.expanduser(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ def prepare(path: str) -> None:
     """Make sure that there is a file to open, private to its owner; one that holds anything is left as it is."""
     if os.path.isdir(path):
         raise NotADatabase(path=path, reason="it is a folder")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise NotADatabase(path=path, reason="it is a device or a pipe, not a file")
     try:
         real = os.path.realpath(path)  # a link may lead to a file that is not there yet
         _make_folder(os.path.dirname(real))
@@ -30,7 +33,7 @@ def prepare(path: str) -> None:
             raise NetworkFileSystem(path=path, kind=kind)
         if not os.path.exists(real):
             _make_file(real)
-        elif os.path.isfile(real) and os.path.getsize(real) == 0:  # not a device, which has no size either
+        elif os.path.getsize(real) == 0:
             _keep_private(real)
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
@@ -71,8 +74,9 @@ def _make_file(path: str) -> None:
     except OSError:  # no hard links here
         if not os.path.exists(path):
             os.rename(fresh, path)
-            return
-    os.unlink(fresh)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
 
 
 def network_kind(path: str, mounts: str = _MOUNTS) -> str | None:
