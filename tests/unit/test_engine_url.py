@@ -145,3 +145,8 @@ def test_what_is_no_timeout(timeout):
 def test_a_path_that_is_not_utf_8_is_refused(text):
     with pytest.raises(InvalidValue, match="UTF-8"):
         recollect.open(text)
+
+
+def test_a_relative_data_folder_is_passed_over(here, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", "data")
+    assert target(None).path == os.path.join(here, "home/.local/share/recollect/recollect.db")

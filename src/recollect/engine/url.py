@@ -58,7 +58,7 @@ def target(place: str | os.PathLike[str] | None) -> Target:
             f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."
         )
-    return Target("sqlite", _absolute(text))
+    return Target("sqlite", absolute(text))
 
 
 def _sqlite_path(rest: str) -> str:
@@ -69,10 +69,11 @@ def _sqlite_path(rest: str) -> str:
     if path in ("", "/", MEMORY, "/" + MEMORY):
         return MEMORY
     # sqlite:///file is relative and sqlite:////file absolute, as SQLAlchemy and others write it.
-    return _absolute(path[1:] if rest.startswith("///") else path)
+    return absolute(path[1:] if rest.startswith("///") else path)
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
+    """Give the whole path of a file that SQLite can open."""
     if "\0" in path:
         raise InvalidValue("A path has no NUL character.")
     if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
 
@@ -35,6 +36,7 @@ def prepare(path: str) -> None:
             _make_file(real)
         elif os.path.getsize(real) == 0:
             _keep_private(real)
+        _loosen(real)
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
 
@@ -58,6 +60,16 @@ def _keep_private(path: str) -> None:
         os.chmod(path, 0o600)
     except PermissionError:
         return
+
+
+def _loosen(path: str) -> None:
+    """Let the log of a file that may be written be written too.
+
+    SQLite makes it with the mode of the file. Where that was read-only for a while, what lies beside it stayed so.
+    """
+    for name in (f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(name) and os.stat(path).st_mode & ~os.stat(name).st_mode & stat.S_IWUSR:
+            _keep_private(name)
 
 
 def _make_file(path: str) -> None:
