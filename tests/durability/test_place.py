@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import apsw
 import pytest
 
 import recollect
@@ -193,6 +194,80 @@ class TestReplaced:
                 session.append(said(1))
         assert (tmp_path / "recollect.db").read_text() == "just text " * 1_000
 
+    @pytest.mark.parametrize("goes_on", [True, False])
+    def test_the_log_of_the_old_one_is_not_put_into_the_new_one(self, path, other, sound, goes_on):
+        """Opened with a log that is not its own, a file is overwritten by it."""
+        with recollect.open(path) as store:
+            session = store.session("cli:b")
+            session.append([said("x" * 5_000)] * 20)
+            store.optimize()
+            session.append(said("in the log"))
+            os.rename(path, path + ".moved")
+            os.rename(other, path)
+            if goes_on:
+                with pytest.raises(StoreUnavailable, match="replaced"):
+                    session.append(said("nowhere"))
+                assert everything(store) == [["other 0", "other 1"]]
+        sound(path)
+        with recollect.open(path) as store:
+            assert everything(store) == [["other 0", "other 1"]]
+        with recollect.open(path + ".moved") as store:
+            assert texts(store.session("cli:b"))[20:] == ["in the log"]
+
+    def test_a_log_that_can_not_be_folded_is_set_aside(self, path, other, sound):
+        with recollect.open(path) as store:
+            session = store.session("cli:b")
+            session.append(said("in the log"))
+            reader = apsw.Connection(path)
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM sessions").fetchall()
+            session.append(said("after the reader began"))
+            os.rename(other, path)
+            with pytest.raises(StoreUnavailable, match="replaced"):
+                session.append(said("nowhere"))
+            assert everything(store) == [["other 0", "other 1"]]
+            reader.close()
+        sound(path)
+        assert [name for name in os.listdir(os.path.dirname(path)) if name.endswith(".kept")]
+
+    def test_the_index_of_the_log_is_removed_and_another_process_writes(self, path, sound):
+        """Each has an index of its own then, and nothing keeps the one from writing over what the other wrote."""
+        code = (
+            "import sys, recollect\n"
+            "with recollect.open(sys.argv[1]) as store:\n"
+            "    for number in range(20):\n"
+            "        store.session('cli:b').append({'role': 'user', 'content': str(number)})\n"
+        )
+        with recollect.open(path) as store, recollect.open(path) as beside:
+            session = store.session("cli:a")
+            session.append(said("before"))
+            os.unlink(path + "-shm")
+            subprocess.run([sys.executable, "-c", code, path], check=True)
+            with recollect.open(path) as third:
+                for use in (session.messages, lambda: session.append(said("no")), lambda: beside.session("cli:a")):
+                    with pytest.raises(StoreUnavailable, match="Close every store"):
+                        use()
+                with pytest.raises(StoreUnavailable, match="Close every store"):
+                    third.session("cli:a").append(said("no"))
+        sound(path)
+        with recollect.open(path) as store:
+            store.session("cli:a").append(said("after"))
+            assert texts(store.session("cli:a")) == ["before", "after"]
+            assert texts(store.session("cli:b")) == [str(number) for number in range(20)]
+
+    @pytest.mark.parametrize("names", [["-shm"], ["-shm", "-wal"]])
+    def test_what_is_beside_the_file_is_removed(self, path, sound, names):
+        with recollect.open(path) as store:
+            session = store.session("cli:a")
+            session.append(said("before"))
+            for name in names:
+                os.unlink(path + name)
+            with pytest.raises(StoreUnavailable):
+                session.append(said("no"))
+        sound(path)
+        with recollect.open(path) as store:
+            assert texts(store.session("cli:a")) == ["before"]
+
     def test_a_store_behind_a_link(self, tmp_path, other):
         real, link = str(tmp_path / "real.db"), str(tmp_path / "link.db")
         os.symlink(real, link)
@@ -246,6 +321,15 @@ class TestCutShort:
                 assert store.check().problems
             except Corrupted as error:
                 assert filled in str(error)  # noqa: PT017  both ends are fine
+
+    def test_emptied_while_it_is_open(self, filled):
+        with recollect.open(filled) as store:
+            store.optimize()
+            os.truncate(filled, 0)
+            for _ in range(2):
+                for use in (everything, lambda store: store.search("x"), lambda store: store.session("cli:a")):
+                    with pytest.raises((Corrupted, NotADatabase)):
+                        use(store)
 
     def test_nothing_is_written_into_a_file_that_is_none_of_ours(self, path):
         content = b"SQLite format 3\0" + b"\xff" * 8_000

@@ -160,3 +160,27 @@ def test_a_folder_that_can_not_be_made_is_a_clear_error(tmp_path):
     with pytest.raises(StoreUnavailable) as caught:
         filesystem.prepare(str(tmp_path / "file" / "a.db"))
     assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_pipe_and_a_device_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/null"):
+        with pytest.raises(NotADatabase, match="not a file"):
+            filesystem.prepare(path)
+
+
+def test_a_name_that_is_too_long_leaves_nothing_behind(tmp_path):
+    with pytest.raises(StoreUnavailable, match="too long"):
+        filesystem.prepare(str(tmp_path / ("x" * 300)))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_log_that_was_made_while_the_file_was_read_only(tmp_path):
+    """SQLite makes it with the mode of the file, and nobody thinks of the log who makes the file writable again."""
+    for name, mode in (("a.db", 0o600), ("a.db-wal", 0o400), ("a.db-shm", 0o400), ("b.db", 0o400), ("b.db-wal", 0o400)):
+        (tmp_path / name).write_text("x")
+        os.chmod(tmp_path / name, mode)
+    for name in ("a.db", "b.db"):
+        filesystem.prepare(str(tmp_path / name))
+    modes = {name: stat.S_IMODE(os.stat(tmp_path / name).st_mode) for name in os.listdir(tmp_path)}
+    assert modes == {"a.db": 0o600, "a.db-wal": 0o600, "a.db-shm": 0o600, "b.db": 0o400, "b.db-wal": 0o400}

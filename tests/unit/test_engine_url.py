@@ -33,6 +33,7 @@ def here(tmp_path, monkeypatch):
         ("sqlite:a.db", "a.db"),
         ("sqlite:sub/a.db", "sub/a.db"),
         ("sqlite:///a.db", "a.db"),
+        ("SQLite:///a.db", "a.db"),
         ("sqlite:///sub/a.db", "sub/a.db"),
         ("sqlite:///a%20b.db", "a b.db"),
         ("sqlite:///a%23b%3F.db", "a#b?.db"),
@@ -138,3 +139,14 @@ def test_what_is_no_owner(owner):
 def test_what_is_no_timeout(timeout):
     with pytest.raises(InvalidValue, match="seconds"):
         recollect.open(MEMORY, timeout=timeout)
+
+
+@pytest.mark.parametrize("text", ["\udcff.db", "sqlite:///\ud83d.db"])
+def test_a_path_that_is_not_utf_8_is_refused(text):
+    with pytest.raises(InvalidValue, match="UTF-8"):
+        recollect.open(text)
+
+
+def test_a_relative_data_folder_is_passed_over(here, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", "data")
+    assert target(None).path == os.path.join(here, "home/.local/share/recollect/recollect.db")

@@ -49,7 +49,7 @@ def data_folder() -> str:
         return os.path.join(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local"), "recollect")
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/recollect")
-    return os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "recollect")
+    return os.path.join(_absolute("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "recollect")
 
 
 def config_folder() -> str:
@@ -58,7 +58,13 @@ def config_folder() -> str:
         return os.path.join(os.environ.get("APPDATA") or os.path.expanduser("~\\AppData\\Roaming"), "recollect")
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/recollect")
-    return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "recollect")
+    return os.path.join(_absolute("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "recollect")
+
+
+def _absolute(variable: str) -> str:
+    """Read a variable that names a folder; the specification has a relative one passed over."""
+    folder = os.environ.get(variable, "")
+    return folder if os.path.isabs(folder) else ""
 
 
 def file() -> str:

@@ -48,7 +48,7 @@ def _machine() -> str:
 
 def _boot() -> str:
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as text:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as text:
             return text.read() + os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""

@@ -48,16 +48,17 @@ def target(place: str | os.PathLike[str] | None) -> Target:
     if text == MEMORY:
         return Target("sqlite", MEMORY)
     scheme, colon, rest = text.partition(":")
+    scheme = scheme.lower()
     if colon and scheme == "sqlite":
         return Target("sqlite", _sqlite_path(rest))
     if colon and scheme in ("postgresql", "postgres"):
-        return Target("postgres", text)
+        return Target("postgres", f"{scheme}:{rest}")
     if "://" in text:
         raise InvalidValue(
             f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."
         )
-    return Target("sqlite", _absolute(text))
+    return Target("sqlite", absolute(text))
 
 
 def _sqlite_path(rest: str) -> str:
@@ -68,10 +69,13 @@ def _sqlite_path(rest: str) -> str:
     if path in ("", "/", MEMORY, "/" + MEMORY):
         return MEMORY
     # sqlite:///file is relative and sqlite:////file absolute, as SQLAlchemy and others write it.
-    return _absolute(path[1:] if rest.startswith("///") else path)
+    return absolute(path[1:] if rest.startswith("///") else path)
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
+    """Give the whole path of a file that SQLite can open."""
     if "\0" in path:
         raise InvalidValue("A path has no NUL character.")
+    if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):
+        raise InvalidValue(f"SQLite takes a path only where it is UTF-8; got {path!r}. Choose another name.")
     return os.path.abspath(os.path.expanduser(path))

@@ -26,8 +26,8 @@ from recollect.engine.sqlite.connection import (
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.filesystem import prepare
-from recollect.engine.url import MEMORY
-from recollect.errors import Corrupted, FileExists, InvalidValue, NotADatabase, StoreUnavailable
+from recollect.engine.url import MEMORY, absolute
+from recollect.errors import Corrupted, DiskFull, FileExists, InvalidValue, NotADatabase, StoreUnavailable
 from recollect.model.value import iso
 
 Progress = Callable[[int, int], object]
@@ -49,7 +49,7 @@ def backup(file: File, path: str, *, overwrite: bool = False, progress: Progress
 def _absolute(path: str) -> str:
     if not isinstance(path, str) or not path or "\0" in path or path == MEMORY:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"A backup is named by the path of a file; got {path!r}.")
-    return os.path.abspath(os.path.expanduser(path))
+    return absolute(path)
 
 
 def _refuse_in_use(store: str, path: str, *, overwrite: bool) -> None:
@@ -74,6 +74,8 @@ def _whole(path: str):  # noqa: ANN202
         _sync(os.path.dirname(path))
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
+    except apsw.FullError as error:  # the store may be on another disk
+        raise DiskFull(path=path) from error
     finally:
         _unlink(part)
 

@@ -22,6 +22,7 @@ from recollect.engine.bell import Bell
 from recollect.engine.job import Job, tell
 from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT, wait_at_most
 from recollect.engine.sqlite.file import File, undo
+from recollect.engine.sqlite.place import Place
 from recollect.errors import RecollectError, StoreClosed
 from recollect.op import Op
 
@@ -195,7 +196,10 @@ def _tried(
     connection = file.writer
     if connection is None:
         return False
-    patience = time.monotonic() + _PATIENCE
+    opened = file.place
+    if _gone(file, batch, opened):
+        tell()
+        return True
     wait_at_most(connection, file.timeout, tell)  # another process may write: those before need not wait for it
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -207,6 +211,21 @@ def _tried(
         return True
     except apsw.Error:
         return False
+    if not _committed(file, connection, batch, run, tell):
+        return False
+    if not _gone(file, batch, opened):
+        _conclude(file, batch)
+    return True
+
+
+def _committed(
+    file: File,
+    connection: apsw.Connection,
+    batch: list[Job],
+    run: Callable[[File, apsw.Connection, Job], bool],
+    tell: Callable[[], None],
+) -> bool:
+    patience = time.monotonic() + _PATIENCE
     try:
         try:
             for job in batch:
@@ -220,16 +239,20 @@ def _tried(
             undo(connection)
     except apsw.Error:
         return False
-    _conclude(file, batch)
+    return True
+
+
+def _gone(file: File, batch: list[Job], opened: Place | None) -> bool:
+    """Say if the files that were opened are no longer there, and tell each of a batch."""
+    if opened is file.place and not file.displaced():
+        return False
+    for job in batch:
+        job.error = file.left(opened)
     return True
 
 
 def _conclude(file: File, batch: list[Job]) -> None:
     """Do what follows a commit."""
-    if file.displaced():
-        for job in batch:
-            job.error = file.left(file.place)
-        return
     if file.unscrubbed or any(job.op.scrubs for job in batch):
         file.scrub()
     file.toll()

@@ -8,6 +8,7 @@ from recollect.errors import (
     Corrupted,
     DiskFull,
     IndexDamaged,
+    InvalidValue,
     LimitReached,
     NotADatabase,
     RecollectError,
@@ -19,6 +20,7 @@ from recollect.errors import (
 )
 
 _DATA = apsw.SQLITE_IOERR_DATA  # a page does not match its checksum
+_LARGEST = 1_000_000_000  # what SQLite takes as one value, unless it was built otherwise
 _LIMITS = {
     "last < 4294967296": ("The number of messages on a branch", 4_294_967_295),
     "key < 2147483648": ("The number of branches in a store", 2_147_483_647),
@@ -43,10 +45,24 @@ def meaning(error: apsw.Error, path: str, seconds: float) -> RecollectError:
         return Corrupted(path=path, reason=_reason(error))
     if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.PermissionsError):
         return StoreUnavailable(path=path, reason=_reason(error))
-    if isinstance(error, apsw.ConstraintError):
-        return _limit(error)
     if isinstance(error, apsw.ConnectionClosedError):
         return StoreClosed()
+    return _refused(error, path)
+
+
+def _refused(error: apsw.Error, path: str) -> RecollectError:
+    """Say what a statement was refused for."""
+    # The tests prepare every statement. Where one can not be, the file has lost tables that it had when it was opened.
+    if isinstance(error, apsw.SQLError):
+        return Corrupted(path=path, reason=_reason(error))
+    if isinstance(error, apsw.TooBigError):
+        return InvalidValue(f"This has more than the {_LARGEST:,} bytes that SQLite takes at once. Store less of it.")
+    if isinstance(error, apsw.ConstraintError):
+        return _limit(error)
+    return _fault(error)
+
+
+def _fault(error: apsw.Error) -> RecollectError:
     return StoreError(f"The database refused an operation: {error}. This is a fault in Recollect; please report it.")
 
 
@@ -60,4 +76,4 @@ def _limit(error: apsw.Error) -> RecollectError:
     for rule, (what, limit) in _LIMITS.items():
         if rule in str(error):
             return LimitReached(what=what, limit=limit)
-    return StoreError(f"The database refused an operation: {error}. This is a fault in Recollect; please report it.")
+    return _fault(error)

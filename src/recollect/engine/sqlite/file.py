@@ -20,7 +20,7 @@ from recollect.engine.sqlite.connection import configure, connect, connect_reade
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
-from recollect.engine.sqlite.place import Place, place
+from recollect.engine.sqlite.place import Place, place, set_aside
 from recollect.engine.sqlite.ranking import register
 from recollect.engine.sqlite.steps import procedures
 from recollect.engine.sqlite.watch import FileBell
@@ -59,8 +59,9 @@ class File:
         self._users: list[None] = []
         self._bells: weakref.WeakSet[Bell] = weakref.WeakSet()
         self._listened = False
-        self._lapsed = self._forking = False
+        self.lapsed = self._forking = False
         self.place: Place | None = None
+        self._former: Place | None = None
         self._look_again = 0.0
         if not self.memory:
             prepare(path)
@@ -81,9 +82,17 @@ class File:
                 raise
             connection = self._connected()  # the disk may have failed for a moment
         if not self.memory:
-            self.place = place(self._real)
+            self.place = self._found()
             reserve.keep(self._real)
         return connection
+
+    def _found(self) -> Place | None:
+        """Look at which files were opened; the index is that of whoever in this process opened the file first."""
+        found = place(self._real)
+        for other in list(_files):
+            if found is not None and other is not self and not other.lapsed:
+                found = found.joining(other.place)
+        return found
 
     def _connected(self) -> apsw.Connection:
         """Connect, and bring the file to the schema that this program knows."""
@@ -126,12 +135,12 @@ class File:
         until = time.monotonic() + self.timeout
         while self._users and time.monotonic() < until:
             time.sleep(_FORK_STEP)
-        if self._users or self._lapsed or self.writer is None or self.memory:
+        if self._users or self.lapsed or self.writer is None or self.memory:
             return
         for connection in [*self._idle, self.writer]:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close()
-        self._idle, self._lapsed = [], True
+        self._idle, self.lapsed = [], True
 
     def after_fork_in_parent(self) -> None:
         """Take up the file again on next use."""
@@ -145,12 +154,12 @@ class File:
         its log and drop its locks.
         """
         self._gate = threading.Lock()
-        self._users, self._forking, self.forked = [], False, True
+        self._users, self._forking, self.forked, self._former = [], False, True, None
         if self.memory:
             return
-        if not self._lapsed and self.writer is not None:
+        if not self.lapsed and self.writer is not None:
             _leave_to_parent([*self._idle, self.writer])
-            self._idle, self._lapsed = [], True
+            self._idle, self.lapsed = [], True
 
     def enter(self) -> None:
         """Say that a connection is in use; open the writing one again after a fork.
@@ -159,15 +168,25 @@ class File:
         list to be empty. A lock here would be paid for by every operation.
         """
         self._users.append(None)
-        while self._forking or self._lapsed:
+        while self._forking or self.lapsed:
             self._reopened()
 
     def _reopened(self) -> None:
         self._users.pop()
         with self._gate:
-            if self._lapsed:
-                self.writer, self._lapsed = self._open(), False
+            if self.lapsed:
+                self._disown(self._former)
+                self.writer, self._former, self.lapsed = self._open(), None, False
         self._users.append(None)
+
+    def _disown(self, place: Place | None) -> None:
+        """See to it that another file which took the name of ours is not opened with our log.
+
+        What the log holds goes into the file that it belongs to, wherever that is now; else the log is set aside.
+        """
+        if place is None or not place.usurped() or (self.writer is not None and self._emptied()):
+            return
+        set_aside(place)
 
     def leave(self) -> None:
         """Say that it is no more."""
@@ -198,8 +217,9 @@ class File:
             connection = self._open_reader()
         try:
             result = self._within("BEGIN", connection, op)
+            opened = self.place
             if self.displaced(reading=True):
-                raise self.left(self.place)
+                raise self.left(opened, fold=False)
             return result
         finally:
             if len(idle) < _IDLE and self.writer is not None and idle is self._idle:
@@ -211,11 +231,14 @@ class File:
         """Run an operation in a transaction; it is on disk when this returns."""
         self.enter()
         try:
+            opened = self.place
             if self.writer is None:
                 raise StoreClosed
-            result = self._written(op, self.writer)
             if self.displaced():
-                raise self.left(self.place)
+                raise self.left(opened)
+            result = self._written(op, self.writer)
+            if opened is not self.place or self.displaced():  # another thread may have found it gone meanwhile
+                raise self.left(opened)
             if op.scrubs or self.unscrubbed:
                 self.scrub()
             if op.frees and not self.memory:
@@ -237,28 +260,37 @@ class File:
             return self._within(begin, writer, op)
 
     def displaced(self, *, reading: bool = False) -> bool:
-        """Say if what was just written is in a file that nobody will find again under its name.
+        """Say if what is written goes into a file that nobody will find again under its name.
 
-        Looked at again after a moment only: two looks after each of many writes made them a tenth slower.
+        Looked at before each write, so that nothing of someone else's is written over, and after it. Looked at again
+        after a moment only: two looks after each of many writes made them a tenth slower.
         """
         now = time.monotonic()
         if self.place is None or now < self._look_again:
             return False
-        self._look_again = now + MOMENT
-        return not (self.place.there() if reading else self.place.unchanged())
+        gone = not (self.place.readable() if reading else self.place.unchanged())
+        self._look_again = 0.0 if gone else now + MOMENT
+        return gone
 
-    def left(self, place: Place | None) -> RecollectError:
+    def left(self, place: Place | None, *, fold: bool = True) -> RecollectError:
         """Let go of files that were removed or replaced; the next operation opens what is there then.
 
-        Where only the log was removed, it is folded into the file first, as long as it is open.
+        Where only the log was removed, it is folded into the file first, as long as it is open and nobody else's.
         """
+        if place is not None and fold and place.there() and not place.rivalled():
+            self._emptied()
+        if place is not None and place.split():
+            return StoreUnavailable(
+                f"{place.shared} was removed while {self.path} was open, and this change was not kept. Close every "
+                f"store that this process has open on it, and open it again: nothing acknowledged is lost.",
+                path=self.path,
+                reason="the index of its log was removed while it was open",
+            )
         if place is not None and place is self.place:
-            if place.there():
-                self._emptied()
-            self.place, self._idle, self._lapsed = None, [], True
+            self._former, self.place, self._idle, self.lapsed = place, None, [], True
         return StoreUnavailable(
-            f"{self.path} was removed or replaced while it was open, and this change went with it. Put the file back, "
-            f"or go on with the one that is there now: what is done next opens it.",
+            f"{self.path} was removed or replaced while it was open, or its log was, and this change was not kept. "
+            f"Put the file back, or go on with the one that is there now: what is done next opens it.",
             path=self.path,
             reason="it was removed or replaced while it was open",
         )
@@ -394,13 +426,16 @@ class File:
 
     def close(self) -> None:
         """Close every connection; the last one folds the log into the file."""
-        if self._lapsed:
-            self._lapsed, self.writer = False, None
+        self._disown(self._former if self.lapsed else self.place)
+        if self.lapsed:
+            self.lapsed, self.writer = False, None
             reserve.settle(self._real)
             return
         if self.unscrubbed:
             self.scrub()
-        writer, self.writer = self.writer, None
+        if self.place is not None and self.place.rivalled() and self.writer is not None:
+            self.writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        writer, self.writer, self.place = self.writer, None, None
         while self._idle:
             self._idle.pop().close()
         if writer is not None:

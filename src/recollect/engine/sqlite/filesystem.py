@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
 
@@ -22,6 +24,8 @@ def prepare(path: str) -> None:
     """Make sure that there is a file to open, private to its owner; one that holds anything is left as it is."""
     if os.path.isdir(path):
         raise NotADatabase(path=path, reason="it is a folder")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise NotADatabase(path=path, reason="it is a device or a pipe, not a file")
     try:
         real = os.path.realpath(path)  # a link may lead to a file that is not there yet
         _make_folder(os.path.dirname(real))
@@ -30,8 +34,9 @@ def prepare(path: str) -> None:
             raise NetworkFileSystem(path=path, kind=kind)
         if not os.path.exists(real):
             _make_file(real)
-        elif os.path.isfile(real) and os.path.getsize(real) == 0:  # not a device, which has no size either
+        elif os.path.getsize(real) == 0:
             _keep_private(real)
+        _loosen(real)
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
 
@@ -57,6 +62,16 @@ def _keep_private(path: str) -> None:
         return
 
 
+def _loosen(path: str) -> None:
+    """Let the log of a file that may be written be written too.
+
+    SQLite makes it with the mode of the file. Where that was read-only for a while, what lies beside it stayed so.
+    """
+    for name in (f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(name) and os.stat(path).st_mode & ~os.stat(name).st_mode & stat.S_IWUSR:
+            _keep_private(name)
+
+
 def _make_file(path: str) -> None:
     """Make an empty file of mode 0600 at once, without ever opening what another process may have put there.
 
@@ -71,8 +86,9 @@ def _make_file(path: str) -> None:
     except OSError:  # no hard links here
         if not os.path.exists(path):
             os.rename(fresh, path)
-            return
-    os.unlink(fresh)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
 
 
 def network_kind(path: str, mounts: str = _MOUNTS) -> str | None:

@@ -6,39 +6,78 @@ closed. So the names are looked at again before a write is acknowledged, unless 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """The file and its log: the names, and which files these meant when they were opened."""
+    """The file, its log and the index of the log: the names, and which files these meant when they were opened."""
 
     file: str
     log: str
-    opened: tuple[int, int, int]
+    shared: str
+    opened: tuple[int, int, int, int]
 
     def there(self) -> bool:
-        """Say if the file is still the same; that is all that a reader needs to know."""
-        try:
-            found = os.stat(self.file)
-        except OSError:
-            return False
-        return (found.st_dev, found.st_ino) == self.opened[:2]
+        """Say if the file is still the same."""
+        return _identity(self.file) == self.opened[:2]
+
+    def readable(self) -> bool:
+        """Say if what is read is what others write. A log that was removed can be read for as long as it is open.
+
+        The index has the locks, and says what the log holds: who has another one knows nothing of us, nor we of them.
+        """
+        return self.there() and _number(self.shared) == self.opened[3]
 
     def unchanged(self) -> bool:
-        """Say if both names still mean the same files."""
-        try:
-            here, log = os.stat(self.file), os.stat(self.log)
-        except OSError:
-            return False
-        return (here.st_dev, here.st_ino, log.st_ino) == self.opened
+        """Say if all names still mean the same files."""
+        return _number(self.log) == self.opened[2] and self.readable()
+
+    def split(self) -> bool:
+        """Say if the file is there and its index is not ours. SQLite keeps one index of a file for a whole process."""
+        return self.there() and not self.readable()
+
+    def rivalled(self) -> bool:
+        """Say if someone has opened the file since its index was removed: then what is there now is theirs."""
+        return self.there() and _number(self.shared) not in (None, self.opened[3])
+
+    def joining(self, other: Place | None) -> Place:
+        """Give the place as it is for who opens a file that another part of this process has open."""
+        if other is None or other.opened[:2] != self.opened[:2]:
+            return self
+        return self._replace(opened=(*self.opened[:3], other.opened[3]))
+
+    def usurped(self) -> bool:
+        """Say if another file has the name, with our log beside it: opened with that, it would be overwritten."""
+        return _identity(self.file) not in (None, self.opened[:2]) and _number(self.log) == self.opened[2]
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _number(path: str) -> int | None:
+    found = _identity(path)
+    return None if found is None else found[1]
 
 
 def place(path: str) -> Place | None:
     """Look at what is under the names of a store that was just opened; None where it has no log yet."""
-    log = f"{path}-wal"
-    try:
-        here = os.stat(path)
-        return Place(path, log, (here.st_dev, here.st_ino, os.stat(log).st_ino))
-    except OSError:
+    log, shared = f"{path}-wal", f"{path}-shm"
+    here, logged, indexed = _identity(path), _number(log), _number(shared)
+    if here is None or logged is None or indexed is None:
         return None
+    return Place(path, log, shared, (*here, logged, indexed))
+
+
+def set_aside(place: Place) -> None:
+    """Put a log beside a file that it does not belong to under another name; what it holds is kept."""
+    with contextlib.suppress(OSError):
+        os.rename(place.log, f"{place.log}.{time.strftime('%Y%m%d-%H%M%S')}.kept")
+        os.unlink(place.shared)
