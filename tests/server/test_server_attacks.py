@@ -131,6 +131,50 @@ def test_bodies_that_lie_about_their_length_make_nothing(server, api):
     assert api.get("/sessions/smuggled").status_code == 404
 
 
+def test_a_body_that_breaks_off_in_nonsense_is_answered_once(server, api, caplog):
+    log = logging.getLogger("uvicorn.error")
+    before = log.level
+    log.addHandler(caplog.handler)
+    log.setLevel(logging.ERROR)
+    try:
+        for line in (
+            "GET /api/v1/health",
+            "GET /api/v1/sessions",
+            "POST /api/v1/sessions",
+            "POST /none",
+            "PUT /api/v1/import",
+        ):
+            head = f"{line} HTTP/1.1\r\nHost: localhost\r\n{ACCESS if '/import' not in line else ''}"
+            for rest in ("2\r\n{}\r\nzz\r\n", "2\r\n{}zz\r\n", "f" * 30 + "\r\n{}"):
+                answer = raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n{rest}")
+                assert answer.count(b"HTTP/1.1") == 1
+                assert status(answer) == 400
+        assert api.get("/sessions").status_code == 200
+        server.close()  # what runs has ended, and has said what went wrong with it
+    finally:
+        log.setLevel(before)
+        log.removeHandler(caplog.handler)
+    assert [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"] == []
+
+
+def test_a_form_whose_fields_are_no_text_is_refused(server, api):
+    api.put("/sessions/a")
+    for about, content in (
+        ("", b"\xe3i\xaf"), ("Content-Type: text/plain; charset=klingon\r\n", b"qapla"),
+        ("Content-Type: text/plain; charset=utf-16\r\n", b"odd"), ("Content-Type: text/plain; charset=rot13\r\n", b"x"),
+        ("Content-Type: text/plain; charset=idna\r\n", b"xn--\xff"),
+    ):  # fmt: skip
+        field = b'--X\r\nContent-Disposition: form-data; name="text"\r\n' + about.encode()
+        answer = api.post(
+            f"{server.url}/page/conversation/a/say", content=field + b"\r\n" + content + b"\r\n--X--\r\n",
+            headers={"Content-Type": "multipart/form-data; boundary=X"},
+        )  # fmt: skip
+        assert answer.status_code == 400, (about, answer.text)
+    for kind in ("multipart/form-data", "multipart/form-data; boundary=", "application/json", "text/plain"):
+        answer = api.post(f"{server.url}/page/conversation/a/say", content=b"--X", headers={"Content-Type": kind})
+        assert answer.status_code == 400, (kind, answer.text)
+
+
 def test_requests_in_one_piece_are_answered_in_order_each_by_its_own_access(server):
     get = "GET /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n"
     answer = raw(server, f"{get}{ACCESS}\r\n{get}\r\n{get}{ACCESS}Connection: close\r\n\r\n")

@@ -56,6 +56,9 @@ class Connection(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+        if self.cycle:  # a body that breaks off in nonsense: its request runs, and must not answer too
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def _rest(self) -> None:
         if self._timer is not None:

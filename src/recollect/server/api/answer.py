@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from litestar import Request, Response
+from litestar.datastructures import FormMultiDict
 from litestar.exceptions import ClientException
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 
@@ -55,6 +56,15 @@ class ExactRequest(Request[Any, Any, Any]):
             return json.decode(await self.body() or b"null")
         except (ValueError, RecursionError) as error:
             raise ClientException(f"The body is not JSON: {str(error)[:200]}.") from error
+
+    async def form(self) -> FormMultiDict:
+        """Read a form. A field in another encoding than it says, or in one that is not known, is the sender's fault."""
+        try:
+            return await super().form()
+        except (UnicodeError, LookupError) as error:
+            raise ClientException(
+                "A field of this form is not text in the encoding that it says (or UTF-8)."
+            ) from error
 
 
 def told(plain: Any, status: int = 200, *, revision: int | None = None, **headers: str) -> Response[Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from litestar import Request, post
 from litestar.datastructures import UploadFile
-from litestar.enums import RequestEncodingType
-from litestar.params import Body
 
 from recollect.errors import InvalidValue
 from recollect.server import actions
@@ -21,7 +19,6 @@ from recollect.server.page.uploads import attached
 _AT = "/page/conversation/{session:str}"
 _REMEMBERED_MODELS = 8
 _Asked = Request[Any, Any, Any]
-Form = Annotated[dict[str, Any], Body(media_type=RequestEncodingType.MULTI_PART)]
 
 
 class Edit(msgspec.Struct):
@@ -53,16 +50,16 @@ def _begun(said: actions.Said) -> dict[str, str]:
 
 
 @post(f"{_AT}/say", include_in_schema=False, status_code=202)
-async def say(request: _Asked, account: Account, session: str, data: Form) -> dict[str, str]:
+async def say(request: _Asked, account: Account, session: str) -> dict[str, str]:
     """Say something, with files."""
-    files = data.get("files") or []
-    given = [file for file in (files if isinstance(files, list) else [files]) if isinstance(file, UploadFile)]
-    text = data.get("text", "")
-    if not isinstance(text, str):
+    form = await request.form()
+    given = [file for file in form.getall("files", []) if isinstance(file, UploadFile)]
+    text, *more = form.getall("text", [""])
+    if more or not isinstance(text, str):
         raise InvalidValue("The text of a message is text.")
     said = await actions.say(
         account, session_id(session), text.replace("\r\n", "\n"), await attached(given), key=_key(request),
-        take_over=data.get("take_over") == "yes",
+        take_over=form.get("take_over") == "yes",
     )  # fmt: skip
     return _begun(said)
 
