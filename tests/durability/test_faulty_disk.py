@@ -1,4 +1,4 @@
-"""Reads, writes and syncs that fail at random, by libfiu: no error but ours, and nothing lost or doubled in the end."""
+"""Calls that fail at random, by libfiu, of the disk and of the network: no error but ours, and nothing lost or doubled."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
+import psycopg
 import pytest
 
-FAULTY = os.path.join(os.path.dirname(__file__), "faulty.py")
+HERE = os.path.dirname(__file__)
+FAULTY, NETWORK = os.path.join(HERE, "faulty.py"), os.path.join(HERE, "faulty_network.py")
+FEWEST = 10  # it takes about 5 where none is lost
+LIMIT = 30.0
+CONNECTIONS = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
 pytestmark = pytest.mark.skipif(not shutil.which("fiu-run"), reason="needs libfiu (Debian: fiu-utils)")
 
 
-def run(path: str, percent: int, seed: int, writes: int) -> dict:
+def run(path: str, percent: int, seed: int, writes: int, program: str = FAULTY) -> dict:
     done = subprocess.run(
-        ["fiu-run", "-x", sys.executable, FAULTY, path, str(percent), str(seed), str(writes)],
+        ["fiu-run", "-x", sys.executable, program, path, str(percent), str(seed), str(writes)],
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -93,3 +99,26 @@ def test_one_read_that_fails_is_no_damage(path):
 def test_for_a_long_time(path, percent, seed, sound):
     run(path, percent, seed, 4_000)
     sound(path)
+
+
+def broken(url: str, percent: int, seed: int, writes: int) -> None:
+    """Write over a network that fails, and see that connections were lost by it."""
+    with psycopg.connect(url, autocommit=True) as server:
+        before = server.execute(CONNECTIONS).fetchone()[0]
+        run(url, percent, seed, writes, NETWORK)
+        until = time.monotonic() + LIMIT
+        while (made := server.execute(CONNECTIONS).fetchone()[0] - before) <= FEWEST:
+            assert time.monotonic() < until, f"only {made} connections were made"
+            time.sleep(0.1)  # the server counts those that ended a little later
+    print(f"{made} connections for it")
+
+
+@pytest.mark.parametrize("percent", [2, 5])
+def test_some_calls_of_the_network_fail(postgres, percent):
+    broken(postgres, percent, 1, 300)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("percent", [1, 2, 3, 4, 5])
+def test_the_network_fails_for_a_long_time(postgres, percent):
+    broken(postgres, percent, 2, 4_000)
