@@ -25,6 +25,10 @@ Place = tuple[int, int, int]
 # response gives thousands of them, and only the newest few can still be open.
 _NEWEST = 32
 
+# So many results of older calls are looked up one by one. For more, the calls of the path are read at once: a look goes
+# through the calls of a message, and thousands of results would go through thousands of calls each.
+_ONE_BY_ONE = 32
+
 
 class Found(NamedTuple):
     """A call on the path, as the row nearest to the end of the path has it."""
@@ -56,6 +60,7 @@ def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[No
     """Write the calls of new messages, and join their results to calls, made here or before."""
     made: dict[Place, list[Any]] = {}
     waiting: dict[str, list[Place]] = {}
+    older, asked = None, 0
     for position, item in enumerate(records, first):
         for part, call in item.calls:
             place = (branch, position, part)
@@ -66,7 +71,13 @@ def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[No
             if stack:
                 row = made[stack.pop()]
             else:
-                found = yield from newest_open(branch, result.call_id, made)
+                if older is None and asked == _ONE_BY_ONE:
+                    older = yield from _all_open(branch, made)
+                asked += 1
+                if older is None:
+                    found = yield from newest_open(branch, result.call_id, made)
+                else:
+                    found = _popped(older, storable(result.call_id))
                 if found is None:
                     continue  # an orphan is kept as it came; the view that is sent mends it
                 row = made[found.place] = _row(branch, found)
@@ -148,6 +159,23 @@ def newest_open(branch: int, call_id: str, made: Collection[Place] = ()) -> Step
 
     found = yield from with_id(branch, call_id, until=is_open)
     return found[-1] if found and is_open(found[-1]) else None
+
+
+def _all_open(branch: int, made: Collection[Place]) -> Steps[dict[str, list[Found]]]:
+    """Read the calls that have no result on the path, other than those in `made`: by id, the newest last."""
+    seen: set[Place] = set(made)
+    found: dict[str, list[Found]] = {}
+    for row in (yield from rows("tool_calls_of_path", branch=branch)):
+        place: Place = (row[0], row[2], row[3])
+        if place not in seen and row[7] is None:
+            found.setdefault(row[4], []).append(Found(place, row[4], row[5], row[9], row[10], None))
+        seen.add(place)
+    return found
+
+
+def _popped(found: dict[str, list[Found]], call_id: str) -> Found | None:
+    stack = found.get(call_id)
+    return stack.pop() if stack else None
 
 
 def calls(scope: Scope, session: str) -> Op[list[ToolCall]]:

@@ -431,3 +431,18 @@ class TestToolsOnBranches:
         session.delete_message(4)
         session.restore_message(4)
         assert calls(session) == [("t", "success")]
+
+    def test_many_results_at_once_join_as_each_alone_would(self, store: Store):
+        """So many that their calls are read at once: a fork, ids that come again, one that nobody asked for."""
+        names = [f"t{number}" for number in range(80)]
+        origin = store.session("a")
+        origin.append([user("q"), asks("t7"), answers("t7"), *(asks(name) for name in names)])
+        fork = origin.fork(id="b")
+        origin.append(answers("t79"))
+        fork.append(asks("t5"))
+        fork.append([*(answers(name) for name in names), answers("t5"), answers("t7"), answers("nobody's")])
+        assert calls(fork) == [("t7", "success"), *((name, "success") for name in names), ("t5", "success")]
+        found = {call.message: call.result_message for call in fork.tool_calls()}
+        assert found["1.2"] == "1.3"
+        assert (found["1.9"], found["2.84"]) == ("2.165", "2.90")
+        assert [status for _, status in calls(origin)] == ["success", *["pending"] * 79, "success"]
