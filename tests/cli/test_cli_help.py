@@ -37,6 +37,21 @@ def test_every_command_of_the_product_is_there():
         assert {path[-1] for path in COMMANDS if len(path) == 2 and path[:1] == group} == set(names.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["list"], "Did you mean 'sessions list'?"),
+        (["search", "coat"], "Did you mean 'sessions search'?"),
+        (["restore", "x"], "Did you mean 'sessions restore' or 'db restore'?"),
+        (["sesions", "list"], "Did you mean 'sessions'?"),
+        (["db", "bakup"], "Did you mean 'backup'?"),
+        (["qqqq"], "There is: chat, serve,"),
+    ],
+)
+def test_a_command_that_is_not_there_is_answered_with_the_one_that_is_meant(words, told, call):
+    assert f"No such command {words[words[0] == 'db']!r}. {told}" in call(*words, code=2).stderr
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_and_option_has_help(words, call):
     found = COMMANDS[words]

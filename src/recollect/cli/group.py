@@ -70,11 +70,27 @@ class Group(click.Group):
         name = args[0]
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
+        near = self._deeper(ctx, name) or self._alike(ctx, name)
+        hint = (
+            f" Did you mean {' or '.join(map(repr, near))}?"
+            if near
+            else f" There is: {', '.join(self.list_commands(ctx))}."
+        )
+        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+
+    def _deeper(self, ctx: click.Context, name: str) -> list[str]:
+        """Find a command in the groups of this one: "list" is "sessions list" to who forgot the group."""
+        groups = {group: self.get_command(ctx, group) for group in self.list_commands(ctx)}
+        return [
+            f"{group} {name}"
+            for group, held in groups.items()
+            if isinstance(held, Group) and name in held.list_commands(ctx)
+        ]
+
+    def _alike(self, ctx: click.Context, name: str) -> list[str]:
         from difflib import get_close_matches  # noqa: PLC0415  only who made a mistake pays for it
 
-        near = get_close_matches(name, self.list_commands(ctx), 1, 0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else f" There is: {', '.join(self.list_commands(ctx))}."
-        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        return get_close_matches(name, self.list_commands(ctx), 1, 0.5)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in the help without loading them."""

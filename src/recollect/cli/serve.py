@@ -39,7 +39,7 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
     whose = f" of {place.owner()}" if alone is not None and place.owner() else ""
     click.echo(f"Recollect is at {link}\nThe conversations{whose} are in {place.where()}. Ctrl-C stops the server.")
     if alone is None:
-        click.echo(f"Each of {len(tokens)} owners opens it with their own token: {link}?token=...")
+        click.echo(f"Each owner opens it with their own token: {link}?token=...")
     if opened:
         click.launch(link)
     limits: dict[str, Any] = dict(place.retention(config))

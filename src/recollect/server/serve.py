@@ -20,7 +20,7 @@ _OPENED = 16
 
 def listen(host: str, port: int, *, exact: bool) -> socket.socket:
     """Take a port to listen on; unless just this one is wanted, the next ones are tried where it is taken."""
-    failed: BaseException | None = None
+    failed: object = None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in range(port, port + (1 if exact or port == 0 else _TRIES)):
         listener = socket.socket(family)
@@ -29,7 +29,7 @@ def listen(host: str, port: int, *, exact: bool) -> socket.socket:
             listener.bind((host, number))
         except (OSError, OverflowError) as error:
             listener.close()
-            failed = error
+            failed = getattr(error, "strerror", None) or error
         else:
             listener.listen(128)
             listener.setblocking(False)  # noqa: FBT003

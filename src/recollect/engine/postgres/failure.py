@@ -137,7 +137,7 @@ def _reason(error: psycopg.Error) -> str:
 
 
 def connection_reason(error: psycopg.Error) -> str:
-    """Say why a connection was refused; the driver puts the address before it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """Say why a connection was refused; the driver puts the address before it, and asks back at the end."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith("?")]
     kept = [line for line in lines if not line.startswith(("- ", "Multiple"))] or lines
     return " ".join(kept).rstrip(".?") or type(error).__name__
