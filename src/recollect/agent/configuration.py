@@ -32,6 +32,7 @@ def configured(
         config = load()
     named = config["model.name"]
     same = model is None or models.provider(named) in (None, models.provider(model))  # a key is for its own provider
+    options.setdefault("owner", config["db.owner"] or "")
     return Agent(
         model or named or models.DEMO,
         store=store,
@@ -39,5 +40,5 @@ def configured(
         api_key=config["model.api_key"] if same else None,
         window=config["model.context_window"],
         mcp=config.servers,
-        **{"owner": config["db.owner"] or "", **options},
+        **options,
     )

@@ -20,7 +20,7 @@ def counter(given: Counter | str | None) -> Counter | None:
     """Give the function that counts: the caller's own, or that of a tokenizer by its name."""
     if given is None or callable(given):
         return given
-    if given not in TOKENIZERS:
+    if type(given) is not str or given not in TOKENIZERS:
         raise InvalidValue(
             f"There is no tokenizer {given!r}. Use one of {', '.join(TOKENIZERS)}, or a function that takes a message."
         )

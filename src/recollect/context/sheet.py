@@ -40,4 +40,4 @@ class Sheet:
 
 def sheet(format: str) -> Sheet | None:
     """Give an empty sheet for a provider's format; None for a format that has no provider."""
-    return Sheet(format) if format in RULES else None
+    return Sheet(format) if type(format) is str and format in RULES else None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from recollect import config
 from recollect.errors import InvalidValue
+from recollect.model.json import storable
 
 MEMORY = ":memory:"
 _LONGEST = 10 * 365 * 24 * 3600
@@ -43,7 +44,7 @@ def target(place: str | os.PathLike[str] | None) -> Target:
     """Read a path or URL; None is what the environment says, or the default file."""
     text: Any = place if place is not None else config.database()
     text = os.fspath(text) if hasattr(text, "__fspath__") else text
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not text or text != storable(text):
         raise InvalidValue(f"A store is named by a path or a URL; got {text!r}.")
     if text == MEMORY:
         return Target("sqlite", MEMORY)

@@ -28,7 +28,7 @@ class Gathering:
         """Take a chunk; say whether it is time to store."""
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"A chunk is a text; got {type(text).__name__}.")
-        if kind not in _PARTS:
+        if type(kind) is not str or kind not in _PARTS:
             raise InvalidValue(f"A chunk is text or reasoning; got {kind!r}.")
         if not self._runs or self._runs[-1][0] != kind:
             self._runs.append((kind, []))

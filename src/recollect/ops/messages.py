@@ -275,7 +275,7 @@ def forward(
     deleted: bool = False,
 ) -> Op[Page]:
     """Read a page of the active path from the oldest on. `branch` and `until` hold on to the end it began with."""
-    return Op(_forward, scope, session, after, branch, until, limit, deleted, writes=False)
+    return Op(_forward, scope, session, after, branch, until, limit, bool(deleted), writes=False)
 
 
 def _forward(
@@ -315,7 +315,7 @@ def backward(
     scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE, deleted: bool = False
 ) -> Op[Page]:
     """Read the last messages of the active path, or the last ones before a message."""
-    return Op(_backward, scope, session, before, checked_limit(limit), deleted, writes=False)
+    return Op(_backward, scope, session, before, checked_limit(limit), bool(deleted), writes=False)
 
 
 def checked_limit(limit: int) -> int:

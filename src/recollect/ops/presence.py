@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.errors import InvalidValue
-from recollect.model import json
+from recollect.model import argument, json
 from recollect.model.presence import Arrived, Presence
 from recollect.op import Op, Scope, Steps, do, one, rows
 from recollect.ops import leases, sessions
@@ -25,6 +25,7 @@ def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool
     """Say that someone talks in a session from now on, and give who else does; `take_over` sends them away."""
     if type(surface) is not str or not surface.strip() or len(surface) > _LONGEST or not surface.isprintable():
         raise InvalidValue(f"A surface is a word such as terminal or web, of at most {_LONGEST} characters.")
+    argument.text("The id of a place", id)
     return Op(_arrive, scope, session, id, surface, take_over)
 
 
@@ -68,6 +69,7 @@ def _present(scope: Scope, session: str) -> Steps[list[Presence]]:
 
 def stay(scope: Scope, id: str) -> Op[bool]:
     """Say that one is still there; False where one was sent away."""
+    argument.text("The id of a place", id)
     return Op(_stay, scope, id)
 
 
@@ -77,6 +79,7 @@ def _stay(scope: Scope, id: str) -> Steps[bool]:
 
 def leave(scope: Scope, id: str) -> Op[None]:
     """Say that one is there no more."""
+    argument.text("The id of a place", id)
     return Op(_leave, scope, id)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue
-from recollect.model import moment
+from recollect.model import figure, moment
 from recollect.model.moment import Duration
 from recollect.model.pruning import Pruned, PruneReport, Reason
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
@@ -59,8 +59,7 @@ def prune(
         "keep": keep, "max_bytes": max_bytes, "max_messages": max_messages, "tool_output_over": tool_output_over,
     }  # fmt: skip
     for name, value in numbers.items():
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{name} is a number from 0 on; got {value!r}.")
+        figure.whole(name, value)
     if max_messages == 0:
         raise InvalidValue("max_messages is a number from 1 on: a session keeps its newest turn.")
     before = None if older_than is None else scope.now - moment.duration(older_than, "older_than")

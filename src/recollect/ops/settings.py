@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.errors import InvalidValue
-from recollect.model import json
+from recollect.model import argument, json
 from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, do, one
 from recollect.ops import lists, sessions
@@ -39,6 +38,7 @@ def _set_last(scope: Scope, session: str) -> Steps[None]:
 
 def setting(scope: Scope, key: str, default: Any = None) -> Op[Any]:
     """Read a setting."""
+    argument.text("The key of a setting", key)
     return Op(_setting, scope, key, default, writes=False)
 
 
@@ -49,8 +49,7 @@ def _setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
 
 def set_setting(scope: Scope, key: str, value: Any) -> Op[None]:
     """Write a setting; None removes it."""
-    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"The key of a setting is a text; got {key!r}.")
+    argument.text("The key of a setting", key)
     return Op(_set_setting, scope, key, None if value is None else json.encode(json.exact(value)))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from recollect.errors import AlreadySaid, InvalidValue, MessageNotFound, TurnClosed, TurnNotFound
-from recollect.model import figure, json
+from recollect.model import argument, figure, json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
@@ -134,8 +134,8 @@ def _step(held: Held, written: messages.Written, count: int) -> Step:
 
 
 def _stored(usage: Usage) -> Usage:
-    if usage.model is not None and type(usage.model) is not str:
-        raise InvalidValue(f"model is a text or None; got {usage.model!r}.")
+    if usage.model is not None:
+        argument.text("model", usage.model)
     figure.whole("input_tokens", usage.input_tokens)
     figure.whole("output_tokens", usage.output_tokens)
     latency = figure.milliseconds("latency_ms", usage.latency_ms)
@@ -327,7 +327,7 @@ def turns(scope: Scope, session: str, after: int = 0, until: int | None = None) 
     """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
     figure.whole("after", after)
     figure.whole("until", until)
-    return Op(_turns, scope, session, after, paths.LAST if until is None else until, writes=False)
+    return Op(_turns, scope, session, after or 0, paths.LAST if until is None else until, writes=False)
 
 
 def _turns(scope: Scope, session: str, after: int, until: int) -> Steps[list[Turn]]:

@@ -13,7 +13,7 @@ from recollect.engine.sqlite.sync import SqliteEngine
 from recollect.engine.url import Target, target
 from recollect.engine.url import check as check_given
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
-from recollect.model import keys
+from recollect.model import argument, keys
 from recollect.model.hit import Hit
 from recollect.model.page import Page
 from recollect.op import Op, Plan, Scope
@@ -75,7 +75,8 @@ def restore(
     place = target(path)
     if place.engine != "sqlite":
         raise NotSupported(what="Bringing back a backup")
-    return bring_back(os.fspath(backup), place.path, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
+    source = argument.path("A backup", backup)
+    return bring_back(source, place.path, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
 
 
 class Store:
@@ -325,10 +326,9 @@ class Store:
         """Copy the store to a file while it is in use, and give the path. The copy is whole and checked."""
         from recollect.engine.sqlite import backup  # noqa: PLC0415
 
-        told = progress
-        return self._maintain(
-            "A backup", lambda file: backup.backup(file, os.fspath(path), overwrite=overwrite, progress=told)
-        )
+        to, told = argument.path("A backup", path), progress
+        argument.function("progress", progress)
+        return self._maintain("A backup", lambda file: backup.backup(file, to, overwrite=overwrite, progress=told))
 
     def check(self, *, deep: bool = True, repair: bool = False, progress: Progress | None = None) -> Findings:
         """Check the file and what is kept beside the messages, and say in words what is wrong.
@@ -340,6 +340,7 @@ class Store:
         from recollect.engine.sqlite import check  # noqa: PLC0415
         from recollect.model.finding import Finding, Findings  # noqa: PLC0415
 
+        argument.function("progress", progress)
         found, checked = list[Finding](), ops.check.CHECKED
         if hasattr(self._engine, "maintain"):
             found += self._maintain("A check of the file", lambda file: check.check(file, deep=deep))

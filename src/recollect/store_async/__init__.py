@@ -15,7 +15,7 @@ from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
 from recollect.engine.url import Target, target
 from recollect.engine.url import check as check_given
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
-from recollect.model import keys
+from recollect.model import argument, keys
 from recollect.model.hit import Hit
 from recollect.model.page import Page
 from recollect.op import Op, Plan, Scope
@@ -327,9 +327,11 @@ class AsyncStore:
         """Copy the store to a file while it is in use, and give the path. The copy is whole and checked."""
         from recollect.engine.sqlite import backup  # noqa: PLC0415
 
+        to = argument.path("A backup", path)
+        argument.function("progress", progress)
         told = _on_loop(progress)
         return await self._maintain(
-            "A backup", lambda file: backup.backup(file, os.fspath(path), overwrite=overwrite, progress=told)
+            "A backup", lambda file: backup.backup(file, to, overwrite=overwrite, progress=told)
         )
 
     async def check(self, *, deep: bool = True, repair: bool = False, progress: Progress | None = None) -> Findings:
@@ -342,6 +344,7 @@ class AsyncStore:
         from recollect.engine.sqlite import check  # noqa: PLC0415
         from recollect.model.finding import Finding, Findings  # noqa: PLC0415
 
+        argument.function("progress", progress)
         found, checked = list[Finding](), ops.check.CHECKED
         if hasattr(self._engine, "maintain"):
             found += await self._maintain("A check of the file", lambda file: check.check(file, deep=deep))

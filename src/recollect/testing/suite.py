@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recollect.testing.arguments import TestArguments
 from recollect.testing.attachments import TestAttachments
 from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
@@ -34,6 +35,7 @@ from recollect.testing.watch import TestWatch
 
 _ANYWHERE: tuple[type, ...] = (
     TestAppend,
+    TestArguments,
     TestCompaction,
     TestCompactionOnBranches,
     TestDelete,

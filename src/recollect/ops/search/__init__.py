@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from recollect.errors import InvalidValue
+from recollect.model import argument
 from recollect.model.moment import Moment
 from recollect.op import Plan, Scope
 from recollect.ops.search import find, query
@@ -62,8 +63,8 @@ def search(
         sets={name: query.values(given) for name, given in sets.items()},
         since=query.moment(since, "since", scope.now),
         until=query.moment(until, "until", scope.now),
-        archived=archived,
-        pinned=pinned,
+        archived=argument.either(archived),
+        pinned=argument.either(pinned),
     )
-    ask = find.Ask(asked, deleted, delegates, typed=asked.filters.session != session)
+    ask = find.Ask(asked, bool(deleted), bool(delegates), typed=asked.filters.session != session)
     return find.search(scope, ask, limit=limit, after=after)

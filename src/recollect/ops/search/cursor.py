@@ -49,7 +49,7 @@ def cursor(text: str) -> Cursor:
             (int(at_branch), int(at_position)),
             tuple(map(int, counts.split("-"))) if counts else None,
         )
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError):
         found = Cursor(END)
     places = (*found.below, *found.low, *found.place)
     if found.stage not in range(END) or not 0 <= min(places) <= max(places) <= _FARTHEST:

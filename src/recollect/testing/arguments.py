@@ -1,0 +1,102 @@
+"""Arguments of the wrong type, for every argument of every method: each works or is an error of ours, never another."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from recollect.errors import RecollectError
+from recollect.store import Session, Store, Stream, Turn
+from recollect.testing.talk import asks, texts, user
+
+ODD = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\ud800", 2**70, "odd")
+_FITTING: dict[str, Any] = {
+    "query": "x", "name": "a", "key": "k", "value": 1, "messages": user("x"), "said": "x", "message": user("x"),
+    "call_id": "t", "surface": "cli", "kind": "title", "content": "c", "to": "1.1", "branch": 1, "text": "x",
+}  # fmt: skip
+_OF_MESSAGES = frozenset(
+    {"message", "response", "pin_message", "unpin_message", "delete_message", "restore_message", "resume_turn"}
+)
+_LEFT_OUT = frozenset({"close", "run", "follow", "scope", "saw"})
+"""What ends everything, what takes operations and rows, and so is no matter of a user's."""
+
+
+def methods(kind: type) -> list[str]:
+    """Name the methods of a class that take arguments."""
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return [name for name, call in found if name[0] != "_" and name not in _LEFT_OUT and _given(call)]
+
+
+def _given(call: Callable[..., Any]) -> list[inspect.Parameter]:
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [each for each in inspect.signature(call).parameters.values() if each.kind in named and each.name != "self"]
+
+
+def odd_calls(kind: type, name: str, session: str, folder: pathlib.Path) -> Iterator[dict[str, Any]]:
+    """Give the arguments of calls, in each of which one is odd and the others fit."""
+    given = _given(getattr(kind, name))
+    fitting = {**_FITTING, "session": session, "path": str(folder / "copy.db")}
+    fitting["id"] = "1.1" if kind is Session and name in _OF_MESSAGES else session
+    needed = {each.name: fitting[each.name] for each in given if each.default is each.empty}
+    if name == "turn":
+        needed["take_over"] = True  # who waits for another may wait without end
+    for each, odd in itertools.product(given, ODD):
+        if name == "backup" and isinstance(odd, str | pathlib.Path):
+            continue  # a file where the tests run
+        if (name, each.name) == ("turn", "take_over"):
+            continue
+        yield {**needed, each.name: odd}
+
+
+class TestArguments:
+    """What every method does with what it can not take."""
+
+    def tried(self, call: Callable[..., Any], arguments: dict[str, Any]) -> None:
+        """Call it; what it raises is ours."""
+        try:
+            found = call(**arguments)
+            if inspect.isgenerator(found):
+                list(found)
+            elif hasattr(found, "close"):
+                found.close()  # a watch
+        except RecollectError as error:
+            assert str(error)
+
+    @pytest.mark.parametrize("name", methods(Store))
+    def test_a_store(self, store: Store, tmp_path: pathlib.Path, name: str):
+        for number, arguments in enumerate(odd_calls(Store, name, "a", tmp_path)):
+            if number % len(ODD) == 0:
+                store.session("a")
+            self.tried(getattr(store, name), arguments)
+        store.session("whole").append(user("still here"))
+        assert texts(store.session("whole")) == ["still here"]
+
+    @pytest.mark.parametrize("name", methods(Session))
+    def test_a_session(self, store: Store, tmp_path: pathlib.Path, name: str):
+        session = store.session("a")
+        session.append([user("x"), asks("t")])
+        for arguments in odd_calls(Session, name, "a", tmp_path):
+            self.tried(getattr(session, name), arguments)
+        assert texts(store.session("a"))[:1] in (["x"], [])
+
+    @pytest.mark.parametrize("name", methods(Turn))
+    def test_a_turn(self, store: Store, tmp_path: pathlib.Path, name: str):
+        session = store.session("a")
+        turn = session.turn("q")
+        for arguments in odd_calls(Turn, name, "a", tmp_path):
+            if turn.info is not None:
+                turn = session.turn("q")
+            self.tried(getattr(turn, name), arguments)
+        assert texts(session)[0] == "q"
+
+    @pytest.mark.parametrize("name", methods(Stream))
+    def test_an_answer(self, store: Store, tmp_path: pathlib.Path, name: str):
+        turn = store.session("a").turn("q")
+        for arguments in odd_calls(Stream, name, "a", tmp_path):
+            self.tried(getattr(turn.stream(), name), arguments)
+        turn.complete()
