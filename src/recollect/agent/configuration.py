@@ -30,6 +30,7 @@ def configured(
         from recollect.config.effective import load  # noqa: PLC0415  who brings a configuration has paid for it
 
         config = load()
+    options.setdefault("owner", config["db.owner"] or "")
     named = config["model.name"]
     same = model is None or models.provider(named) in (None, models.provider(model))  # a key is for its own provider
     return Agent(
@@ -39,5 +40,5 @@ def configured(
         api_key=config["model.api_key"] if same else None,
         window=config["model.context_window"],
         mcp=config.servers,
-        **{"owner": config["db.owner"] or "", **options},
+        **options,
     )

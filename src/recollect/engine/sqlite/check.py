@@ -69,7 +69,7 @@ def _checksums(file: File) -> list[Finding]:
         lines = connection.execute(f"PRAGMA integrity_check({_MOST})").fetchall()
         wrong = any(_MISMATCH in str(line) for (line,) in lines)
     except apsw.IOError as error:
-        if error.extendedresult != apsw.SQLITE_IOERR_DATA:
+        if getattr(error, "extendedresult", 0) != apsw.SQLITE_IOERR_DATA:
             raise  # the disk, and not what is on it
         wrong = True
     finally:
