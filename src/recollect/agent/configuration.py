@@ -30,6 +30,7 @@ def configured(
         from recollect.config.effective import load  # noqa: PLC0415  who brings a configuration has paid for it
 
         config = load()
+    options.setdefault("owner", config["db.owner"] or "")
     named = config["model.name"]
     same = model is None or models.provider(named) in (None, models.provider(model))  # a key is for its own provider
     options.setdefault("owner", config["db.owner"] or "")

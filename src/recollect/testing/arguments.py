@@ -64,8 +64,8 @@ class TestArguments:
                 list(found)
             elif hasattr(found, "close"):
                 found.close()  # a watch
-        except RecollectError as error:
-            assert str(error)
+        except RecollectError:
+            return
 
     @pytest.mark.parametrize("name", methods(Store))
     def test_a_store(self, store: Store, tmp_path: pathlib.Path, name: str):
