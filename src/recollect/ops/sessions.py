@@ -216,7 +216,7 @@ def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Sessio
 
 
 def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    """Write a session whose id was found free, step by step. Where another took it meanwhile, the engine begins anew."""
+    """Write a session whose id was found free, by steps. Where another took it meanwhile, the engine begins anew."""
     tree = (yield from one("tree_insert", owner=scope.owner)) or (0,)
     parent = yield from _delegating(scope, session)
     key = yield from insert(scope, session, tree[0], columns, parent)

@@ -256,7 +256,7 @@ SELECT {session} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
     AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND active_at >= :since::bigint AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
-ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
+ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_by_creation
 SELECT {session} FROM recollect.sessions
@@ -278,11 +278,14 @@ FROM (
     SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
     WHERE t.owner = :owner
         AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    ORDER BY t.folded, t.tree, t.session OFFSET 0
 ) AS titled
-JOIN recollect.sessions ON sessions.tree = titled_tree AND sessions.number = titled_session
+JOIN LATERAL (
+    SELECT * FROM recollect.sessions AS s WHERE s.tree = titled_tree AND s.number = titled_session OFFSET 0
+) AS sessions ON true
 WHERE deleted_at IS NULL AND active_at >= :since::bigint AND active_at < :until::bigint
     AND {chosen}
-ORDER BY folded, titled_tree, titled_session LIMIT :limit
+ORDER BY folded, titled_tree, titled_session LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_among
 SELECT {session} FROM {picked}
