@@ -263,9 +263,9 @@ def _open(scope: Scope, row: Row) -> Steps[Session]:
         return found.value
     yield from leases.recover(scope, found.session)
     yield from activate(scope, found.session)
-    row = yield from one("session_by_key", session=found.session)
-    assert row is not None
-    return here(row).value
+    again = yield from one("session_by_key", session=found.session)
+    assert again is not None
+    return here(again).value
 
 
 def activate(scope: Scope, session: int) -> Steps[int]:
@@ -281,7 +281,7 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
-    row = None
+    row: Row | None = None
     if keys.findable(session):
         row = yield from one("session_open", owner=scope.owner, id=session, now=scope.now)
     if row is None:
