@@ -142,7 +142,7 @@ def test_the_end_of_a_fork(store, journeys):
 
 
 def test_a_new_session_and_an_empty_one(store, journeys):
-    with journeys(8):
+    with journeys(1):
         session = store.session("a")
     assert session.messages(last=5) == []
     with pytest.raises(recollect.SessionNotFound):

@@ -48,6 +48,7 @@ def test_parameters_have_the_same_names():
     import re
 
     book = Book()
+    created = {*re.findall(r":([a-z_]+)", sql.queries("sqlite")["session_insert"]), "folded"}
     for name, text in sql.queries("sqlite").items():
         theirs = set(re.findall(r"(?<!:):([a-z_]+)", text))
         if theirs:
@@ -55,6 +56,7 @@ def test_parameters_have_the_same_names():
             theirs |= SUMS if name in sql.thens("sqlite") else set()  # reckoned with between the two steps
             theirs |= SUMS | ROWS if name in sql.briefs("postgres") else set()  # written by steps of its own
             theirs |= {"now"} if name == "session_open" else set()  # the same
+            theirs |= created if name == "session_ensure" else set()  # made by steps of its own
             assert {each.partition(".")[0] for each in book.statement(name).names} <= theirs, name
         else:
             assert book.many(name).count <= text.count("?") if "?" in text else True, name
@@ -142,7 +144,7 @@ def test_no_sequence_is_used_by_an_append(postgres, admin):
         )
 
 
-HOT = ("session_advance", "session_open", "messages_last", "session_append", "session_save", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
+HOT = ("session_advance", "session_open", "session_ensure", "session_create", "messages_last", "session_append", "session_save", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tell", "turn_get", "turns_of_span",
        "branch_get", "branch_path", "session_stir", "sessions_by_activity", "sessions_usual", "sessions_by_creation", "append_get",
        "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_among", "sessions_among_titled", "sessions_with_parent", "sessions_with_pin",

@@ -364,27 +364,27 @@ class TestTurn:
 
 class TestEnsure:
     def test_one_that_is_there_is_opened(self):
-        script = Script({"session_open": [session_row(title="T", open_turns=0)]})
+        script = Script({"session_ensure": [session_row(title="T", open_turns=0)]})
         found = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
-        assert script.names == ["session_open"]
+        assert script.names == ["session_ensure"]
         assert found.title == "T"
 
     def test_one_with_an_open_turn_takes_more(self):
         script = Script(
             {
-                "session_open": [session_row(title="T")],
+                "session_ensure": [session_row(title="T")],
                 "session_activate": [(NOW,)],
                 "session_by_key": [session_row(title="T")],
             }
         )
         found = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
-        assert script.names == ["session_open", "branches_open", "session_activate", "session_by_key"]
+        assert script.names == ["session_ensure", "branches_open", "session_activate", "session_by_key"]
         assert found.title == "T"
 
     def test_what_a_dead_process_left_open_is_marked(self):
         script = Script(
             {
-                "session_open": [session_row()],
+                "session_ensure": [session_row()],
                 "branches_open": [(31, 1, 5)],
                 "turn_get": [(5, "open", 1, None, None, None, None, None, None, "dead", NOW + 9_999)],
                 "branch_release": [(1,)],
@@ -394,14 +394,14 @@ class TestEnsure:
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert script.names == [
-            "session_open", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
+            "session_ensure", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
             "branch_release", "session_opens_turn", "session_change", "session_activate", "session_by_key",
         ]  # fmt: skip
 
     def test_a_live_turn_is_not_touched(self):
         script = Script(
             {
-                "session_open": [session_row()],
+                "session_ensure": [session_row()],
                 "branches_open": [(31, 1, 5)],
                 "turn_get": [(5, "open", 1, None, None, None, None, None, None, "alive", NOW + 9_999)],
                 "session_activate": [(NOW,)],
@@ -429,7 +429,7 @@ class TestEnsure:
     def test_one_that_is_not_there_is_created_with_a_tree_and_a_branch(self):
         script = self.made("cli:a", {"title": "T", "pinned": True}, [])
         assert script.names == [
-            "session_open", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
+            "session_ensure", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
             "session_head", "session_activate", "session_by_key",
         ]  # fmt: skip
         assert script.params("title_set")["folded"] == "t"
@@ -464,7 +464,17 @@ class TestEnsure:
         script = Script({"session_get": [session_row()]})
         with pytest.raises(SessionExists):
             script.run(sessions.create(SCOPE, "cli:a", {}))
-        assert script.names == ["session_get"]
+        assert script.names == ["session_create", "session_get"]
+
+    @pytest.mark.parametrize("make", [sessions.create, sessions.ensure])
+    def test_an_engine_may_make_one_by_one_statement(self, make):
+        name = "session_create" if make is sessions.create else "session_ensure"
+        script = Script({name: [session_row(title="T", open_turns=0)]})
+        assert script.run(make(SCOPE, "cli:a:delegate:b", {"title": "Éa"})).title == "T"
+        assert script.names == [name]
+        asked = script.params(name)
+        assert (asked["parent"], asked["folded"], asked["channel"], asked["now"]) == ("cli:a", "ea", "cli", NOW)
+        assert make(SCOPE, "cli:a", {}).args[1] == "cli:a"
 
 
 class TestLast:

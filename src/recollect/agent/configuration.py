@@ -33,7 +33,6 @@ def configured(
     options.setdefault("owner", config["db.owner"] or "")
     named = config["model.name"]
     same = model is None or models.provider(named) in (None, models.provider(model))  # a key is for its own provider
-    options.setdefault("owner", config["db.owner"] or "")
     return Agent(
         model or named or models.DEMO,
         store=store,

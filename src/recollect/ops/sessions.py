@@ -24,6 +24,7 @@ from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
 _MATCHES = 6
+_BLANK: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
 
 
 class Here(NamedTuple):
@@ -149,12 +150,11 @@ def _utf8(text: str) -> bool:
     return True
 
 
-def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork: dict[str, Any]) -> Steps[int]:
-    """Write the row of a new session; `fork` holds what a fork has from the start."""
+def _row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
+    """Give the columns of a new session: what a caller set, and for the rest what is usual."""
     channel, channel_id = keys.place(session)
-    blank: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
-    row: dict[str, Any] = {
-        **blank,
+    return {
+        **_BLANK,
         "status": "active",
         "channel": channel,
         "channel_id": channel_id,
@@ -166,13 +166,31 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork:
         "input_tokens": 0,
         "output_tokens": 0,
         **columns,
-        **fork,
     }
+
+
+def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork: dict[str, Any]) -> Steps[int]:
+    """Write the row of a new session; `fork` holds what a fork has from the start."""
+    row = {**_row(session, columns), **fork}
     made = yield from one("session_insert", owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
     assert made is not None
     if row["title"] is not None:
         yield from entitle(scope, made[0], row["title"])
     return made[0]
+
+
+def _whole(scope: Scope, session: str, columns: dict[str, Any]) -> dict[str, Any]:
+    """Give all that a new session is made of, for an engine that makes it by one statement."""
+    row = _row(session, columns)
+    title = row["title"]
+    row.update(
+        owner=scope.owner,
+        id=session,
+        now=scope.now,
+        parent=keys.parent(session),
+        folded=None if title is None else folded(title),
+    )
+    return row
 
 
 def entitle(scope: Scope, session: int, title: str | None) -> Steps[None]:
@@ -189,13 +207,16 @@ def create(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
 
 
 def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
+    row = yield from one("session_create", **_whole(scope, session, columns))
+    if row is not None:
+        return here(row).value
     if (yield from one("session_get", owner=scope.owner, id=session)) is not None:
         raise SessionExists(session=session)
     return (yield from _make(scope, session, columns))
 
 
 def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    """Write a session whose id was found free. Where another took it meanwhile, the engine runs all of it again."""
+    """Write a session whose id was found free, by steps. Where another took it meanwhile, the engine begins anew."""
     tree = (yield from one("tree_insert", owner=scope.owner)) or (0,)
     parent = yield from _delegating(scope, session)
     key = yield from insert(scope, session, tree[0], columns, parent)
@@ -231,23 +252,20 @@ def ensure(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
 
 
 def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    found = yield from _open(scope, session)
-    return found if found is not None else (yield from _make(scope, session, columns))
+    row = yield from one("session_ensure", **_whole(scope, session, columns))
+    return (yield from (_make(scope, session, columns) if row is None else _open(scope, row)))
 
 
-def _open(scope: Scope, session: str) -> Steps[Session | None]:
-    """Count a session as active now, and mark what a process that is gone left open in it; None where there is none."""
-    row = yield from one("session_open", owner=scope.owner, id=session, now=scope.now)
-    if row is None:
-        return None
+def _open(scope: Scope, row: Row) -> Steps[Session]:
+    """Give a session that counts as active now, and mark what a process that is gone left open in it."""
     found = here(row)
     if not found.open_turns:
         return found.value
     yield from leases.recover(scope, found.session)
     yield from activate(scope, found.session)
-    row = yield from one("session_by_key", session=found.session)
-    assert row is not None
-    return here(row).value
+    again = yield from one("session_by_key", session=found.session)
+    assert again is not None
+    return here(again).value
 
 
 def activate(scope: Scope, session: int) -> Steps[int]:
@@ -263,10 +281,12 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
-    found = (yield from _open(scope, session)) if keys.findable(session) else None
-    if found is None:
+    row: Row | None = None
+    if keys.findable(session):
+        row = yield from one("session_open", owner=scope.owner, id=session, now=scope.now)
+    if row is None:
         raise (yield from _missing(scope, session))
-    return found
+    return (yield from _open(scope, row))
 
 
 def running(scope: Scope) -> Op[list[str]]:
@@ -327,9 +347,8 @@ def update(scope: Scope, session: str, fields: dict[str, Any], expected: int | N
 def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int | None) -> Steps[Session]:
     if not columns and expected is None:
         return (yield from find(scope, session)).value
-    blank: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
     names = f",{','.join(columns)},"
-    params = {**blank, **columns, "names": names, "expected": expected}
+    params = {**_BLANK, **columns, "names": names, "expected": expected}
     row = yield from one("session_update", owner=scope.owner, id=session, now=scope.now, **params)
     if row is None:
         raise (yield from refused(scope, session, expected))

@@ -27,7 +27,8 @@ def procedures(first: Mapping[str, str], then: Mapping[str, str], other: Mapping
     """Make what runs in two steps, by the names of the queries."""
     activate = _activating(first["session_activate"], then["session_activate"])
     made = {"session_activate": activate}
-    made["session_open"] = _opening(first["session_open"], activate, first["session_by_key"])
+    for name in ("session_open", "session_ensure"):
+        made[name] = _opening(first[name], activate, first["session_by_key"])
     for name in ("session_advance", "session_append", "session_save"):
         made[name] = _advancing(first[name], then["session_advance"], other["session_advance"])
     for name in ("session_append", "session_save"):

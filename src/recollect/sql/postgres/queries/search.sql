@@ -112,21 +112,20 @@ phrases AS MATERIALIZED (
 )
 
 -- name: search_behind
-SELECT (b.tree << 20) | b.number AS key, (s.tree << 20) | s.number, s.last
-FROM recollect.sessions AS s JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
-WHERE s.owner = :owner AND s.last > b.indexed_to
-UNION ALL
-SELECT (b.tree << 20) | b.number, (b.tree << 20) | b.session, b.last
-FROM recollect.branches AS b JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
-WHERE b.owner = :owner AND b.last > b.indexed_to AND s.branch <> b.number
-UNION ALL
-SELECT (b.tree << 20) | b.number, NULL, m.position
-FROM recollect.branches AS b
-CROSS JOIN LATERAL (
-    SELECT n.position FROM recollect.messages AS n WHERE n.tree = b.tree AND n.branch = b.number
-    ORDER BY n.position DESC LIMIT 1
-) AS m
-WHERE b.session IS NULL AND b.owner = :owner AND m.position > b.indexed_to
+SELECT (tree << 20) | number AS key, (tree << 20) | session, last
+FROM (
+    SELECT b.tree, b.number, s.number AS session, b.indexed_to, CASE
+        WHEN s.branch = b.number THEN s.last
+        WHEN b.session IS NOT NULL THEN b.last
+        ELSE (
+            SELECT n.position FROM recollect.messages AS n WHERE n.tree = b.tree AND n.branch = b.number
+            ORDER BY n.position DESC LIMIT 1
+        )
+    END AS last
+    FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+    WHERE b.owner = :owner
+) AS reached
+WHERE last > indexed_to
 ORDER BY key
 
 -- lock: search_untitled

@@ -103,6 +103,38 @@ unnest(
     error_message
 )
 
+-- shared: opening
+UPDATE recollect.sessions
+SET active_at = CASE WHEN open_turns > 0 THEN active_at ELSE greatest(active_at, :now::bigint, {next}) END
+WHERE {named} AND deleted_at IS NULL
+
+-- shared: making
+INSERT INTO recollect.sessions (
+    tree, number, branch, owner, id, parent, relation, created_at, updated_at, active_at, pinned_at, archived_at, status,
+    channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
+    metadata
+)
+SELECT
+    planted.tree, 1, 1, :owner::text, :id::text, (p.tree << 20) | p.number,
+    CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next}),
+    :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text, :channel_id::text, :external_id::text,
+    :title::text, :task::text, :provider::text, :provider_config::text, :model::text, :working_dir::text,
+    :system_prompt::text, :color::text, :metadata::text
+FROM planted
+LEFT JOIN recollect.sessions AS p ON p.owner = :owner AND p.id = :parent::text AND p.deleted_at IS NULL
+RETURNING sessions.*
+
+-- shared: with
+branched AS (
+    INSERT INTO recollect.branches (tree, number, session, created_at) SELECT tree, 1, 1, :now::bigint FROM planted
+), titled AS (
+    INSERT INTO recollect.titles (tree, session, owner, folded)
+    SELECT tree, 1, :owner::text, :folded::text FROM planted WHERE :folded::text IS NOT NULL
+)
+
+-- shared: next
+(SELECT 1 + max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL)
+
 -- shared: session
 (tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
@@ -164,14 +196,40 @@ SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NULL FOR N
 SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NULL
 
 -- name: session_open
-UPDATE recollect.sessions
-SET active_at = CASE WHEN open_turns > 0 THEN active_at ELSE greatest(active_at, :now::bigint, 1 + (
-    SELECT max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL
-)) END
-WHERE {named} AND deleted_at IS NULL
+{opening}
 RETURNING {session}
 
 -- ends: session_open
+
+-- name: session_ensure
+WITH opened AS (
+    {opening} RETURNING sessions.*
+), planted AS (
+    INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
+    WHERE NOT EXISTS (SELECT FROM opened) RETURNING tree
+), made AS (
+    {making}
+), {with}
+SELECT {session} FROM (SELECT * FROM opened UNION ALL SELECT * FROM made) AS sessions
+
+-- ends: session_ensure
+
+-- name: session_create
+WITH planted AS (
+    INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
+    WHERE NOT EXISTS (SELECT FROM recollect.sessions WHERE {named} AND deleted_at IS NULL) RETURNING tree
+), made AS (
+    {making}
+), {with}
+SELECT {session} FROM made AS sessions
+
+-- ends: session_create
+SELECT {session} FROM recollect.sessions
+WHERE {named} AND deleted_at IS NULL AND (
+    xmin = :transaction::text::xid OR EXISTS (
+        SELECT FROM recollect.trees AS t WHERE t.tree = sessions.tree AND t.xmin = :transaction::text::xid
+    )
+)
 
 -- lock: session_by_key
 SELECT number FROM recollect.sessions WHERE {this} FOR NO KEY UPDATE
@@ -198,7 +256,7 @@ SELECT {session} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
     AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND active_at >= :since::bigint AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
-ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
+ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_by_creation
 SELECT {session} FROM recollect.sessions
@@ -220,11 +278,14 @@ FROM (
     SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
     WHERE t.owner = :owner
         AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    ORDER BY t.folded, t.tree, t.session OFFSET 0
 ) AS titled
-JOIN recollect.sessions ON sessions.tree = titled_tree AND sessions.number = titled_session
+JOIN LATERAL (
+    SELECT * FROM recollect.sessions AS s WHERE s.tree = titled_tree AND s.number = titled_session OFFSET 0
+) AS sessions ON true
 WHERE deleted_at IS NULL AND active_at >= :since::bigint AND active_at < :until::bigint
     AND {chosen}
-ORDER BY folded, titled_tree, titled_session LIMIT :limit
+ORDER BY folded, titled_tree, titled_session LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_among
 SELECT {session} FROM {picked}

@@ -48,6 +48,12 @@ SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at 
 -- name: session_open
 SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
+-- name: session_ensure
+SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
+-- name: session_create
+SELECT 1 WHERE false
+
 -- name: session_by_key
 SELECT {session} FROM sessions WHERE key = :session
 
