@@ -167,8 +167,7 @@ def at_once(
 
 def placed(row: Row) -> Written:
     """Read the row of a statement that wrote messages."""
-    key, branch, before, number, _, open_turns, *counts = row
-    return Written(key, branch, number, before + 1, open_turns, tuple(counts))
+    return Written(row[0], row[1], row[3], row[2] + 1, row[4], row[5:])
 
 
 def _beside_alone(records: Sequence[record.Record]) -> Sequence[Row] | None:
@@ -193,11 +192,9 @@ def advance(
     found = yield "session_advance", sums, False
     if not found:
         raise (yield from sessions.refused(scope, session, expected))
-    key, branch, before, number, behind, open_turns, *counts = found[0]
-    if behind:
-        counts[6] = yield from sessions.activate(scope, key)
-    yield from _insert(scope, branch, before + 1, records, before + 1 if opens_turn else None)
-    return Written(key, branch, number, before + 1, open_turns, tuple(counts))
+    written = placed(found[0])
+    yield from _insert(scope, written.key, written.first, records, written.first if opens_turn else None)
+    return written
 
 
 def extend(

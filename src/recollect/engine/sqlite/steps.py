@@ -72,7 +72,7 @@ def _advancing(look: str, stay: str, rise: str) -> Procedure:
         found: list[Row] = connection.execute(look, (params["owner"], params["id"])).fetchall()
         if not found:
             return found
-        key, head, last, branch, top, turns, revision, count, tokens, given, taken, updated, active, said = found[0]
+        key, head, last, branch, turns, revision, count, tokens, given, taken, updated, active, said, top = found[0]
         messages, now, expected = params["messages"], params["now"], params["expected"]
         if expected is not None and expected != revision:
             return []
@@ -90,7 +90,7 @@ def _advancing(look: str, stay: str, rise: str) -> Procedure:
             connection.execute(rise, (active, *row))
         else:
             connection.execute(stay, row)
-        return [(key, head, last, branch, 0, turns, revision, count, tokens, given, taken, updated, active, said)]
+        return [(key, head, last, branch, turns, revision, count, tokens, given, taken, updated, active, said)]
 
     return advance
 

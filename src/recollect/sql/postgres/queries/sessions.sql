@@ -27,7 +27,7 @@ called AS (
 )
 
 -- shared: recalled
-SELECT (s.tree << 20) | s.number, (s.tree << 20) | m.branch, m.before, m.branch, false, s.open_turns, {counts}
+SELECT (s.tree << 20) | s.number, (s.tree << 20) | m.branch, m.before, m.branch, s.open_turns, {counts}
 FROM recollect.sessions AS s
 JOIN LATERAL (
     SELECT n.branch, min(n.position) - 1 AS before, count(*) AS written
@@ -58,7 +58,7 @@ FROM (
 tree, number, branch, last - :messages::int AS before, open_turns
 
 -- shared: placed
-(tree << 20) | number, (tree << 20) | branch, before, branch, false, open_turns
+(tree << 20) | number, (tree << 20) | branch, before, branch, open_turns
 
 -- shared: counts
 revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
@@ -404,7 +404,7 @@ WHERE b.tree = :head::bigint >> 20 AND b.number = (:head::bigint & 1048575)::int
 -- name: session_advance
 {advance}
 WHERE {named} AND deleted_at IS NULL AND {expected}
-RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, false, open_turns, {counts}
+RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, open_turns, {counts}
 
 -- name: session_append
 {appending}, {calling}

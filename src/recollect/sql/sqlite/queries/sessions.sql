@@ -1,10 +1,9 @@
 -- shared: standing
-SELECT key, head, last, branch, (
+SELECT key, head, last, branch, open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
+    active_at, last_message_at, (
         SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
         WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
-    ),
-    open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at,
-    last_message_at
+    )
 FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- shared: session
