@@ -141,8 +141,8 @@ def test_what_is_no_timeout(timeout):
         recollect.open(MEMORY, timeout=timeout)
 
 
-@pytest.mark.parametrize("text", ["\udcff.db", "sqlite:///\ud83d.db"])
-def test_a_path_that_is_not_utf_8_is_refused(text):
+@pytest.mark.parametrize("text", ["\udcff.db", "sqlite:///\ud83d.db", "postgresql:///\ud83d"])
+def test_a_place_that_is_not_utf_8_is_refused(text):
     with pytest.raises(InvalidValue, match="UTF-8"):
         recollect.open(text)
 

@@ -44,7 +44,7 @@ def target(place: str | os.PathLike[str] | None) -> Target:
     """Read a path or URL; None is what the environment says, or the default file."""
     text: Any = place if place is not None else config.database()
     text = os.fspath(text) if hasattr(text, "__fspath__") else text
-    if not isinstance(text, str) or not text or text != storable(text):
+    if not isinstance(text, str) or not text:
         raise InvalidValue(f"A store is named by a path or a URL; got {text!r}.")
     if text == MEMORY:
         return Target("sqlite", MEMORY)
@@ -53,6 +53,8 @@ def target(place: str | os.PathLike[str] | None) -> Target:
     if colon and scheme == "sqlite":
         return Target("sqlite", _sqlite_path(rest))
     if colon and scheme in ("postgresql", "postgres"):
+        if rest != storable(rest):
+            raise InvalidValue(f"A URL is text that UTF-8 can carry; got {text!r}.")
         return Target("postgres", f"{scheme}:{rest}")
     if "://" in text:
         raise InvalidValue(
