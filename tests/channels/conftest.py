@@ -16,7 +16,7 @@ async def ended():
             return
         for task in left:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.wait(left, timeout=10)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 
@@ -315,3 +316,11 @@ async def test_the_library_does_not_chatter(store, caplog):
         await answered(fake, fake.dm(ADA))
         await asyncio.sleep(0)
     assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_a_bot_that_was_closed_tells_nobody_anything(store, recwarn):
+    async with FakeDiscord() as fake, running(fake, store) as bot:
+        await bot.close()
+        bot.dispatch("disconnect")
+        gc.collect()
+    assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]

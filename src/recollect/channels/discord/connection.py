@@ -116,6 +116,11 @@ class Connection(discord.Client):
         if socket is not None:
             await socket.close()
 
+    def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Tell the listeners. A client that was closed has no loop for their tasks, and is cut off once more."""
+        if not self.is_closed():
+            super().dispatch(event, *args, **kwargs)
+
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Say that an event could not be dealt with; the bot goes on."""
         _log.exception("%s could not be dealt with.", event_method)
