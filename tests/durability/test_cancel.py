@@ -145,7 +145,7 @@ def test_an_operation_that_has_not_begun_is_withdrawn(path, spawn):
             session = await store.session("cli:a")
             async with locked(spawn, path):
                 begun = asyncio.create_task(session.append(said("begun")))
-                while not store._engine._writing.locked():
+                while not store._engine._writer.writing.locked():
                     await asyncio.sleep(0.01)
                 waiting = [asyncio.create_task(session.append(said(f"waiting {n}"))) for n in range(5)]
                 await asyncio.sleep(0.05)

@@ -12,7 +12,7 @@ from recollect.model.json import storable
 def text(what: str, value: Any) -> None:
     """Refuse what is no text, or one that no database and no file name can hold."""
     if type(value) is not str or value != storable(value):
-        raise InvalidValue(f"{what} is a text; got {value!r}.")
+        raise InvalidValue(f"{what} is a text; got {value!r}. Give a str, without halves of surrogate pairs.")
 
 
 def path(what: str, value: Any) -> str:

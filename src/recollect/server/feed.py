@@ -56,9 +56,20 @@ class Feed:
 
     async def _watch(self) -> None:
         async for item in self._changes.follow():
-            if item is not None:
-                session, revision = ("", None) if item.change is None else item.change
-                self._add(session, revision)
+            if item is None:
+                continue
+            session, revision = item.change or ("", None)
+            self._learn(session, revision)
+            self._add(session, revision)
+
+    def _learn(self, session: str, revision: int | None) -> None:
+        """Keep the revision of a session, and none of what was erased, or may have been unnoticed."""
+        if not session:
+            self._revisions.clear()
+        elif revision is None:
+            self._revisions.pop(session, None)
+        else:
+            self._revisions[session] = revision
 
     async def _end(self) -> None:
         """Let everyone go when the server is about to stop: it waits for its streams."""
@@ -70,8 +81,6 @@ class Feed:
         self._add(session, self._revisions.get(session, 0))
 
     def _add(self, session: str, revision: int | None) -> None:
-        if revision is not None:
-            self._revisions[session] = revision
         self._kept.append(News(session, revision, self._talks.running(session)))
         self.count += 1
         self._wake()

@@ -8,10 +8,12 @@ savepoints included; then each operation is run again alone, from a fresh genera
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -42,13 +44,11 @@ class AsyncSqliteEngine:
         self._start()
 
     def _start(self) -> None:
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="recollect-read")
         self._closed = False
         self._gate = threading.Lock()
-        self._writing = threading.Lock()
-        self._thread = threading.Thread(target=self._work, name="recollect-write", daemon=True)
-        self._thread.start()
+        self._writer = _Writer(self._file)
+        # Not on the way out of the interpreter: what was acknowledged is on disk, and threads end there as they are.
+        weakref.finalize(self, self._writer.drop).atexit = False
 
     @property
     def path(self) -> str:
@@ -66,52 +66,17 @@ class AsyncSqliteEngine:
             self._start()
         loop = asyncio.get_running_loop()
         if not op.writes and not self._file.memory:
-            return await loop.run_in_executor(self._readers, self._file.read, op)
+            return await loop.run_in_executor(self._writer.readers, self._file.read, op)
         job = Job(op, loop)
         with self._gate:
             if self._closed:
                 raise StoreClosed
-            self._jobs.put(job)
+            self._writer.jobs.put(job)
         try:
             return await job.future
         except asyncio.CancelledError:
             job.take()
             raise
-
-    def _work(self) -> None:
-        """Take what waits, commit it together, tell everyone; until the store closes."""
-        told: list[Job] = []
-        while True:
-            batch, open_ = self._take(wait=not told)
-            if batch:
-                with self._writing:
-                    _answered(self._file, batch, functools.partial(tell, told))
-            else:
-                tell(told)
-            told = batch
-            if not open_:
-                tell(told)
-                return
-
-    def _take(self, *, wait: bool) -> tuple[list[Job], bool]:
-        """Take what waits, or half of it where much does and nothing is under way; say if the store is still open.
-
-        Half, so that there are two groups: the results of one are handed out while the other is synced to disk, and
-        its callers prepare their next operations meanwhile, instead of everyone waiting for the disk at once.
-        """
-        jobs, batch = self._jobs, list[Job]()
-        try:
-            job = jobs.get(block=wait)
-            most = jobs.qsize() // 2 if wait and jobs.qsize() >= _MANY else _BATCH
-            while job is not None:
-                if job.take():
-                    batch.append(job)
-                if len(batch) >= most:
-                    break
-                job = jobs.get_nowait()
-        except queue.Empty:
-            return batch, True
-        return batch, job is not None
 
     def bell(self) -> Bell:
         """Give a bell that is rung when anyone commits something."""
@@ -130,7 +95,7 @@ class AsyncSqliteEngine:
     def _maintain(self, work: Callable[[File], T]) -> T:
         if not self._file.memory:
             return work(self._file)
-        with self._writing:
+        with self._writer.writing:
             return work(self._file)
 
     async def close(self) -> None:
@@ -141,13 +106,79 @@ class AsyncSqliteEngine:
             if self._closed:
                 return
             self._closed = True
-            self._jobs.put(None)
-        await asyncio.get_running_loop().run_in_executor(None, self._finish)
+            self._writer.jobs.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._writer.finish)
 
-    def _finish(self) -> None:
+
+class _Writer:
+    """The thread that writes, what waits for it, and the threads that read.
+
+    It knows the file and not the engine: an engine that nobody holds any more is let go of although its thread runs,
+    and that ends the thread.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="recollect-read")
+        self.writing = threading.Lock()
+        self._dropped = False
+        self._thread = threading.Thread(target=self._work, name="recollect-write", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the thread, which was told to end, and close the file."""
         self._thread.join()
-        self._readers.shutdown()
+        self._end()
+
+    def drop(self) -> None:
+        """Have the thread finish what waits and close the file: nobody is left who would.
+
+        Called wherever the interpreter happens to be, the thread itself included, so nothing is waited for here.
+        """
+        self._dropped = True
+        self.jobs.put(None)
+
+    def _end(self) -> None:
+        self.readers.shutdown()
         self._file.close()
+
+    def _work(self) -> None:
+        """Take what waits, commit it together, tell everyone; until the store closes."""
+        told: list[Job] = []
+        open_ = True
+        while open_:
+            batch, open_ = self._take(wait=not told)
+            if batch:
+                with self.writing:
+                    _answered(self._file, batch, functools.partial(tell, told))
+            else:
+                tell(told)
+            told = batch
+        tell(told)
+        if self._dropped:
+            with contextlib.suppress(RecollectError):  # nobody is there to be told; what was acknowledged is on disk
+                self._end()
+
+    def _take(self, *, wait: bool) -> tuple[list[Job], bool]:
+        """Take what waits, or half of it where much does and nothing is under way; say if the store is still open.
+
+        Half, so that there are two groups: the results of one are handed out while the other is synced to disk, and
+        its callers prepare their next operations meanwhile, instead of everyone waiting for the disk at once.
+        """
+        jobs, batch = self.jobs, list[Job]()
+        try:
+            job = jobs.get(block=wait)
+            most = jobs.qsize() // 2 if wait and jobs.qsize() >= _MANY else _BATCH
+            while job is not None:
+                if job.take():
+                    batch.append(job)
+                if len(batch) >= most:
+                    break
+                job = jobs.get_nowait()
+        except queue.Empty:
+            return batch, True
+        return batch, job is not None
 
 
 def _answered(file: File, batch: list[Job], tell: Callable[[], None]) -> None:

@@ -80,19 +80,19 @@ WHERE tree = :branch::bigint >> 20 AND message_branch = (:branch::bigint & 10485
     AND branch = (:branch::bigint & 1048575)::int AND result > :low
 
 -- name: tool_calls_cancel
-WITH RECURSIVE {path}
 UPDATE recollect.tool_calls SET status = 'canceled', completed_at = :now, error_code = :code, error_message = :message
 WHERE (tree, message_branch, message_position, part, branch) IN (
+    WITH RECURSIVE {path}
     {open_calls}
     AND ((t.status = 'pending' AND {of_turn}) OR (t.status = 'running' AND ({of_turn} OR {since_turn})))
 )
 
 -- name: tool_calls_resume
-WITH RECURSIVE {path}
 UPDATE recollect.tool_calls
 SET status = CASE WHEN started_at IS NULL THEN 'pending' ELSE 'running' END, completed_at = NULL, error_code = NULL,
     error_message = NULL
 WHERE (tree, message_branch, message_position, part, branch) IN (
+    WITH RECURSIVE {path}
     {open_calls}
     AND t.status = 'canceled' AND ({of_turn} OR {since_turn})
 )
