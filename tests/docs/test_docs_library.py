@@ -17,7 +17,7 @@ from recollect.model.part import Envelope
 from recollect.model.session import SETTABLE
 from recollect.model.session import Session as SessionValue
 from recollect.model.turn import Turn as TurnValue
-from recollect.ops.messages import Appended
+from recollect.ops.appends import Appended
 
 PAGE = "docs/library.md"
 PAIRS = {

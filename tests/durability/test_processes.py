@@ -172,7 +172,7 @@ print("the end")
     sound(path)
 
 
-@pytest.mark.parametrize("module", ["recollect.ops.messages", "recollect.formats.registry", "recollect.formats.openai"])
+@pytest.mark.parametrize("module", ["recollect.ops.appends", "recollect.formats.registry", "recollect.formats.openai"])
 def test_a_fork_while_another_thread_loads_what_it_needs(path, sound, module):
     """The child's copy of the lock of a module is held by a thread that is not there."""
     forked(

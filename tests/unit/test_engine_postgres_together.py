@@ -8,7 +8,7 @@ from recollect.engine.postgres.concurrent import _own_session
 from recollect.model.message import Draft
 from recollect.model.part import TextPart
 from recollect.op import Scope
-from recollect.ops import branches, messages, retention, sessions, settings, streams, tools, turns
+from recollect.ops import appends, branches, messages, retention, sessions, settings, streams, tools, turns
 
 SCOPE = Scope("", "h", 1, lambda _: False)
 DRAFT = Draft(role="user", parts=(TextPart(text="x"),))
@@ -19,7 +19,7 @@ FLOW = streams.Flow(HELD, 2)
 @pytest.mark.parametrize(
     "op",
     [
-        messages.append(SCOPE, "a", [DRAFT]),
+        appends.append(SCOPE, "a", [DRAFT]),
         turns.begin(SCOPE, "a", [DRAFT], lease=1, take_over=False),
         turns.save(SCOPE, "a", [DRAFT], []),
         turns.add(SCOPE, "a", HELD, [DRAFT], lease=1),
@@ -36,7 +36,7 @@ def test_side_by_side(op):
 @pytest.mark.parametrize(
     "op",
     [
-        messages.append(SCOPE, "a", [DRAFT], key="k"),
+        appends.append(SCOPE, "a", [DRAFT], key="k"),
         messages.mark(SCOPE, "a", "1.1", deleted=True),
         streams.close(SCOPE, "a", FLOW, Draft(role="assistant"), lease=1),
         branches.rewind(SCOPE, "a", 1),

@@ -23,7 +23,7 @@ from recollect.model.message import Draft
 from recollect.model.part import AttachmentPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Op, Scope
-from recollect.ops import lists, messages, paths, retention, sessions, settings, turns
+from recollect.ops import appends, lists, messages, paths, retention, sessions, settings, turns
 
 NOW = 1_763_287_200_123
 SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead")
@@ -123,7 +123,7 @@ RESULT = Draft(role="tool", parts=(ToolResultPart(call_id="c", text="ok"),))
 class TestAppend:
     def test_one_message_takes_one_statement(self):
         script = Script({"session_append": advanced()})
-        made, counts = script.run(messages.append(SCOPE, "cli:a", [HELLO]))
+        made, counts = script.run(appends.append(SCOPE, "cli:a", [HELLO]))
         assert script.names == ["session_append"]
         assert (made.branch, made.first, made.count, made.revision, made.repeated) == (1, 3, 1, 8, False)
         assert made.ids == ["1.3"]
@@ -135,7 +135,7 @@ class TestAppend:
             Draft(role="assistant", parts=(), tokens=7, input_tokens=100, output_tokens=20),
         ]
         script = Script({"session_advance": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", drafts, expected=7))
+        script.run(appends.append(SCOPE, "cli:a", drafts, expected=7))
         assert script.params("session_advance") == {
             "owner": "me", "id": "cli:a", "now": NOW, "messages": 2, "tokens": 12, "input_tokens": 100,
             "output_tokens": 20, "expected": 7,
@@ -143,7 +143,7 @@ class TestAppend:
 
     def test_it_carries_the_rows_and_the_calls_with_their_results(self):
         script = Script({"session_append": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", [HELLO, CALL, RESULT], expected=7))
+        script.run(appends.append(SCOPE, "cli:a", [HELLO, CALL, RESULT], expected=7))
         asked = script.params("session_append")
         assert asked.keys() - {"rows", "calls"} == {
             "owner", "id", "now", "messages", "tokens", "input_tokens", "output_tokens", "expected",
@@ -164,43 +164,43 @@ class TestAppend:
     )
     def test_what_has_more_to_it_goes_step_by_step(self, drafts):
         script = Script({"session_advance": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", drafts))
+        script.run(appends.append(SCOPE, "cli:a", drafts))
         assert script.names[:2] == ["session_advance", "message_insert"]
 
     def test_rows_are_placed_one_after_another(self):
         script = Script({"session_advance": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", [HELLO] * 3))
+        script.run(appends.append(SCOPE, "cli:a", [HELLO] * 3))
         rows = script.params("message_insert")
         assert [row[:3] for row in rows] == [(31, 3, None), (31, 4, None), (31, 5, None)]
 
     def test_a_missing_session(self):
         script = Script({})
         with pytest.raises(SessionNotFound, match="cli:a"):
-            script.run(messages.append(SCOPE, "cli:a", [HELLO]))
+            script.run(appends.append(SCOPE, "cli:a", [HELLO]))
         assert script.names == ["session_append", "session_advance", "session_get", "session_in_trash"]
 
     def test_a_session_in_the_trash(self):
         script = Script({"session_in_trash": [session_row(deleted_at=5)]})
         with pytest.raises(SessionInTrash):
-            script.run(messages.append(SCOPE, "cli:a", [HELLO]))
+            script.run(appends.append(SCOPE, "cli:a", [HELLO]))
 
     def test_a_stale_revision(self):
         script = Script({"session_get": [session_row()]})
         with pytest.raises(StaleRevision) as caught:
-            script.run(messages.append(SCOPE, "cli:a", [HELLO], expected=5))
+            script.run(appends.append(SCOPE, "cli:a", [HELLO], expected=5))
         assert (caught.value.revision, caught.value.expected) == (7, 5)
         assert "message_insert" not in script.names
 
     def test_a_key_is_looked_up_first_and_kept(self):
         script = Script({"session_get": [session_row()], "session_advance": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", [HELLO], key="k1"))
+        script.run(appends.append(SCOPE, "cli:a", [HELLO], key="k1"))
         assert script.names == ["session_get", "append_get", "session_advance", "message_insert", "append_insert"]
         kept = script.params("append_insert")
         assert (kept["session"], kept["key"], kept["branch"], kept["position"], kept["count"]) == (11, "k1", 31, 3, 1)
 
     def repeated(self, again: Draft) -> Any:
         first = Script({"session_get": [session_row()], "session_advance": advanced()})
-        first.run(messages.append(SCOPE, "cli:a", [HELLO], key="k1"))
+        first.run(appends.append(SCOPE, "cli:a", [HELLO], key="k1"))
         digest = first.params("append_insert")["digest"]
         second = Script(
             {
@@ -210,7 +210,7 @@ class TestAppend:
             }
         )
         later = replace(SCOPE, now=NOW + 60_000)
-        return second.run(messages.append(later, "cli:a", [again], key="k1")), second
+        return second.run(appends.append(later, "cli:a", [again], key="k1")), second
 
     def test_the_same_key_and_content_writes_nothing(self):
         (made, _), script = self.repeated(HELLO)
@@ -226,28 +226,28 @@ class TestAppend:
     def test_a_payload_is_stored_once_and_counted(self):
         image = Draft(role="user", parts=(AttachmentPart(data="QUFB" * 1_000),))
         script = Script({"session_advance": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", [image]))
+        script.run(appends.append(SCOPE, "cli:a", [image]))
         assert script.names == ["session_advance", "message_insert", "blob_keep", "blob_insert"]
         assert script.params("blob_insert")["data"] == b"AAA" * 1_000
         script = Script({"session_advance": advanced(), "blob_keep": [(2,)]})
-        script.run(messages.append(SCOPE, "cli:a", [image]))
+        script.run(appends.append(SCOPE, "cli:a", [image]))
         assert script.names == ["session_advance", "message_insert", "blob_keep"]
 
     def test_a_call_and_its_result_are_one_row_written_once(self):
         script = Script({"session_get": [session_row()], "session_advance": advanced()})
-        script.run(messages.append(SCOPE, "cli:a", [CALL, RESULT], key="k"))
+        script.run(appends.append(SCOPE, "cli:a", [CALL, RESULT], key="k"))
         assert script.names[2:5] == ["session_advance", "message_insert", "tool_call_insert"]
         (row,) = script.params("tool_call_insert")
         assert row[:10] == (31, 3, 0, 31, "c", "t", "success", 31, 4, 0)
 
     def test_a_result_without_a_call_is_kept_as_it_came(self):
         script = Script({"session_advance": advanced(), "branch_path": [(31, 1, 0, 3)]})
-        script.run(messages.append(SCOPE, "cli:a", [RESULT]))
+        script.run(appends.append(SCOPE, "cli:a", [RESULT]))
         assert script.names[:2] == ["session_advance", "message_insert"]
         assert "tool_call_insert" not in script.names
 
     def test_it_can_be_run_again_from_the_start(self):
-        op = messages.append(SCOPE, "cli:a", [HELLO])
+        op = appends.append(SCOPE, "cli:a", [HELLO])
         scripts = [Script({"session_advance": advanced()}) for _ in range(2)]
         assert scripts[0].run(op) == scripts[1].run(op)
         assert scripts[0].asked == scripts[1].asked
@@ -255,11 +255,11 @@ class TestAppend:
     @pytest.mark.parametrize("key", ["", 5])
     def test_what_can_not_be_appended_is_refused_before_anything_is_asked(self, key):
         with pytest.raises(InvalidValue):
-            messages.append(SCOPE, "cli:a", [])
+            appends.append(SCOPE, "cli:a", [])
         with pytest.raises(InvalidValue):
-            messages.append(SCOPE, "cli:a", [HELLO], key=key)
+            appends.append(SCOPE, "cli:a", [HELLO], key=key)
         with pytest.raises(InvalidValue):
-            messages.append(SCOPE, "cli:a", [Draft(role="robot")])
+            appends.append(SCOPE, "cli:a", [Draft(role="robot")])
 
 
 class TestTurn:
@@ -519,7 +519,7 @@ class TestOthers:
             lists.page(SCOPE, limit=1, filters=ANY),
         ]  # fmt: skip
         assert not any(op.writes for op in reading)
-        assert messages.append(SCOPE, "a", [HELLO]).writes
+        assert appends.append(SCOPE, "a", [HELLO]).writes
 
     def test_only_erasing_scrubs(self):
         assert retention.erase(SCOPE, "a").scrubs

@@ -272,12 +272,11 @@ def _full(name: str) -> str:
 
 
 async def _write(session: Any, format: str, path: str) -> None:
-    import importlib  # noqa: PLC0415  the room of exports is loaded when it is used
+    from recollect.export import chunks_async  # noqa: PLC0415  the room of exports is loaded when it is used
 
-    chunks = importlib.import_module("recollect.export").chunks_async
     with await asyncio.to_thread(open, path, "xb") as file:
         try:
-            async for chunk in chunks(session.store, [session.id], format):
+            async for chunk in chunks_async(session.store, [session.id], format):
                 await asyncio.to_thread(file.write, chunk)
         except BaseException:
             os.unlink(path)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+import queue
+import threading
+from typing import Any, TypeVar
 
+from recollect.errors import StoreClosed
 from recollect.op import Op
+
+T = TypeVar("T")
 
 
 class Job:
@@ -29,6 +34,39 @@ class Job:
             return self.claim.pop()
         except IndexError:
             return False
+
+
+class Line:
+    """Where jobs wait for threads, in the order in which they came, until it is closed."""
+
+    __slots__ = ("_gate", "_jobs", "closed")
+
+    def __init__(self, jobs: queue.SimpleQueue[Job | None]) -> None:
+        self._jobs = jobs
+        self._gate = threading.Lock()
+        self.closed = False
+
+    async def wait(self, op: Op[T], loop: asyncio.AbstractEventLoop) -> T:
+        """Wait for the result of an operation. Cancelled before it has begun, it is withdrawn; else it completes."""
+        job = Job(op, loop)
+        with self._gate:
+            if self.closed:
+                raise StoreClosed
+            self._jobs.put(job)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.take()
+            raise
+
+    def close(self) -> bool:
+        """Let nobody in from now on, and have the threads end after what waits; False where it was closed before."""
+        with self._gate:
+            if self.closed:
+                return False
+            self.closed = True
+            self._jobs.put(None)
+        return True
 
 
 def tell(batch: list[Job]) -> None:

@@ -20,7 +20,7 @@ from recollect.export.spool import Spool
 from recollect.model import json
 from recollect.model.message import Draft
 from recollect.op import Scope
-from recollect.ops import messages, sessions
+from recollect.ops import appends, sessions
 from recollect.ops.transfer import PAGE_ROWS
 
 _CHANNEL = "import"
@@ -141,7 +141,7 @@ class Chat:
             yield from ask(sessions.ensure(scope, id, {} if self.title is None else {"title": self.title}))
         added = 0
         for number, batch in enumerate(self._batches()):
-            appended, _ = yield from ask(messages.append(scope, id, batch, key=f"{_CHANNEL}:{number}"))
+            appended, _ = yield from ask(appends.append(scope, id, batch, key=f"{_CHANNEL}:{number}"))
             if not appended.repeated:
                 added += len(batch)
                 report.messages += len(batch)

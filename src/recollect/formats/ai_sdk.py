@@ -13,16 +13,15 @@ from typing import Any
 from recollect.formats import ai_sdk_conversion, ai_sdk_ui, attachment, neutral
 from recollect.formats.native import (
     WHOLE,
+    as_it_came,
+    by_kind,
     content_of,
     is_dict,
     is_list,
-    is_taken,
     noted,
     overlay,
-    payload,
-    place_content,
+    read_text,
     rest,
-    restored,
     role_of,
     write_blocks,
 )
@@ -83,31 +82,9 @@ def response(_message: Draft | Message) -> dict[str, Any] | None:
     return None
 
 
-def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
-    """Write a message that came in this format as it came."""
-    message: dict[str, Any] = {"role": role}
-    place_content(message, parts, None if native is None else native.get("content"), "blocks", _block)
-    written.append(message if native is None else overlay(message, native.get("fields")))
-    return True
-
-
-put = neutral.putter(NAME, _put_own, neutral.put_nothing)
-
-
 def _read_asked(part: dict[str, Any]) -> Part:
     """Read a part of an assistant's message, where a result is one that the provider made."""
     return DataPart(native=part) if part.get("type") == "tool-result" else _read_part(part)
-
-
-def _read_part(part: dict[str, Any]) -> Part:
-    kind = part.get("type")
-    reader = _READERS.get(kind) if type(kind) is str else None
-    return DataPart(native=part) if reader is None else reader(part)
-
-
-def _read_text(part: dict[str, Any]) -> Content:
-    text = part.get("text")
-    return TextPart(text=text, native=rest(part, "type", "text")) if type(text) is str else DataPart(native=part)
 
 
 def _read_reasoning(part: dict[str, Any]) -> Part:
@@ -196,7 +173,7 @@ def _read_older_result(part: dict[str, Any], call_id: str, tool: str) -> Part:
 
 
 _PIECES: dict[str, Callable[[dict[str, Any]], Content]] = {
-    "text": _read_text,
+    "text": read_text,
     "media": _read_data,
     "file-data": _read_data,
     "image-data": _read_data,
@@ -204,7 +181,7 @@ _PIECES: dict[str, Callable[[dict[str, Any]], Content]] = {
     "image-url": _read_image_link,
 }
 _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
-    "text": _read_text,
+    "text": read_text,
     "reasoning": _read_reasoning,
     "image": _read_image,
     "file": _read_file,
@@ -213,10 +190,8 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
 }
 
 
-def _read_piece(piece: dict[str, Any]) -> Content:
-    kind = piece.get("type")
-    reader = _PIECES.get(kind) if type(kind) is str else None
-    return DataPart(native=piece) if reader is None else reader(piece)
+_read_piece = by_kind(_PIECES)
+_read_part = by_kind(_READERS)
 
 
 def _block(part: Part) -> dict[str, Any] | None:
@@ -231,10 +206,11 @@ def _block(part: Part) -> dict[str, Any] | None:
             return overlay({"type": "text", "text": part.text}, native)
         case ReasoningPart():
             return overlay({"type": "reasoning", "text": part.text}, native)
-        case AttachmentPart():
-            return restored(native, payload(part)) if is_taken(native) else None
         case _:
-            return dict(native) if is_dict(native) else None
+            return as_it_came(part)
+
+
+put = neutral.putter(NAME, neutral.own_putter(_block, tool="tool"), neutral.put_nothing)
 
 
 def _call_block(part: ToolCallPart) -> dict[str, Any]:

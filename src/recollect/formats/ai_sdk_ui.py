@@ -15,11 +15,11 @@ from recollect.formats import attachment, neutral
 from recollect.formats.ai_sdk_conversion import tool_name
 from recollect.formats.native import (
     WHOLE,
+    as_it_came,
     is_dict,
     is_list,
     is_taken,
     overlay,
-    payload,
     rest,
     restored,
     role_of,
@@ -260,10 +260,8 @@ def _own_part(part: Part) -> dict[str, Any] | None:
             return overlay({"type": "text", "text": part.text}, native)
         case ReasoningPart():
             return restored(native, part.text) if is_taken(native) else None
-        case AttachmentPart():
-            return restored(native, payload(part)) if is_taken(native) else None
         case _:
-            return dict(native) if is_dict(native) else None
+            return as_it_came(part)
 
 
 class _Page:

@@ -13,18 +13,17 @@ from typing import Any
 from recollect.formats import attachment, neutral
 from recollect.formats.native import (
     Path,
+    as_it_came,
+    by_kind,
     content_of,
     count,
     is_dict,
     is_list,
-    is_taken,
     kept_response,
     noted,
     overlay,
-    payload,
-    place_content,
+    read_text,
     rest,
-    restored,
     role_of,
     taken,
     write_blocks,
@@ -116,22 +115,11 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return written
 
 
-def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
-    """Write a message that came in this format as it came; of a whole response, what the API takes as input."""
-    message: dict[str, Any] = {"role": "user" if role == "tool" else role}
-    place_content(message, parts, None if native is None else native.get("content"), "blocks", _block)
-    written.append(message if native is None else overlay(message, native.get("fields")))
-    return True
-
-
 def _put_neutral(
     written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None
 ) -> bool:
     """Write text that came in no format, instructions aside: the API takes those beside the messages."""
     return role == "system" or neutral.put(written, role, parts, native)
-
-
-put = neutral.putter(NAME, _put_own, _put_neutral, apart="system")
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
@@ -155,19 +143,6 @@ def _read_response(message: dict[str, Any], parts: tuple[Part, ...]) -> Draft:
         input_tokens=count(usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
         output_tokens=output,
     )
-
-
-def _read_block(block: dict[str, Any]) -> Part:
-    kind = block.get("type")
-    reader = _READERS.get(kind) if type(kind) is str else None
-    return DataPart(native=block) if reader is None else reader(block)
-
-
-def _read_text(block: dict[str, Any]) -> Content:
-    text = block.get("text")
-    if type(text) is not str:
-        return DataPart(native=block)
-    return TextPart(text=text, native=rest(block, "type", "text"))
 
 
 def _read_file(block: dict[str, Any]) -> Content:
@@ -248,7 +223,7 @@ def _read_result(block: dict[str, Any]) -> Part:
 
 
 _CONTENT: dict[str, Callable[[dict[str, Any]], Content]] = {
-    "text": _read_text,
+    "text": read_text,
     "image": _read_file,
     "document": _read_file,
     "search_result": _read_search_result,
@@ -261,10 +236,8 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
 }
 
 
-def _read_piece(block: dict[str, Any]) -> Content:
-    kind = block.get("type")
-    reader = _CONTENT.get(kind) if type(kind) is str else None
-    return DataPart(native=block) if reader is None else reader(block)
+_read_piece = by_kind(_CONTENT)
+_read_block = by_kind(_READERS)
 
 
 def _block(part: Part) -> dict[str, Any] | None:
@@ -286,10 +259,12 @@ def _block(part: Part) -> dict[str, Any] | None:
             return _result_block(part)
         case ReasoningPart():
             return overlay({"type": "thinking", "thinking": part.text}, part.native)
-        case AttachmentPart():
-            return restored(part.native, payload(part)) if is_taken(part.native) else None
         case _:
-            return dict(part.native) if is_dict(part.native) else None
+            return as_it_came(part)
+
+
+# Of a whole response, what the API takes as input.
+put = neutral.putter(NAME, neutral.own_putter(_block, tool="user"), _put_neutral, apart="system")
 
 
 def _result_block(part: ToolResultPart) -> dict[str, Any]:

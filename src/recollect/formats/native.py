@@ -7,11 +7,11 @@ So the dict comes back equal by construction, and no text is kept twice. This fi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from recollect.errors import InvalidValue
 from recollect.model.message import Role
-from recollect.model.part import AttachmentPart, Part, TextPart
+from recollect.model.part import AttachmentPart, DataPart, Part, TextPart
 
 Shape = Literal["string", "blocks", "null", "missing"]
 WriteBlock = Callable[[Any], dict[str, Any] | None]
@@ -26,6 +26,7 @@ _MOST = 1 << 53
 _MISSING = object()
 
 Path = tuple[str | int, ...]
+P = TypeVar("P", bound=Part)
 
 
 def is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -90,6 +91,14 @@ def payload(part: AttachmentPart) -> str | None:
     return part.text if part.url is None else part.url
 
 
+def as_it_came(part: Part) -> dict[str, Any] | None:
+    """Give the block of a file, or of what our fields do not hold at all; None for a part that never was one."""
+    native = part.native
+    if type(part) is AttachmentPart:
+        return restored(native, payload(part)) if is_taken(native) else None
+    return dict(native) if is_dict(native) else None
+
+
 def _found(value: Any, path: Path) -> Any:
     for step in path:
         if is_dict(value):
@@ -132,6 +141,25 @@ def content_of(message: dict[str, Any], read_block: Callable[[dict[str, Any]], P
     if content is None:
         return (), "null" if "content" in message else "missing"
     raise InvalidValue(f"The content is {_named(content)}. Give a string or a list of blocks.")
+
+
+def by_kind(readers: Mapping[str, Callable[[dict[str, Any]], P]]) -> Callable[[dict[str, Any]], P | DataPart]:
+    """Give what reads a block of any kind: those without a reader of their own are kept as they are."""
+
+    def read(block: dict[str, Any]) -> P | DataPart:
+        kind = block.get("type")
+        reader = readers.get(kind) if type(kind) is str else None
+        return DataPart(native=block) if reader is None else reader(block)
+
+    return read
+
+
+def read_text(block: dict[str, Any]) -> TextPart | DataPart:
+    """Read a block of text, as most providers write it."""
+    text = block.get("text")
+    if type(text) is not str:
+        return DataPart(native=block)
+    return TextPart(text=text, native=rest(block, "type", "text"))
 
 
 def read_blocks(blocks: list[Any], read_block: Callable[[dict[str, Any]], Part]) -> tuple[Part, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from recollect.errors import InvalidValue
 from recollect.formats import attachment
-from recollect.formats.native import content_of, is_dict, noted, place_content, role_of
+from recollect.formats.native import WriteBlock, content_of, is_dict, noted, overlay, place_content, role_of
 from recollect.model.json import UNSET, decode, encode, exact
 from recollect.model.message import Draft, Message, Role
 from recollect.model.part import (
@@ -79,6 +79,20 @@ def putter(name: str, put_own: PutParts, put_neutral: PutParts, *, apart: Role |
         return (put_neutral if came is None else put_own)(written, role, parts, native)
 
     return put
+
+
+def own_putter(block: WriteBlock, *, tool: Role) -> PutParts:
+    """Give what writes a message that came in a format as it came, where `tool` is the role of a tool's message."""
+
+    def put_own(
+        written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None
+    ) -> bool:
+        message: dict[str, Any] = {"role": tool if role == "tool" else role}
+        place_content(message, parts, None if native is None else native.get("content"), "blocks", block)
+        written.append(message if native is None else overlay(message, native.get("fields")))
+        return True
+
+    return put_own
 
 
 def put_nothing(

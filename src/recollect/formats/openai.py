@@ -16,6 +16,7 @@ from recollect.formats.native import (
     WHOLE,
     Path,
     Shape,
+    as_it_came,
     content_of,
     count,
     is_dict,
@@ -24,7 +25,6 @@ from recollect.formats.native import (
     kept_response,
     noted,
     overlay,
-    payload,
     place_content,
     placed,
     rest,
@@ -35,7 +35,7 @@ from recollect.formats.native import (
 )
 from recollect.model.json import UNSET
 from recollect.model.message import Draft, Message, Role
-from recollect.model.part import AttachmentPart, Content, DataPart, Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.part import Content, DataPart, Part, TextPart, ToolCallPart, ToolResultPart
 
 NAME = "openai"
 _FIELD = "field"  # a text that a message says beside its content: where
@@ -323,10 +323,8 @@ def _block(part: Part) -> dict[str, Any] | None:
             if is_taken(part.native):
                 return restored(part.native, part.text)
             return overlay({"type": "text", "text": part.text}, part.native)
-        case AttachmentPart():
-            return restored(part.native, payload(part)) if is_taken(part.native) else None
         case _:
-            return dict(part.native) if is_dict(part.native) else None
+            return as_it_came(part)
 
 
 def _call(part: ToolCallPart) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from typing import Any
 from recollect.formats import attachment
 from recollect.formats.native import (
     BLOCK,
+    as_it_came,
     is_dict,
     is_list,
     is_taken,
     overlay,
-    payload,
     rest,
     restored,
     taken,
@@ -106,10 +106,8 @@ def write(part: Part) -> dict[str, Any] | None:
             return _output(part)
         case ReasoningPart():
             return restored(part.native, part.text) if is_taken(part.native) else None
-        case AttachmentPart():
-            return restored(part.native, payload(part)) if is_taken(part.native) else None
         case _:
-            return dict(part.native) if is_dict(part.native) else None
+            return as_it_came(part)
 
 
 def kind_of(part: ToolCallPart) -> str:
@@ -328,7 +326,5 @@ def _block(part: Part, usual: str) -> dict[str, Any] | None:
             if is_taken(part.native):
                 return restored(part.native, part.text)
             return overlay({"type": usual, "text": part.text}, part.native)
-        case AttachmentPart():
-            return restored(part.native, payload(part)) if is_taken(part.native) else None
         case _:
-            return dict(part.native) if is_dict(part.native) else None
+            return as_it_came(part)

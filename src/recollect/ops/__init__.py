@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.ops import (
+        appends,
         arrivals,
         bodies,
         branches,
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "arrivals", "bodies", "branches", "changes", "check", "compactions", "comparison", "leases", "lists", "messages",
-    "paths", "pins", "presence", "pruning", "record", "results", "retention", "search", "sessions", "settings",
-    "snapshots", "statistics", "streams", "thinning", "tools", "transfer", "turns", "views",
+    "appends", "arrivals", "bodies", "branches", "changes", "check", "compactions", "comparison", "leases", "lists",
+    "messages", "paths", "pins", "presence", "pruning", "record", "results", "retention", "search", "sessions",
+    "settings", "snapshots", "statistics", "streams", "thinning", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 

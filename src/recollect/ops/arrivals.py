@@ -14,7 +14,7 @@ from recollect.errors import Conflict
 from recollect.model import json
 from recollect.model.session import Session
 from recollect.op import Op, Row, Scope, Steps, do, each, one, rows
-from recollect.ops import leases, messages, paths, search, sessions
+from recollect.ops import appends, leases, messages, paths, search, sessions
 from recollect.ops.comparison import (
     COMPACTION,
     Batch,
@@ -245,7 +245,7 @@ def _stays(row: Row) -> bool:
 def _keep(scope: Scope, batch: Batch, row: Row) -> Steps[None]:
     for name in blobs_of(row):
         if name in batch.payloads:
-            yield from messages.keep_blob(scope, name, batch.payloads[name])
+            yield from appends.keep_blob(scope, name, batch.payloads[name])
         elif (yield from one("blob_keep", owner=scope.owner, hash=name)) is None:
             raise Stale
 

@@ -9,7 +9,7 @@ from recollect.model.message import Draft, Message
 from recollect.model.part import ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, one
-from recollect.ops import messages, record, sessions, tools
+from recollect.ops import appends, messages, record, sessions, tools
 
 
 class Recorded(NamedTuple):
@@ -36,7 +36,7 @@ def _store(scope: Scope, session: str, item: record.Record, answer: ToolResultPa
         return Recorded(stored, here.value)
     branch = yield from one("branch_get", branch=here.head)
     assert branch is not None
-    written = yield from messages.extend(scope, session, here.session, here.head, branch[6], [item])
+    written = yield from appends.extend(scope, session, here.session, here.head, branch[6], [item])
     message = yield from messages.at(scope, here.head, written.branch, written.first)
     assert message is not None
     return Recorded(message, (yield from sessions.find(scope, session)).value)

@@ -9,7 +9,7 @@ import msgspec
 from recollect.errors import InvalidValue, MessageNotFound
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Row, Scope, Steps, do, each, one
-from recollect.ops import messages, record, sessions, tools, turns
+from recollect.ops import appends, messages, record, sessions, tools, turns
 
 
 class Flow(NamedTuple):
@@ -32,7 +32,7 @@ def begin(scope: Scope, session: str, held: turns.Held, draft: Draft, *, lease: 
 
 def _begin(scope: Scope, session: str, held: turns.Held, item: record.Record, lease: int) -> Steps[tuple[Flow, Row]]:
     yield from turns.renew(scope, session, held, lease, turns.Usage())
-    written = yield from messages.extend(scope, session, held.session, held.branch, held.position, [item])
+    written = yield from appends.extend(scope, session, held.session, held.branch, held.position, [item])
     return Flow(held, written.first), written.counts
 
 
@@ -97,7 +97,7 @@ def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: i
     item = _pinned(scope, item, before)
     yield from _update(flow, item, scope.now)
     for name, payload in item.payloads.items():
-        yield from messages.keep_blob(scope, name, payload)
+        yield from appends.keep_blob(scope, name, payload)
     if item.calls or item.results:
         yield from tools.track(held.branch, flow.position, [item])
     if (item.draft.metadata or {}).get("pinned") is True:  # the role of a stream is the assistant's

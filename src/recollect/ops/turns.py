@@ -14,7 +14,7 @@ from recollect.model import argument, figure, json
 from recollect.model.message import Draft
 from recollect.model.turn import Turn
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
-from recollect.ops import leases, messages, paths, record, sessions
+from recollect.ops import appends, leases, paths, record, sessions
 
 
 class Held(NamedTuple):
@@ -30,7 +30,7 @@ class Step(NamedTuple):
     """What a write of a turn made, and how the session stands after it."""
 
     held: Held
-    appended: messages.Appended
+    appended: appends.Appended
     counts: Row
 
 
@@ -57,7 +57,7 @@ def begin(
     """Open a turn with the person's message. A branch takes one turn at a time; a key opens one turn only."""
     if not drafts:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
-    messages.check_key(key)
+    appends.check_key(key)
     figure.whole("expected", expected)
     records = [record.record(draft, scope.now) for draft in drafts]
     return Op(_begin, scope, session, records, lease, take_over, expected, key)
@@ -73,22 +73,22 @@ def _begin(
     key: str | None,
 ) -> Steps[Step]:
     if key is not None:
-        before = yield from messages.appended_before(scope, session, key, records)
+        before = yield from appends.appended_before(scope, session, key, records)
         if before is not None:
             raise AlreadySaid(session=session, key=key, turn=before[0].ids[0])
-    written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
+    written = yield from appends.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=take_over)
     yield from _insert(scope, written, status="open", until=scope.now + lease, usage=Usage())
     yield from leases.claim(written.session, written.key, written.first)
     if key is not None:
-        yield from messages.remember(scope, written, key, records)
+        yield from appends.remember(scope, written, key, records)
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 
 def _made_before(scope: Scope, session: str, key: str, records: list[record.Record]) -> Steps[Step | None]:
     """Find what an earlier call with this key made."""
-    before = yield from messages.appended_before(scope, session, key, records)
+    before = yield from appends.appended_before(scope, session, key, records)
     if before is None:
         return None
     appended, counts, branch, owner = before
@@ -109,11 +109,11 @@ def _resume(scope: Scope, session: str, turn: paths.MessageId) -> Steps[Step]:
     if (yield from one("turn_get", branch=span.branch, position=span.high)) is None:
         raise TurnNotFound(session=session, turn=paths.shown(turn))
     held = Held(here.session, span.branch, span.high, span.number)
-    appended = messages.Appended(span.number, span.high, 0, here.value.revision, repeated=True)
+    appended = appends.Appended(span.number, span.high, 0, here.value.revision, repeated=True)
     return Step(held, appended, sessions.counts(here.value))
 
 
-def _insert(scope: Scope, written: messages.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
+def _insert(scope: Scope, written: appends.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
     row = (
         written.key, written.first, *_run(scope, status, usage), None if until is None else scope.holder, until,
     )  # fmt: skip
@@ -128,8 +128,8 @@ def _run(scope: Scope, status: str, usage: Usage) -> Row:
     )  # fmt: skip
 
 
-def _step(held: Held, written: messages.Written, count: int) -> Step:
-    appended = messages.Appended(written.branch, written.first, count, written.revision)
+def _step(held: Held, written: appends.Written, count: int) -> Step:
+    appended = appends.Appended(written.branch, written.first, count, written.revision)
     return Step(held, appended, written.counts)
 
 
@@ -150,7 +150,7 @@ def add(
     """Add steps to an open turn: durable as they happen."""
     if not drafts:
         raise InvalidValue("There is no message to add. Give one message or a list of them.")
-    messages.check_key(key)
+    appends.check_key(key)
     return Op(_add, scope, session, held, [record.record(draft, scope.now) for draft in drafts], lease, key)
 
 
@@ -160,9 +160,9 @@ def _add(
     if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
         return before._replace(held=held)
     yield from renew(scope, session, held, lease, used(records))
-    written = yield from messages.extend(scope, session, held.session, held.branch, held.position, records)
+    written = yield from appends.extend(scope, session, held.session, held.branch, held.position, records)
     if key is not None:
-        yield from messages.remember(scope, written, key, records)
+        yield from appends.remember(scope, written, key, records)
     return _step(held, written, len(records))
 
 
@@ -274,11 +274,11 @@ def save(
     _check_end(status)
     if not question:
         raise InvalidValue("A turn begins with a message. Give what the person said.")
-    messages.check_key(key)
+    appends.check_key(key)
     figure.whole("expected", expected)
     records = [record.record(draft, scope.now) for draft in (*question, *answer)]
     usage = _completed(_stored(usage), used(records))
-    whole = messages.at_once(scope, session, records, expected) if key is None else None
+    whole = appends.at_once(scope, session, records, expected) if key is None else None
     if whole is not None and status != "completed" and whole["calls"]:
         whole = None  # step by step: calls that have no result are marked
     if whole is not None:
@@ -297,18 +297,18 @@ def _save(
     whole: dict[str, Any] | None,
 ) -> Steps[Step]:
     if whole is not None and (found := (yield "session_save", whole, False)):
-        written = messages.placed(found[0])
+        written = appends.placed(found[0])
         return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
     if key is not None and (before := (yield from _made_before(scope, session, key, records))) is not None:
         return before
-    written = yield from messages.advance(scope, session, records, opens_turn=True, expected=expected)
+    written = yield from appends.advance(scope, session, records, opens_turn=True, expected=expected)
     if written.open_turns:
         yield from leases.clear(scope, session, written.session, written.key, take_over=False)
     yield from _insert(scope, written, status=status, until=None, usage=usage)
     if status != "completed" and any(item.calls for item in records):
         yield from leases.leave(scope, written.key, written.first, status)
     if key is not None:
-        yield from messages.remember(scope, written, key, records)
+        yield from appends.remember(scope, written, key, records)
     return _step(Held(written.session, written.key, written.first, written.branch), written, len(records))
 
 

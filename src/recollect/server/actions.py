@@ -161,7 +161,7 @@ async def _before(session: AsyncSession, key: str | None, drafts: Sequence[Draft
     """Find the turn that was begun under a key, by whichever process; other drafts than its own are an error."""
     if key is None:
         return None
-    made = await session.store.run(ops.messages.under_key(session.store.scope(), session.id, key, drafts))
+    made = await session.store.run(ops.appends.under_key(session.store.scope(), session.id, key, drafts))
     return None if made is None else Said(session.id, made.ids[0])
 
 

@@ -60,14 +60,14 @@ class AsyncSession(SessionFields):
 
     async def append(
         self, messages: Any, format: str | None = None, key: str | None = None, *, expected: int | None = None
-    ) -> ops.messages.Appended:
+    ) -> ops.appends.Appended:
         """Add one message or many to the end, all or none.
 
         Messages are dicts or a provider's own objects; the format is guessed where it is clear. With a `key` the same
         append is made once, however often it is repeated; with `expected` only at that revision.
         """
         given = drafts(messages, format)
-        op = ops.messages.append(self.store.scope(), self.id, given, key=key, expected=expected)
+        op = ops.appends.append(self.store.scope(), self.id, given, key=key, expected=expected)
         appended, counts = await self._run(op)
         self.saw(counts)
         return appended
@@ -290,7 +290,7 @@ class AsyncSession(SessionFields):
         error: Any = None,
         key: str | None = None,
         expected: int | None = None,
-    ) -> ops.messages.Appended:
+    ) -> ops.appends.Appended:
         """Store a whole turn at once: what was said, and the provider's response or the messages that followed."""
         usage = ops.turns.Usage(model, input_tokens, output_tokens, latency_ms, error)
         said = question(message, format)

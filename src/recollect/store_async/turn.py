@@ -103,7 +103,7 @@ class AsyncTurn:
         """The id of the message that opened the turn."""
         return f"{self.held.number}.{self.held.position}"
 
-    async def add(self, message: Any, format: str | None = None, *, key: str | None = None) -> ops.messages.Appended:
+    async def add(self, message: Any, format: str | None = None, *, key: str | None = None) -> ops.appends.Appended:
         """Add a step: a message, many, or a provider's response, on disk when this returns. A `key` adds it once."""
         store = self.session.store
         given = drafts(message, format)

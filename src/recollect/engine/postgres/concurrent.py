@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from recollect.engine.bell import Bell
-from recollect.engine.job import Job, tell
+from recollect.engine.job import Job, Line, tell
 from recollect.engine.postgres.server import Server
 from recollect.engine.postgres.watch import ServerBell
 from recollect.errors import RecollectError, StoreClosed, StoreUnavailable
@@ -33,12 +33,11 @@ class AsyncPostgresEngine:
 
     def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0) -> None:
         self._server = Server(url, owner, timeout)
-        self._gate = threading.Lock()
-        self._closed = False
         self._start()
 
     def _start(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._line = Line(self._jobs)
         size = self._server.address.pool_size
         self._others = ThreadPoolExecutor(size, thread_name_prefix="recollect-postgres")
         self._writers = [
@@ -58,23 +57,14 @@ class AsyncPostgresEngine:
 
         Cancelled before it has begun, it is withdrawn; one that has begun completes.
         """
-        if self._closed:
+        if self._line.closed:
             raise StoreClosed
         if self._server.after_fork():
             self._start()
         loop = asyncio.get_running_loop()
         if not op.writes:
             return await loop.run_in_executor(self._others, self._server.read, op)
-        job = Job(op, loop)
-        with self._gate:
-            if self._closed:
-                raise StoreClosed
-            self._jobs.put(job)
-        try:
-            return await job.future
-        except asyncio.CancelledError:
-            job.take()
-            raise
+        return await self._line.wait(op, loop)
 
     def _work(self) -> None:
         """Take what waits, commit it together, tell everyone; until the store closes."""
@@ -156,18 +146,14 @@ class AsyncPostgresEngine:
 
     def bell(self) -> Bell:
         """Give a bell that is rung when anyone commits something."""
-        if self._closed:
+        if self._line.closed:
             raise StoreClosed
         return ServerBell(self._server.address, self._server.owner)
 
     async def close(self) -> None:
         """Finish what was asked for, and close. Closing twice is no error."""
-        with self._gate:
-            if self._closed:
-                return
-            self._closed = True
-            self._jobs.put(None)
-        await asyncio.get_running_loop().run_in_executor(None, self._finish)
+        if self._line.close():
+            await asyncio.get_running_loop().run_in_executor(None, self._finish)
 
     def _finish(self) -> None:
         for writer in self._writers:

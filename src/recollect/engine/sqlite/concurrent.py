@@ -21,7 +21,7 @@ from typing import TypeVar
 import apsw
 
 from recollect.engine.bell import Bell
-from recollect.engine.job import Job, tell
+from recollect.engine.job import Job, Line, tell
 from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT, wait_at_most
 from recollect.engine.sqlite.file import File, undo
 from recollect.engine.sqlite.place import Place
@@ -44,9 +44,8 @@ class AsyncSqliteEngine:
         self._start()
 
     def _start(self) -> None:
-        self._closed = False
-        self._gate = threading.Lock()
         self._writer = _Writer(self._file)
+        self._line = Line(self._writer.jobs)
         # Not on the way out of the interpreter: what was acknowledged is on disk, and threads end there as they are.
         weakref.finalize(self, self._writer.drop).atexit = False
 
@@ -60,33 +59,24 @@ class AsyncSqliteEngine:
 
         Cancelled before it has begun, it is withdrawn; one that has begun completes.
         """
-        if self._closed:
+        if self._line.closed:
             raise StoreClosed
         if self._file.after_fork():
             self._start()
         loop = asyncio.get_running_loop()
         if not op.writes and not self._file.memory:
             return await loop.run_in_executor(self._writer.readers, self._file.read, op)
-        job = Job(op, loop)
-        with self._gate:
-            if self._closed:
-                raise StoreClosed
-            self._writer.jobs.put(job)
-        try:
-            return await job.future
-        except asyncio.CancelledError:
-            job.take()
-            raise
+        return await self._line.wait(op, loop)
 
     def bell(self) -> Bell:
         """Give a bell that is rung when anyone commits something."""
-        if self._closed:
+        if self._line.closed:
             raise StoreClosed
         return self._file.bell()
 
     async def maintain(self, work: Callable[[File], T]) -> T:
         """Do something with the file as a whole, in a thread; in memory nothing else is done meanwhile."""
-        if self._closed:
+        if self._line.closed:
             raise StoreClosed
         if self._file.after_fork():
             self._start()
@@ -102,12 +92,8 @@ class AsyncSqliteEngine:
         """Finish what was asked for, and close. Closing twice is no error."""
         if self._file.after_fork():
             self._start()
-        with self._gate:
-            if self._closed:
-                return
-            self._closed = True
-            self._writer.jobs.put(None)
-        await asyncio.get_running_loop().run_in_executor(None, self._writer.finish)
+        if self._line.close():
+            await asyncio.get_running_loop().run_in_executor(None, self._writer.finish)
 
 
 class _Writer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from recollect.engine.sqlite import reserve
 from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.filesystem import prepare
+from recollect.engine.sqlite.fork import Forkable, never_close, see_to
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.place import Place, place, set_aside
 from recollect.engine.sqlite.ranking import register
@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 _IDLE = 8
 _SCRUB_WAIT = 0.25
-_FORK_STEP = 0.001
 _TRIES = 3
 MOMENT = 0.05
 """Seconds after which it is looked again whether the file is still there."""
@@ -41,25 +40,21 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _STRANGE = (TypeError, ValueError, LookupError, AttributeError)
 
 
-class File:
+class File(Forkable):
     """One writing connection and a stock of reading ones. After fork() each process opens its own."""
 
     def __init__(self, path: str, timeout: float, checkpoint: int) -> None:
+        super().__init__(timeout)
         self.path = path
-        self.timeout = timeout
         self._checkpoint = checkpoint
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
         self._procedures = procedures(self.queries, sql.thens("sqlite"), sql.alternatives("sqlite"))
         self.unscrubbed = False
         self._idle: list[apsw.Connection] = []
-        self.forked = False
         self.writer: apsw.Connection | None = None
-        self._gate = threading.Lock()
-        self._users: list[None] = []
         self._bells: weakref.WeakSet[Bell] = weakref.WeakSet()
         self._listened = False
-        self.lapsed = self._forking = False
         self.place: Place | None = None
         self._former: Place | None = None
         self._look_again = 0.0
@@ -123,61 +118,26 @@ class File:
         """Translate an error of the driver."""
         return meaning(error, self.path, self.timeout)
 
-    def before_fork(self) -> None:
-        """Let go of the file while the process is doubled; held until after the fork.
-
-        SQLite keeps its locks in tables of the process, which a child would inherit without holding the locks: it would
-        find a write lock of its parent's threads taken for ever, and its parent, closing, would fold and delete the
-        log under the child's hands, with what was acknowledged in it.
-        """
-        self._gate.acquire()
-        self._forking = True  # no one else begins while those who have begun end
-        until = time.monotonic() + self.timeout
-        while self._users and time.monotonic() < until:
-            time.sleep(_FORK_STEP)
-        if self._users or self.lapsed or self.writer is None or self.memory:
+    def let_go(self) -> None:
+        """Close the connections; a store in memory has no file to go back to."""
+        if self.writer is None or self.memory:
             return
         for connection in [*self._idle, self.writer]:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close()
         self._idle, self.lapsed = [], True
 
-    def after_fork_in_parent(self) -> None:
-        """Take up the file again on next use."""
-        self._forking = False
-        self._gate.release()
-
-    def after_fork_in_child(self) -> None:
-        """Take up the file on next use; a thread that held something is not here.
-
-        Connections that were in use too long to be closed are the parent's, and are never closed here: that would fold
-        its log and drop its locks.
-        """
-        self._gate = threading.Lock()
-        self._users, self._forking, self.forked, self._former = [], False, True, None
-        if self.memory:
-            return
-        if not self.lapsed and self.writer is not None:
-            _leave_to_parent([*self._idle, self.writer])
+    def leave_to_parent(self) -> None:
+        """Give up the connections without closing them, where they could not be closed before the fork."""
+        self._former = None
+        if not self.memory and not self.lapsed and self.writer is not None:
+            never_close([*self._idle, self.writer])
             self._idle, self.lapsed = [], True
 
-    def enter(self) -> None:
-        """Say that a connection is in use; open the writing one again after a fork.
-
-        Adding to a list and looking at a flag, in this order, is enough: a fork sets the flag and then waits for the
-        list to be empty. A lock here would be paid for by every operation.
-        """
-        self._users.append(None)
-        while self._forking or self.lapsed:
-            self._reopened()
-
-    def _reopened(self) -> None:
-        self._users.pop()
-        with self._gate:
-            if self.lapsed:
-                self._disown(self._former)
-                self.writer, self._former, self.lapsed = self._open(), None, False
-        self._users.append(None)
+    def take_up(self) -> None:
+        """Open the file again, or the one that has its name by now."""
+        self._disown(self._former)
+        self.writer, self._former = self._open(), None
 
     def _disown(self, place: Place | None) -> None:
         """See to it that another file which took the name of ours is not opened with our log.
@@ -187,10 +147,6 @@ class File:
         if place is None or not place.usurped() or (self.writer is not None and self._emptied()):
             return
         set_aside(place)
-
-    def leave(self) -> None:
-        """Say that it is no more."""
-        self._users.pop()
 
     def after_fork(self) -> bool:
         """Say if this process was forked since the file was last used."""
@@ -465,25 +421,5 @@ def _abandon(connection: apsw.Connection | None) -> None:
         connection.close()
 
 
-def _leave_to_parent(connections: list[apsw.Connection]) -> None:
-    """Keep a reference that is never given back, so that the interpreter does not close them on the way out."""
-    import ctypes  # noqa: PLC0415  only in a forked child whose parent was busy
-
-    for connection in connections:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-
-
 _files: weakref.WeakSet[File] = weakref.WeakSet()
-
-
-def _each(name: str) -> None:
-    for file in list(_files):
-        getattr(file, name)()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lambda: _each("before_fork"),
-        after_in_parent=lambda: _each("after_fork_in_parent"),
-        after_in_child=lambda: _each("after_fork_in_child"),
-    )
+see_to(_files)

@@ -101,7 +101,7 @@ async def append_messages(
     return appended(made)
 
 
-def appended(made: ops.messages.Appended) -> Response[Any]:
+def appended(made: ops.appends.Appended) -> Response[Any]:
     """Answer with what was made; 200 where it had been made before."""
     told_of = {"ids": made.ids, **msgspec.to_builtins(made)}
     return told(told_of, 200 if made.repeated else 201, revision=made.revision)
