@@ -301,12 +301,24 @@ class File:
             bell: Bell = Signal()
         else:
             try:
-                bell = FileBell(self.path, self.timeout)
+                bell = FileBell(self._real, self.timeout, self._renewed)
             except apsw.Error as error:
                 raise self.meaning(error) from error
         self._bells.add(bell)
         self._listened = True
         return bell
+
+    def _renewed(self) -> bool:
+        """Take up the file that has the name now, where that is another one; say if it could be opened."""
+        opened = self.place
+        if opened is not None and not opened.there():
+            self.left(opened, fold=False)
+        try:
+            self.enter()
+        except RecollectError:
+            return False
+        self.leave()
+        return True
 
     def toll(self) -> None:
         """Ring every bell: this process has committed something."""
