@@ -17,7 +17,7 @@ from recollect import sql
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
 from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
-from recollect.engine.sqlite.failure import meaning
+from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.place import Place, place, set_aside
@@ -103,8 +103,13 @@ class File:
             register(connection)
             connection.wal_autocheckpoint(self._checkpoint)
         except apsw.Error as error:
+            meant = self.meaning(error, 0 if connection is None else connection.system_errno)
+            _abandon(connection)  # after it was looked at: closing gives files back that may have been one too many
+            raise meant from error
+        except OSError as error:
             _abandon(connection)
-            raise self.meaning(error) from error
+            told = hindrance(error.errno or 0, self.path)
+            raise told or StoreUnavailable(path=self.path, reason=error.strerror or str(error)) from error
         except BaseException:
             _abandon(connection)
             raise
@@ -119,9 +124,9 @@ class File:
             register(connection)
         return connection
 
-    def meaning(self, error: apsw.Error) -> RecollectError:
-        """Translate an error of the driver."""
-        return meaning(error, self.path, self.timeout)
+    def meaning(self, error: apsw.Error, number: int = 0) -> RecollectError:
+        """Translate an error of the driver; `number` is that of the system's own."""
+        return meaning(error, self.path, self.timeout, number)
 
     def before_fork(self) -> None:
         """Let go of the file while the process is doubled; held until after the fork.
@@ -357,7 +362,7 @@ class File:
     def explained(self, connection: apsw.Connection, error: BaseException) -> BaseException:
         """Translate what an operation failed with. A row without what it must have is damage, if the file has any."""
         if isinstance(error, apsw.Error):
-            return self.meaning(error)
+            return self.meaning(error, connection.system_errno)
         if isinstance(error, RecollectError):
             return error
         if isinstance(error, _UNREADABLE) or (isinstance(error, _STRANGE) and _damaged(connection)):
