@@ -44,7 +44,8 @@
     └── BotRefused
 
 The docstring of an error is its message: a sentence that says what happened and what to do, with the error's
-own fields in braces. A driver's error never reaches the caller; the engine wraps it and keeps it as the cause.
+own fields in braces; a field that names several things is a tuple. A driver's error never reaches the caller; the
+engine wraps it and keeps it as the cause.
 """
 
 from __future__ import annotations
@@ -76,8 +77,18 @@ def _rebuild(kind: type[RecollectError], message: str, fields: dict[str, Any]) -
     return kind(message, **fields)
 
 
+class _Several(tuple[Any, ...]):
+    """Several things, as a sentence names them."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str, /) -> str:
+        return ", ".join(format(thing, spec) for thing in self)
+
+
 def _filled(text: str, fields: Mapping[str, Any]) -> str:
-    return text.format(**fields) if fields else text
+    said = {name: _Several(value) if type(value) is tuple else value for name, value in fields.items()}
+    return text.format(**said) if said else text
 
 
 def told(error: RecollectError, sentences: Mapping[type[RecollectError], str], **more: Any) -> str:

@@ -297,6 +297,15 @@ async def test_stopped_while_it_streams(at, provider, stored):
     assert [m.state for m in stored("cli:a")[0]] == ["completed", "interrupted", "completed", "completed"]
 
 
+async def test_the_address_that_was_tried_is_told_without_its_password(agent):
+    at = "http://ann:secret@127.0.0.1:9/v1"
+    for name in ("local-model", "anthropic:claude", "ollama:local"):
+        async with agent(name, base_url=at, api_key="k", title=lambda _: "T") as there:
+            events = await happening(await there.talk(f"cli:{name}"), "Hi")
+        assert "(http://127.0.0.1:9/v1/ was tried)" in events[-1].error
+        assert "secret" not in events[-1].error
+
+
 async def test_no_server(agent):
     async with agent("local-model", base_url="http://127.0.0.1:9/v1", title=lambda _: "T") as there:
         events = await happening(await there.talk("cli:a"), "Hi")

@@ -301,6 +301,27 @@ class TestPicker:
             terminal.press(ENTER)
             terminal.wait("answer to Where is my hat?", PROMPT)
 
+    @pytest.mark.parametrize("columns", [80, 120])
+    def test_the_new_one_after_a_delete_is_called_new_and_its_id_is_shown_once(self, at, store, columns):
+        with at("-r", columns=columns) as terminal:
+            terminal.wait("Gloves")
+            terminal.press(ENTER)
+            terminal.wait("answer to Where are my gloves?", PROMPT)
+            terminal.say("/delete")
+            terminal.wait("is in the trash", PROMPT)
+            (fresh,) = [session.id for session in store.list_sessions() if not session.message_count]
+            terminal.say("/resume")
+            shown = terminal.wait("Nothing was said yet.", "Search:")
+            assert "New" in self.chosen(terminal)
+            assert shown.count("New conversation") == 2
+            assert shown.count(fresh) == 1
+
+    def test_a_session_without_a_title_shows_its_id_once_below_the_list(self, at, store):
+        talk(store, "cli:untitled-one", "Where is it?")
+        with at("-r", columns=120) as terminal:
+            shown = terminal.wait("Where is it?", "Gloves")
+            assert shown.count("cli:untitled-one") == 2  # in the list, and as the head of what it is about
+
     def test_typing_searches_titles(self, at):
         with at("-r") as terminal:
             terminal.wait("Gloves")

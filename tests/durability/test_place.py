@@ -398,3 +398,65 @@ def test_a_row_that_can_not_be_read_does_not_end_the_thread_that_writes(path):
             assert len(await good.messages()) == 12
 
     asyncio.run(main())
+
+
+ELSEWHERE = (
+    "import recollect, sys; recollect.open(sys.argv[1]).session('cli:new').append({'role': 'user', 'content': 'n'})"
+)
+
+
+def told(changes, name: str) -> None:
+    """Wait for a change; the watch has a deadline of its own."""
+    assert name in (change.session for change in changes)
+
+
+class TestWatched:
+    """A watch goes on with the file that has the name, whoever writes to it."""
+
+    @pytest.mark.parametrize("log", ["with its log", "without"])
+    def test_a_replaced_file_is_noticed_and_heard(self, path, other, log, sound):
+        with recollect.open(path) as store:
+            store.session("cli:gone").append(said(0))
+            with store.watch(timeout=60) as changes:
+                if log == "without":
+                    remove(path)
+                os.replace(other, path)
+                told(changes, "cli:gone")
+                subprocess.run([sys.executable, "-c", ELSEWHERE, path], check=True, timeout=60)
+                told(changes, "cli:new")
+            assert sorted(everything(store)) == [["n"], ["other 0", "other 1"]]
+        sound(path)
+
+    def test_a_restore_over_what_was_no_database_any_more(self, path, other):
+        with recollect.open(path) as store:
+            store.session("cli:gone").append(said(0))
+            with store.watch(timeout=60) as changes:
+                remove(path)
+                with open(path, "w", encoding="utf-8") as text:
+                    text.write("nothing that SQLite could read\n" * 100)
+                assert changes._bell.wait(0.1) is None  # it is passed over, and the next is waited for
+                recollect.restore(other, path)
+                told(changes, "cli:gone")
+                subprocess.run([sys.executable, "-c", ELSEWHERE, path], check=True, timeout=60)
+                told(changes, "cli:new")
+
+    def test_for_a_task(self, path, other):
+        async def main() -> None:
+            async with recollect.open_async(path) as store:
+                await store.session("cli:gone")
+                async with store.watch(timeout=60) as changes:
+                    os.replace(other, path)
+                    assert [change.session async for change in _until(changes, "cli:gone")]
+                    await asyncio.to_thread(
+                        subprocess.run, [sys.executable, "-c", ELSEWHERE, path], check=True, timeout=60
+                    )
+                    assert [change.session async for change in _until(changes, "cli:new")]
+
+        asyncio.run(main())
+
+
+async def _until(changes, name: str):
+    async for change in changes:
+        if change.session == name:
+            yield change
+            return

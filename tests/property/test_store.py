@@ -622,7 +622,7 @@ class Comparison(RuleBasedStateMachine):
         if dependent and forks == "refuse":
             with pytest.raises(errors.SessionHasForks) as caught:
                 self.store.erase_session(id)
-            assert caught.value.forks == ", ".join(other.id for other in dependent)
+            assert caught.value.forks == tuple(other.id for other in dependent)
             return
         out = [talk, *(dependent if forks == "erase" else [])]
         erased = self.store.erase_session(id, forks=forks)

@@ -9,11 +9,14 @@ import threading
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from running import TOKEN, Events, wait_for
 
 import recollect
+from recollect.cli.serve import serve as serve_command
 from recollect.errors import DiskFull
 from recollect.model.value import iso, milliseconds
+from recollect.server import serve
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -316,6 +319,44 @@ def test_a_taken_port_gives_the_next_and_a_wrong_start_says_why(command, tmp_pat
     assert owners.process.wait(60) != 0
     assert "PostgreSQL" in owners.rest()
     assert "aaaa" not in owners.rest() if not owners.process.stdout.closed else True
+
+
+@pytest.mark.parametrize("others", ["192.168.1.20", "2001:db8::7", None])
+def test_a_link_for_other_machines_where_they_can_reach_it(monkeypatch, tmp_path, others):
+    listener = serve.listen("127.0.0.1", 0, exact=True)  # in the place of all addresses: a test listens to nobody else
+    asked = []
+    monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "r.db"))
+    monkeypatch.setenv("RECOLLECT_TOKEN", "0123456789abcdefghij")
+    monkeypatch.setattr(serve, "listen", lambda *_, **__: listener)
+    monkeypatch.setattr(serve, "run", lambda *_, **__: None)
+    monkeypatch.setattr(serve, "address_for_others", lambda host: asked.append(host) or others)
+    told = CliRunner().invoke(serve_command, ["--host", "0.0.0.0"]).output
+    port = listener.getsockname()[1]
+    listener.close()
+    shown = others if others is None or ":" not in others else f"[{others}]"
+    assert asked == ["0.0.0.0"]
+    assert f"Recollect is at http://127.0.0.1:{port}/?token=0123456789abcdefghij\n" in told
+    other = f"Other machines open http://{shown}:{port}/?token=0123456789abcdefghij\n"
+    assert (other in told) is (others is not None)
+    assert told.count("http://") == 1 + (others is not None)
+
+
+def test_an_address_for_others_is_none_of_loopback():
+    for host in ("127.0.0.1", "::1", "localhost", "10.1.2.3"):
+        assert serve.address_for_others(host) is None  # the link has it already
+    for host in ("0.0.0.0", "::"):
+        found = serve.address_for_others(host)
+        assert found is None or not serve.loopback(found)
+
+
+def test_a_role_that_may_not_keep_owners_apart_is_refused_before_the_link(command, databases, database):
+    mighty = databases.url_of(database, "postgres")
+    owners = "alice=alice-token-0123456789,bob=bob-token-0123456789"
+    server = command("--port", "0", RECOLLECT_DB=mighty, RECOLLECT_OWNERS=owners)
+    assert server.process.wait(60) != 0
+    told = server.rest()
+    assert "superuser" in told
+    assert "Recollect is at" not in told
 
 
 def test_two_owners_on_postgres_see_only_their_own(serving, postgres):

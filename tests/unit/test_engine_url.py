@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
 
 import pytest
 
 import recollect
+from recollect import config
 from recollect.engine.url import MEMORY, target
 from recollect.errors import InvalidValue
 
@@ -150,3 +152,15 @@ def test_a_place_that_is_not_utf_8_is_refused(text):
 def test_a_relative_data_folder_is_passed_over(here, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", "data")
     assert target(None).path == os.path.join(here, "home/.local/share/recollect/recollect.db")
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="the folders of other systems have other names")
+def test_an_empty_home_is_none(monkeypatch):
+    import pwd
+
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "RECOLLECT_DB", "RECOLLECT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    own = pwd.getpwuid(os.getuid()).pw_dir
+    monkeypatch.setenv("HOME", "")
+    assert config.data_folder() == os.path.join(own, ".local/share/recollect")
+    assert config.config_folder() == os.path.join(own, ".config/recollect")

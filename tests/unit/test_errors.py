@@ -140,3 +140,17 @@ class TestTheSentencesOfASurface:
     )
     def test_leave_other_errors_and_other_words_alone(self, error):
         assert errors.told(error, SENTENCES) == str(error)
+
+
+def test_several_things_are_a_tuple_and_read_as_a_sentence():
+    error = errors.SessionHasForks(session="a", forks=("f", "g, with a comma"))
+    assert error.forks == ("f", "g, with a comma")
+    assert "its past: f, g, with a comma. Erase" in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again.forks), again.forks) == (tuple, error.forks)
+    sentences = {errors.SessionHasForks: "{session} has {forks}."}
+    assert errors.told(error, sentences) == "a has f, g, with a comma."
+
+
+def test_a_tuple_that_was_given_for_something_else_is_shown_as_it_is():
+    assert "no message format ('x', 1)." in str(errors.UnknownFormat(format=("x", 1), known=("a", "b")))

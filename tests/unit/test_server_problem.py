@@ -1,5 +1,6 @@
 """What a client of the API is told about an error: help that it can use."""
 
+import json
 import re
 
 import pytest
@@ -9,8 +10,8 @@ from recollect.server.problem import problem
 
 FIELDS = {
     "session": "plans/2026", "message": "1.9", "branch": 3, "turn": "1.1", "call_id": "c", "round": 1, "holder": "web",
-    "until": "noon", "forks": "a, b", "revision": 2, "expected": 1, "name": "p", "count": 2, "matches": "x, y", "key": "k",
-    "path": "r.db", "status": "failed", "format": "f", "known": "a, b", "seconds": 5.0, "reason": "it is so", "found": 9,
+    "until": "noon", "forks": ("a", "b"), "revision": 2, "expected": 1, "name": "p", "count": 2, "matches": ("x", "y"), "key": "k",
+    "path": "r.db", "status": "failed", "format": "f", "known": ("a", "b"), "seconds": 5.0, "reason": "it is so", "found": 9,
     "kind": "nfs", "what": "This", "limit": 3, "model": "m", "platform": "Discord",
 }  # fmt: skip
 
@@ -44,3 +45,9 @@ def test_words_of_its_own_stay():
 
 def test_an_id_that_is_no_text_is_told_too():
     assert problem(errors.SessionNotFound(session="\ud800")).body()
+
+
+def test_several_things_are_a_list_and_read_as_a_sentence():
+    told = problem(errors.SessionHasForks(session="a", forks=("f, or so", "g")))
+    assert "its past: f, or so, g. Erase" in told.detail
+    assert json.loads(told.body())["fields"]["forks"] == ["f, or so", "g"]

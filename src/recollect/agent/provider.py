@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # it would be printed into the talk
 
@@ -17,6 +18,7 @@ from pydantic_ai import Agent as Runner
 from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import (
     AgentRunError,
+    ModelConnectionError,
     ModelHTTPError,
     ModelRetry,
     ToolFailed,
@@ -126,7 +128,9 @@ class ProviderModel:
             await self._model.__aexit__(None, None, None)
 
     def _failed(self, error: Exception) -> ModelError:
-        return ModelError(model=self.name, reason=_reason(error))
+        reason = _reason(error)
+        address = _address(self._model) if isinstance(error, ModelConnectionError) else None
+        return ModelError(model=self.name, reason=f"{reason} ({address} was tried)" if address else reason)
 
 
 def _check_complete(response: Any) -> None:
@@ -150,6 +154,15 @@ def _careful(tool: Tool) -> Tool:
             raise ToolFailed(f"{type(error).__name__}: {error}") from error
 
     return called
+
+
+def _address(model: LibraryModel) -> str | None:
+    """Say where a model is asked, without a name and a password that the URL may have."""
+    url = model.base_url
+    if not url:
+        return None
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
 def _reason(error: Exception) -> str:

@@ -100,8 +100,10 @@ def _in_trash(store: Store, name: str) -> Session:
         [session for session in trash if folded(name) and folded(session.title or "") == folded(name)],
     ):
         if len(fits) > 1:
-            matches = ", ".join(f"{session.id} ({session.title})" for session in fits[:_NAMED])
-            raise AmbiguousName(name=name, count=len(fits), matches=matches)
+            named = fits[:_NAMED]
+            matches = tuple(f"{session.id} ({session.title})" if session.title else session.id for session in named)
+            ids = tuple(session.id for session in named)
+            raise AmbiguousName(name=name, count=len(fits), matches=matches, sessions=ids)
         if fits:
             return _reachable(fits[0], trash)
     told = f"There is no conversation {name!r} in the trash. `recollect sessions list --trash` shows what is there."

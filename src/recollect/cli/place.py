@@ -95,6 +95,11 @@ def opened() -> Store:
     return recollect.open(named() or config.database(), owner=owner())
 
 
+def usable_by(owner: str) -> None:
+    """Raise what stands against keeping the conversations of an owner here, by opening the store for them."""
+    recollect.open(named() or config.database(), owner=owner).close()
+
+
 def retention(config: Config) -> dict[str, float]:
     """Give the retention that is configured, as store.prune() takes it."""
     age = config["retention.max_age"]

@@ -35,9 +35,14 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
     exact = port is not None or config.found["server.port"].source != "default"
     listener = server.listen(address, config["server.port"] if port is None else port, exact=exact)
     alone = next(iter(tokens)) if not config["server.owners"] else None
-    link = server.link(address, listener.getsockname()[1], alone)
+    number = listener.getsockname()[1]
+    link = server.link(address, number, alone)
+    if alone is None:
+        place.usable_by(next(iter(tokens.values())))
     whose = f" of {place.owner()}" if alone is not None and place.owner() else ""
     click.echo(f"Recollect is at {link}\nThe conversations{whose} are in {place.where()}. Ctrl-C stops the server.")
+    if (other := server.address_for_others(address)) is not None:
+        click.echo(f"Other machines open {server.link(other, number, alone)}")
     if alone is None:
         click.echo(f"Each owner opens it with their own token: {link}?token=...")
     if opened:

@@ -49,7 +49,7 @@ def data_folder() -> str:
         return os.path.join(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local"), "recollect")
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/recollect")
-    return os.path.join(_absolute("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "recollect")
+    return os.path.join(_absolute("XDG_DATA_HOME") or os.path.join(_home(), ".local/share"), "recollect")
 
 
 def config_folder() -> str:
@@ -58,7 +58,16 @@ def config_folder() -> str:
         return os.path.join(os.environ.get("APPDATA") or os.path.expanduser("~\\AppData\\Roaming"), "recollect")
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/recollect")
-    return os.path.join(_absolute("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "recollect")
+    return os.path.join(_absolute("XDG_CONFIG_HOME") or os.path.join(_home(), ".config"), "recollect")
+
+
+def _home() -> str:
+    """Name the home of this person. An empty HOME is none: with it everything would be put under the root."""
+    if os.environ.get("HOME") != "":
+        return os.path.expanduser("~")
+    import pwd  # noqa: PLC0415  hardly ever needed, and not there on every system
+
+    return pwd.getpwuid(os.getuid()).pw_dir
 
 
 def _absolute(variable: str) -> str:

@@ -22,7 +22,7 @@ class History(list[dict[str, Any]]):
 def history(messages: Sequence[Message], format: str, *, repair: bool = True) -> History:
     """Write messages in a provider's form, mended where the provider would refuse them."""
     if type(format) is not str:
-        raise UnknownFormat(format=format, known=", ".join(formats.FORMATS))
+        raise UnknownFormat(format=format, known=formats.FORMATS)
     if not repair:
         return History(formats.write(messages, format))
     from recollect.context.repair import mended  # noqa: PLC0415  only where a history is asked for

@@ -15,10 +15,14 @@ REST = 10
 
 
 class Rung(NamedTuple):
-    """Why a bell was rung: sessions that changed (key, id, revision), or that everything is to be looked at."""
+    """Why a bell was rung: sessions that changed (key, id, revision), or that everything is to be looked at.
+
+    `anew` where it is another database that is looked at: what was known of the one before says nothing of it.
+    """
 
     rows: list[Row]
     everything: bool = False
+    anew: bool = False
 
 
 class Bell(Protocol):

@@ -175,8 +175,8 @@ def _unknown(kind: str) -> FormatUnclear:
         f"There is no role, and nothing is known of the type {kind!r}. If it is an item of OpenAI's Responses API, say "
         f'format="{_RESPONSES}"; else write {{"role": "user", "content": ...}}.'
     )
-    return FormatUnclear(told, known=", ".join(FORMATS), type=kind)
+    return FormatUnclear(told, known=FORMATS, type=kind)
 
 
 def _unclear() -> FormatUnclear:
-    return FormatUnclear(known=", ".join(FORMATS))
+    return FormatUnclear(known=FORMATS)

@@ -113,12 +113,9 @@ def _named(format: str | None) -> Format:
         _FORMATS[format] = found
         return found
     if format in RESERVED:
-        raise UnknownFormat(f"The name {format!r} is reserved for a later version. The formats are: {_known()}.")
-    raise UnknownFormat(format=format, known=_known())
-
-
-def _known() -> str:
-    return ", ".join(FORMATS)
+        told = f"The name {format!r} is reserved for a later version. The formats are: {', '.join(FORMATS)}."
+        raise UnknownFormat(told, format=format, known=FORMATS)
+    raise UnknownFormat(format=format, known=FORMATS)
 
 
 def _is_many(messages: Any) -> bool:

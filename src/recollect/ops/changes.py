@@ -33,20 +33,24 @@ class Known:
     def all(self, found: list[Row]) -> list[Change]:
         """Take what there is now, and give what differs from what there was."""
         now: dict[int, tuple[str, int]] = {key: (id, revision) for key, id, revision in found}
-        gone = [(key, self._seen[key][0], GONE) for key in self._seen.keys() - now.keys()]
+        gone = [(key, id, GONE) for key, (id, _) in self._seen.items() if key not in now or now[key][0] != id]
         return self.some([*gone, *((key, id, revision) for key, (id, revision) in now.items())])
 
     def some(self, told: list[Row]) -> list[Change]:
         """Take news of some sessions, oldest first, and give the latest of each; what is known already is left out."""
-        changes: dict[int, Change] = {}
+        changes: dict[tuple[int, str], Change] = {}
         for key, id, revision in told:
             before = self._seen.get(key)
             if self._session not in (None, id) or (revision != GONE and before is not None and before[1] >= revision):
                 continue
             if revision == GONE:
-                if self._seen.pop(key, None) is not None or key in changes:
-                    changes[key] = Change(id, None)
+                if self._seen.pop(key, None) is not None or (key, id) in changes:
+                    changes[key, id] = Change(id, None)
             else:
                 self._seen[key] = (id, revision)
-                changes[key] = Change(id, revision)
+                changes[key, id] = Change(id, revision)
         return list(changes.values())
+
+    def doubt(self) -> None:
+        """Have everything told that there is when it is next looked at: it is of another database."""
+        self._seen = {key: (id, GONE) for key, (id, _) in self._seen.items()}

@@ -47,7 +47,7 @@ def _erase(scope: Scope, session: str, forks: str, deleted: bool | None) -> Step
     names: dict[int, str] = {key: name for key, name, _, _ in (yield from rows("sessions_of_tree", tree=here.tree))}
     dependent = _dependent(branches, here.session)
     if dependent and forks == "refuse":
-        raise SessionHasForks(session=session, forks=", ".join(names[key] for key in sorted(dependent)))
+        raise SessionHasForks(session=session, forks=tuple(names[key] for key in sorted(dependent)))
     gone = {here.session} | (dependent if forks == "erase" else set())
     yield from _end_turns(scope, branches, gone)
     for key in sorted(gone):

@@ -415,7 +415,8 @@ def _resolve(scope: Scope, name: str) -> Steps[Session]:
     if not matches:
         raise (yield from _missing(scope, name))
     if len(matches) > 1:
-        shown = ", ".join(f"{match[0]} ({match[1]})" if match[1] else match[0] for match in matches[: _MATCHES - 1])
+        named = matches[: _MATCHES - 1]
+        shown = tuple(f"{match[0]} ({match[1]})" if match[1] else match[0] for match in named)
         count = f"more than {_MATCHES - 1}" if len(matches) == _MATCHES else len(matches)
-        raise AmbiguousName(name=name, count=count, matches=shown)
+        raise AmbiguousName(name=name, count=count, matches=shown, sessions=tuple(match[0] for match in named))
     return (yield from find(scope, matches[0][0])).value

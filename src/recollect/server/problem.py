@@ -12,6 +12,7 @@ from recollect import errors
 from recollect.model import json
 
 TYPE = "application/problem+json"
+_TOLD = (str, int, float, list, tuple)  # a tuple is a list in JSON
 
 _STATUS: tuple[tuple[type[errors.RecollectError], int], ...] = (
     (errors.StaleRevision, 412),
@@ -105,7 +106,7 @@ def code_of(error: errors.RecollectError) -> str:
 def problem(error: errors.RecollectError) -> Problem:
     """Say what a client is told about an error."""
     words = code_of(error).replace("-", " ")
-    fields = {name: value for name, value in error.fields.items() if isinstance(value, str | int | float | list)}
+    fields = {name: value for name, value in error.fields.items() if isinstance(value, _TOLD)}
     return Problem(
         status=status_of(error), code=code_of(error), title=words[:1].upper() + words[1:], detail=_detail(error),
         fields=fields or None,

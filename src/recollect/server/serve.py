@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from recollect.server.account import Accounts, Keep, MakeAgent
 
 _TRIES = 20
 _LOOK = 0.1
+_FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # of nobody: kept free for examples
 _OPENED = 16
 """Of so many owners the store is opened at the start; those of others when they come."""
 
@@ -51,6 +53,21 @@ def link(host: str, port: int, token: str | None) -> str:
     """Give the link that opens the page; without a token, the place alone."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{shown}:{port}/" + ("" if token is None else f"?token={quote(token, safe='')}")
+
+
+def address_for_others(host: str) -> str | None:
+    """Give an address of this machine that others can use, where all of them are listened on; None where none is known.
+
+    It is that from which this machine would send to another one. Nothing is sent.
+    """
+    ways = {"0.0.0.0": _FAR[:1], "::": _FAR}.get(host, ())  # noqa: S104
+    for family, far in ways:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect((far, 9))
+            found: str = asked.getsockname()[0]
+            if not ipaddress.ip_address(found).is_loopback:
+                return found
+    return None
 
 
 def run(

@@ -46,6 +46,8 @@ class Watch:
             rung = self._bell.wait(min(left, SLICE))
             if rung is not None and rung.everything:
                 time.sleep(min(max(self._rest - time.monotonic(), 0), left))
+                if rung.anew:
+                    self._known.doubt()
                 self._look()
             elif rung is not None:
                 self._ready += self._known.some(rung.rows)

@@ -74,6 +74,8 @@ class AsyncWatch:
             raise
         if rung is not None and rung.everything:
             await asyncio.sleep(min(max(self._rest - time.monotonic(), 0), left))
+            if rung.anew:
+                self._known.doubt()
             await self._look()
         elif rung is not None:
             self._ready += self._known.some(rung.rows)

@@ -303,7 +303,8 @@ class TestErase:
         session.fork(0, id="alone")
         with pytest.raises(SessionHasForks) as caught:
             store.erase_session("a")
-        assert caught.value.fields["forks"] == "f, g"
+        assert caught.value.fields["forks"] == ("f", "g")
+        assert "its past: f, g." in str(caught.value)
         assert texts(store.session("a")) == ["m1", "m2", "m3", "m4"]
         with pytest.raises(InvalidValue):
             store.erase_session("a", forks="some")
@@ -361,7 +362,7 @@ class TestErase:
         fork.fork(id="g")
         with pytest.raises(SessionHasForks) as caught:
             store.erase_session("a")
-        assert caught.value.fields["forks"] == "f"
+        assert caught.value.fields["forks"] == ("f",)
         assert sorted(store.erase_session("a", forks="erase")) == ["a", "f"]
         assert texts(store.session("g")) == ["anew"]
 

@@ -219,7 +219,10 @@ class TestSessions:
         for name in ("x", "Same"):
             with pytest.raises(AmbiguousName) as caught:
                 store.find_session(name)
-            assert "x7" in str(caught.value) or "x0" in str(caught.value)
+            named, shown = caught.value.fields["sessions"], caught.value.fields["matches"]
+            assert len(set(named)) > 1
+            assert shown == tuple(f"{id} (Same)" for id in named)
+            assert ", ".join(shown) in str(caught.value)
         with pytest.raises(SessionNotFound):
             store.find_session("y")
         with pytest.raises(SessionNotFound):

@@ -55,7 +55,7 @@ class Row(NamedTuple):
     @property
     def title(self) -> str:
         """What it is called."""
-        return line(self.session.title or self.session.id)
+        return line(_called(self.session))
 
 
 class Picker:
@@ -181,9 +181,11 @@ class Picker:
         session = self._here
         if session is None:
             return []
+        called = _called(session)
+        below = ([] if called == session.id else [line(session.id)]) + [line(session.model or "no model yet")]
         head: StyleAndTextTuples = [
-            ("class:title", cut(session.title or session.id, 80)), ("", "\n"),
-            ("class:dim", f"{line(session.id)}\n{line(session.model or 'no model yet')}\n\n"),
+            ("class:title", cut(called, 80)), ("", "\n"),
+            ("class:dim", "\n".join(below) + "\n\n"),
         ]  # fmt: skip
         columns = self._columns
         width = columns - columns // 2 - 3 if columns >= _WIDE else columns - 1
@@ -254,7 +256,7 @@ class Picker:
             session = self._here
             await self._store.delete_session(session.id)
             self._deleted.append(session.id)
-            self._note = f"{cut(session.title or session.id, 50)} is in the trash. Ctrl-Z brings it back."
+            self._note = f"{cut(_called(session), 50)} is in the trash. Ctrl-Z brings it back."
             await self._load()
 
     async def _restore(self) -> None:
@@ -264,12 +266,17 @@ class Picker:
             except RecollectError as error:
                 self._note = cut(str(error), 100)
                 return
-            self._note = f"{cut(session.title or session.id, 50)} is back."
+            self._note = f"{cut(_called(session), 50)} is back."
             await self._load()
 
 
+def _called(session: AsyncSession) -> str:
+    """Give what a person calls a session: its title, that it is new, or else its id."""
+    return session.title or (session.id if session.message_count else "New conversation")
+
+
 def _matches(session: AsyncSession, words: str) -> bool:
-    told = f"{session.title or ''} {session.id}".lower()
+    told = f"{_called(session)} {session.id}".lower()
     return all(word in told for word in words.lower().split())
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import apsw
 
 from recollect.errors import (
@@ -27,8 +30,37 @@ _LIMITS = {
 }
 
 
-def meaning(error: apsw.Error, path: str, seconds: float) -> RecollectError:
-    """Give the error that the caller is to see; the driver's own becomes its cause."""
+_HINDRANCES = {
+    errno.EMFILE: (
+        "this process has as many files open as it may. Close some of them, or raise the limit (`ulimit -n`)"
+    ),
+    errno.ENFILE: "this machine has as many files open as it may. End a program that has many, or raise the limit",
+    errno.EFBIG: (
+        "it is as large as this process or the file system lets a file be. Raise the limit (`ulimit -f`), or move it "
+        "to a file system that takes larger ones"
+    ),
+}
+
+
+def hindrance(number: int, path: str) -> StoreUnavailable | None:
+    """Say what the system refused and what to do, where the folder and the disk have no part in it."""
+    if number not in _HINDRANCES:
+        return None
+    told = f"{path} can not be used: {_HINDRANCES[number]}. Nothing acknowledged is lost."
+    return StoreUnavailable(told, path=path, reason=os.strerror(number))
+
+
+def _refusal() -> int:
+    """Say by its number why the system opens no file at all; 0 where it does. A failed connection does not tell."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno or 0
+    return 0
+
+
+def meaning(error: apsw.Error, path: str, seconds: float, number: int = 0) -> RecollectError:
+    """Give the error that the caller is to see; the driver's own becomes its cause. `number` is the system's own."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreLocked(path=path, seconds=seconds)
     # The index of the log is a file of its own, and making room for it is the first thing that a full disk refuses.
@@ -44,7 +76,9 @@ def meaning(error: apsw.Error, path: str, seconds: float) -> RecollectError:
     if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _DATA:
         return Corrupted(path=path, reason=_reason(error))
     if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.PermissionsError):
-        return StoreUnavailable(path=path, reason=_reason(error))
+        if isinstance(error, apsw.CantOpenError):
+            number = _refusal() or number
+        return hindrance(number, path) or StoreUnavailable(path=path, reason=_reason(error))
     if isinstance(error, apsw.ConnectionClosedError):
         return StoreClosed()
     return _refused(error, path)

@@ -16,7 +16,7 @@ from recollect import sql
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
 from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
-from recollect.engine.sqlite.failure import meaning
+from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
 from recollect.engine.sqlite.migration import ready
@@ -98,8 +98,13 @@ class File(Forkable):
             register(connection)
             connection.wal_autocheckpoint(self._checkpoint)
         except apsw.Error as error:
+            meant = self.meaning(error, 0 if connection is None else connection.system_errno)
+            _abandon(connection)  # after it was looked at: closing gives files back that may have been one too many
+            raise meant from error
+        except OSError as error:
             _abandon(connection)
-            raise self.meaning(error) from error
+            told = hindrance(error.errno or 0, self.path)
+            raise told or StoreUnavailable(path=self.path, reason=error.strerror or str(error)) from error
         except BaseException:
             _abandon(connection)
             raise
@@ -114,9 +119,9 @@ class File(Forkable):
             register(connection)
         return connection
 
-    def meaning(self, error: apsw.Error) -> RecollectError:
-        """Translate an error of the driver."""
-        return meaning(error, self.path, self.timeout)
+    def meaning(self, error: apsw.Error, number: int = 0) -> RecollectError:
+        """Translate an error of the driver; `number` is that of the system's own."""
+        return meaning(error, self.path, self.timeout, number)
 
     def let_go(self) -> None:
         """Close the connections; a store in memory has no file to go back to."""
@@ -257,12 +262,24 @@ class File(Forkable):
             bell: Bell = Signal()
         else:
             try:
-                bell = FileBell(self.path, self.timeout)
+                bell = FileBell(self._real, self.timeout, self._renewed)
             except apsw.Error as error:
                 raise self.meaning(error) from error
         self._bells.add(bell)
         self._listened = True
         return bell
+
+    def _renewed(self) -> bool:
+        """Take up the file that has the name now, where that is another one; say if it could be opened."""
+        opened = self.place
+        if opened is not None and not opened.there():
+            self.left(opened, fold=False)
+        try:
+            self.enter()
+        except RecollectError:
+            return False
+        self.leave()
+        return True
 
     def toll(self) -> None:
         """Ring every bell: this process has committed something."""
@@ -301,7 +318,7 @@ class File(Forkable):
     def explained(self, connection: apsw.Connection, error: BaseException) -> BaseException:
         """Translate what an operation failed with. A row without what it must have is damage, if the file has any."""
         if isinstance(error, apsw.Error):
-            return self.meaning(error)
+            return self.meaning(error, connection.system_errno)
         if isinstance(error, RecollectError):
             return error
         if isinstance(error, _UNREADABLE) or (isinstance(error, _STRANGE) and _damaged(connection)):

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
+from recollect.engine.sqlite.failure import hindrance
 from recollect.errors import NetworkFileSystem, NotADatabase, StoreUnavailable
 
 # File systems of other machines, as the kernel names them. Their locks and shared memory can not be relied on.
@@ -38,7 +39,8 @@ def prepare(path: str) -> None:
             _keep_private(real)
         _loosen(real)
     except OSError as error:
-        raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
+        told = hindrance(error.errno or 0, path)
+        raise told or StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
 
 
 def _make_folder(folder: str) -> None:

@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
     def there(self) -> bool:
         """Say if the file is still the same."""
-        return _identity(self.file) == self.opened[:2]
+        return identity(self.file) == self.opened[:2]
 
     def readable(self) -> bool:
         """Say if what is read is what others write. A log that was removed can be read for as long as it is open.
@@ -51,10 +51,11 @@ class Place(NamedTuple):
 
     def usurped(self) -> bool:
         """Say if another file has the name, with our log beside it: opened with that, it would be overwritten."""
-        return _identity(self.file) not in (None, self.opened[:2]) and _number(self.log) == self.opened[2]
+        return identity(self.file) not in (None, self.opened[:2]) and _number(self.log) == self.opened[2]
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def identity(path: str) -> tuple[int, int] | None:
+    """Say which file a name means; None where there is none."""
     try:
         found = os.stat(path)
     except OSError:
@@ -63,14 +64,14 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _number(path: str) -> int | None:
-    found = _identity(path)
+    found = identity(path)
     return None if found is None else found[1]
 
 
 def place(path: str) -> Place | None:
     """Look at what is under the names of a store that was just opened; None where it has no log yet."""
     log, shared = f"{path}-wal", f"{path}-shm"
-    here, logged, indexed = _identity(path), _number(log), _number(shared)
+    here, logged, indexed = identity(path), _number(log), _number(shared)
     if here is None or logged is None or indexed is None:
         return None
     return Place(path, log, shared, (*here, logged, indexed))

@@ -7,29 +7,34 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import apsw
 
 from recollect.engine.bell import Rung
 from recollect.engine.sqlite.connection import connect_reader
+from recollect.engine.sqlite.place import identity
 
 _STEP = 0.025
 
 
 class FileBell:
-    """Rung by commits of this process at once, and by those of other connections within hundredths of a second."""
+    """Rung by commits of this process at once, and by those of other connections within hundredths of a second.
 
-    def __init__(self, path: str, timeout: float) -> None:
+    Also where another file takes the name of this one. `renew` is then asked to have the store take it up, and says if
+    it could: only the store knows what to do with the log of the file before.
+    """
+
+    def __init__(self, path: str, timeout: float, renew: Callable[[], bool]) -> None:
+        self._path = path
+        self._timeout = timeout
+        self._renew = renew
+        self._heard = identity(path)
         self._connection = connect_reader(path, timeout)
         self._rung = threading.Event()
         self._gate = threading.Lock()
         self._open = True
-        self._version = self._read()
-
-    def _read(self) -> int:
-        version = self._connection.execute("PRAGMA data_version").fetchall()[0][0]
-        assert isinstance(version, int)
-        return version
+        self._version = _version(self._connection)
 
     def wait(self, seconds: float) -> Rung | None:
         """Wait for a commit by anyone."""
@@ -38,15 +43,36 @@ class FileBell:
             with self._gate:
                 if not self._open:
                     return None
-                version, before = self._read(), self._version
-                self._version = version
-            if version != before or self._rung.is_set():
+                replaced = self._replaced()
+                changed = replaced or self._committed()
+            if changed or self._rung.is_set():
                 self._rung.clear()
-                return Rung([], everything=True)
+                return Rung([], everything=True, anew=replaced)
             left = until - time.monotonic()
             if left <= 0:
                 return None
             self._rung.wait(min(_STEP, left))
+
+    def _committed(self) -> bool:
+        before, self._version = self._version, _version(self._connection)
+        return self._version != before
+
+    def _replaced(self) -> bool:
+        """Listen to the file that has the name now, where that is another one and can be read."""
+        found = identity(self._path)
+        if found in (None, self._heard) or not self._renew():
+            return False
+        connection = None
+        try:
+            connection = connect_reader(self._path, self._timeout)
+            self._version = _version(connection)
+        except apsw.Error:
+            if connection is not None:
+                connection.close()
+            return False
+        connection, self._connection, self._heard = self._connection, connection, found
+        connection.close()
+        return True
 
     def ring(self) -> None:
         """Say that this process committed something, or wake who waits."""
@@ -60,3 +86,9 @@ class FileBell:
                 self._connection.close()
             except apsw.Error:
                 return
+
+
+def _version(connection: apsw.Connection) -> int:
+    version = connection.execute("PRAGMA data_version").fetchall()[0][0]
+    assert isinstance(version, int)
+    return version
