@@ -9,6 +9,7 @@ import pytest
 
 import recollect
 from recollect.engine.postgres import transaction
+from recollect.engine.postgres.book import Statement
 from recollect.engine.postgres.link import Link
 
 
@@ -220,3 +221,45 @@ def test_those_of_a_batch_that_are_refused_take_nobody_with_them(postgres, monke
                     assert [item.text for item in await session.messages()] == ["one", "answer"]
 
     asyncio.run(story())
+
+
+def test_a_list_is_one_journey_and_leaves_nothing_behind(postgres, journeys):
+    """One statement needs no BEGIN; the owner is named for it alone, and gone from the connection after it."""
+    url = f"{postgres}?pool_size=1"
+    with recollect.open(url, owner="ann") as ann:
+        for number in range(5):
+            ann.create_session(f"s{number}", title=f"t{number}", channel="web")
+        ann.create_session("bare")
+        for order in ("activity", "created", "title"):
+            with journeys(1):
+                page = ann.list_sessions(3, order=order)
+            assert len(page) == 3
+            assert {each.id for each in page} <= {"s0", "s1", "s2", "s3", "s4", "bare"}
+        assert [each.id for each in ann.list_sessions(9, order="title")][-1] == "bare"
+        with journeys(2):
+            assert list(ann.list_sessions(3, channel="nothing")) == []
+        engine = ann._engine
+        with engine._server._connection(float("inf")) as link:
+            for name in ("recollect.owner", "enable_sort", "plan_cache_mode"):
+                statement = Statement(f"look_{name[-5:]}", f"SELECT coalesce(current_setting('{name}', true), '')")
+                link.send(statement, [])
+            assert link.receive(end=True) == [[("",)], [("on",)], [("auto",)]]
+
+
+@pytest.mark.parametrize("titled", [0, 2, 5])
+@pytest.mark.parametrize("untitled", [0, 2, 5])
+def test_a_list_in_two_stretches_that_ends_in_the_second(store, titled, untitled):
+    for number in range(titled):
+        store.create_session(f"t{number}", title=f"t{number}")
+    for number in range(untitled):
+        store.create_session(f"u{number}")
+    expected = [*(f"t{number}" for number in range(titled)), *(f"u{number}" for number in reversed(range(untitled)))]
+    for size in (1, 2, 3, 20):
+        seen, after = [], None
+        while True:
+            page = store.list_sessions(size, order="title", after=after)
+            seen += [each.id for each in page]
+            after = page.next
+            if after is None:
+                break
+        assert seen == expected

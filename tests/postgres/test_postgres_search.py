@@ -301,6 +301,31 @@ def test_a_word_that_most_have_is_found_alike_either_way(postgres, databases, da
         assert {"search_newest", "search_messages"} <= names
 
 
+@pytest.mark.parametrize("short", [0, 10_000])
+def test_one_session_among_others_is_found_alike_either_way(postgres, monkeypatch, short):
+    """Its branches lie between those of a fork, and those before and after it are of other sessions."""
+    monkeypatch.setattr(find, "POOL", 5)
+    monkeypatch.setattr(find, "_SHORT", short)
+    with recollect.open(postgres) as store:
+        said(store, *["before fox"] * 12, id="0")
+        session = said(store, *[f"fox {number}" for number in range(12)], id="a")
+        fork = session.fork(at=6, id="f")
+        fork.append([user(f"forked fox {number}") for number in range(8)])
+        session.rewind(9)
+        session.append([user(f"another fox {number}") for number in range(9)])
+        said(store, *["after fox"] * 12, id="z")
+        first, forked = [f"fox {number}" for number in range(12)], [f"forked fox {number}" for number in range(8)]
+        expected = {"a": {*first, *(f"another fox {number}" for number in range(9))}, "f": {*first[:6], *forked}}
+        for id, texts in expected.items():
+            names = watched(monkeypatch)
+            hits = found(store, "fox", session=id)
+            assert {text for _, _, text, _ in hits} == texts
+            assert len(hits) == len(texts)
+            assert ("search_messages" in names) == (short == 0)
+        assert found(store, "before", session="a") == found(store, "after", session="f") == set()
+        assert found(store, "fox", session=store.create_session("empty").id) == set()
+
+
 def watched(monkeypatch):
     names = set()
     statement = Book.statement

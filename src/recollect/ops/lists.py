@@ -24,6 +24,8 @@ _MOST = 1_000_000
 _FEW = 500
 """Up to so many sessions are put in order by themselves; where there are more, one in so many fits soon enough."""
 
+_NONE = "[]"
+
 Order = Literal["activity", "created", "title"]
 _WALKS = {"activity": "sessions_by_activity", "created": "sessions_by_creation", "deleted": "sessions_by_deletion"}
 _TIMES = {"activity": "active_at", "created": "created_at", "deleted": "deleted_at"}
@@ -157,6 +159,8 @@ def _stretch(
         return (yield from rows("sessions_usual", owner=scope.owner, at=at, key=key, since=since, limit=limit))
     keys = None if by == "deleted" else (yield from _few(scope, chosen))
     params = {**chosen, "owner": scope.owner, "since": since, "limit": limit}
+    if keys == _NONE:
+        return []
     if by == "title" and chosen["titled"]:
         params |= {
             "until": until,
@@ -165,12 +169,12 @@ def _stretch(
         }
         if keys is None:
             return (yield from rows("sessions_by_folded_title", **params))
-        return (yield from rows("sessions_among_titled", keys=json.encode(keys), **params))
+        return (yield from rows("sessions_among_titled", keys=keys, **params))
     by = "activity" if by == "title" else by
     at, key = _before(place, until)
     if keys is None:
         return (yield from rows(_WALKS[by], at=at, key=key, **params))
-    return (yield from rows("sessions_among", keys=json.encode(keys), order=by, at=at, key=key, **params))
+    return (yield from rows("sessions_among", keys=keys, order=by, at=at, key=key, **params))
 
 
 def _before(place: _Place | None, until: int) -> tuple[int, int]:
@@ -178,17 +182,17 @@ def _before(place: _Place | None, until: int) -> tuple[int, int]:
     return min((until, -1), (NEVER, NEVER) if place is None else (place.value, place.key))  # type: ignore[type-var]
 
 
-def _few(scope: Scope, chosen: dict[str, Any]) -> Steps[list[int] | None]:
-    """Name the sessions that a filter leaves, if they are few."""
+def _few(scope: Scope, chosen: dict[str, Any]) -> Steps[str | None]:
+    """Name the sessions that a filter leaves, if they are few, as a list in JSON."""
     for name, wanted, query in _INDEXED:
         value = chosen[name]
         if value is None or (wanted is not ... and value is not wanted) or (name == "status" and value == "active"):
             continue
         asked = value if wanted is ... else True
         owner = {} if name == "parent" else {"owner": scope.owner}
-        found = yield from rows(query, value=asked, limit=_FEW + 1, **owner)
-        if len(found) <= _FEW:
-            return [row[0] for row in found]
+        found = yield from one(query, value=asked, limit=_FEW + 1, **owner)
+        if found is not None:
+            return found[0]
     return None
 
 

@@ -14,6 +14,7 @@ from recollect.engine.postgres.link import BEGIN, BEGIN_READ, COMMIT, Link, Lost
 from recollect.engine.postgres.text import Value, written
 from recollect.errors import RecollectError
 from recollect.op import Op, Row, Steps
+from recollect.op import Statement as Step
 
 T = TypeVar("T")
 Ahead = list[tuple[Statement, list[Value]]]
@@ -77,6 +78,7 @@ class Run(Generic[T]):
 
     __slots__ = (
         "_book",
+        "_first",
         "_link",
         "_locks",
         "_steps",
@@ -95,6 +97,7 @@ class Run(Generic[T]):
         self._book = book
         self._link = link
         self._locks = op.writes
+        self._first: Step | None = None
         self.ahead: Ahead = []
         self.done = False
         self.ends: Whole | None = None
@@ -106,12 +109,25 @@ class Run(Generic[T]):
         self.result: Any = None
         self.place = 0
 
+    def begins_alone(self) -> bool:
+        """Whether it begins with what it mostly ends with."""
+        try:
+            self._first = name, _, many = next(self._steps)
+        except StopIteration as end:
+            self.done, self.result = True, end.value
+        except RecollectError as error:
+            self.done, self.error = True, error
+        else:
+            return not many and type(self._book.statement(name)) is Whole
+        return False
+
     def go(self, found: list[Row] | None, place: int) -> int:
         """Go on with these rows until others are needed, or to the end. Gives how many results are to be expected."""
         book, link = self._book, self._link
         try:
             while True:
-                name, params, many = self._steps.send(found)  # type: ignore[arg-type]
+                first, self._first = self._first, None
+                name, params, many = first or self._steps.send(found)  # type: ignore[arg-type]
                 if many:
                     for statement, values in book.many(name).cut(params):  # type: ignore[arg-type]
                         link.send(statement, values)
@@ -150,7 +166,7 @@ class Run(Generic[T]):
         self.ends = statement if type(statement) is Whole else None
         if self.ends is not None:
             if self.missed:
-                self.ends = None
+                self.ends, self.missed = None, False  # what comes after it may mostly end an operation too
                 return None
             self.params, statement = params, self.ends.fitting(params)
         values = statement.values(params)
@@ -175,16 +191,18 @@ class Run(Generic[T]):
 
 def read(link: Link, book: Book, op: Op[T], owner: str) -> T:
     """Run an operation that only reads, on one snapshot."""
+    run = Run(op, book, link)
+    alone = run.begins_alone()  # one statement sees one snapshot by itself
 
     def commit() -> list[list[Row]]:
-        link.send(COMMIT, [])
+        if not alone:
+            link.send(COMMIT, [])
         return link.receive(end=True)
 
-    run = Run(op, book, link)
-    if not _drive(link, [run], _begin_reading(link, owner), commit):
+    if not _drive(link, [run], _own(link, owner) if alone else _begin_reading(link, owner), commit):
         commit()
     elif not run.done:
-        run = Run(op, book, link, missed=run.missed)
+        alone, run = False, Run(op, book, link, missed=run.missed)
         _drive(link, [run], _begin_reading(link, owner))
         commit()
     if run.error is not None:
@@ -194,9 +212,14 @@ def read(link: Link, book: Book, op: Op[T], owner: str) -> T:
 
 def _begin_reading(link: Link, owner: str) -> int:
     link.send(BEGIN_READ, [])
+    return 1 + _own(link, owner)
+
+
+def _own(link: Link, owner: str) -> int:
+    """Name the owner until the transaction ends; without BEGIN that is where what was sent is ended."""
     if owner:
         link.send(OWN, [written(owner)])
-    return 2 if owner else 1
+    return 1 if owner else 0
 
 
 def write(

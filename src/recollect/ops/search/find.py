@@ -16,7 +16,7 @@ from recollect.model.part import ToolResultPart
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
 from recollect.ops.search import index, tsquery
-from recollect.ops.search.cursor import BOTTOM, END, TITLES, TOP, WIDE_TITLES, Cursor, cursor
+from recollect.ops.search.cursor import BOTTOM, END, TITLES, TOP, WIDE_TITLES, Cursor, Place, cursor
 from recollect.ops.search.document import Piece, pieces
 from recollect.ops.search.match import Expression, inside, rarity, within
 from recollect.ops.search.query import NO_FILTERS, Both, Either, Node, Query, Words, positive
@@ -39,6 +39,9 @@ _FORMS = 48
 
 _SAMPLE, _DENSE = 200, 0.05
 """Of so many of the newest messages, the share that has to fit for walking back from them to be the quicker way."""
+
+_SHORT = 3_000
+"""Messages of a session that are looked at one after the other sooner than an index of all sessions."""
 
 
 class Found(NamedTuple):
@@ -63,6 +66,18 @@ class _Where(NamedTuple):
 
     session: sessions.Here
     ranges: list[tuple[int, int, int]]
+
+    def narrowed(self, below: Place, low: Place) -> tuple[Place, Place]:
+        """Narrow the places that candidates are between, which other sessions have too, to those of this one."""
+        if not self.ranges:
+            return BOTTOM, BOTTOM
+        last, first = max(self.ranges), min(self.ranges)
+        return min(below, (last[0], last[2] + 1)), max(low, (first[0], first[1] + 1))
+
+    @property
+    def short(self) -> bool:
+        """Whether it has so few messages that they are looked through quickly."""
+        return sum(high - low for _, low, high in self.ranges) <= _SHORT
 
 
 def search(scope: Scope, ask: Ask, *, limit: int, after: str | None) -> Plan[Found]:
@@ -166,12 +181,15 @@ class _Finder:
 
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         terms = yield from self._expression(wide=wide)
-        below = (None, None) if at.below == TOP else at.below
+        below, low = at.below, at.low
+        if self.where is not None:
+            below, low = self.where.narrowed(below, low)
+        upper = (None, None) if below == TOP else below
         dense = yield from self._dense(terms["sought"], wide=wide)
         return (
             yield from rows(
-                "search_newest" if dense else "search_messages", below_branch=below[0], below_position=below[1],
-                low_branch=at.low[0], low_position=at.low[1], pool=pool, **terms, **self.params,
+                "search_newest" if dense else "search_messages", below_branch=upper[0], below_position=upper[1],
+                low_branch=low[0], low_position=low[1], pool=pool, **terms, **self.params,
             )
         )  # fmt: skip
 
@@ -182,8 +200,8 @@ class _Finder:
         """
         dense = self.dense.get(wide)
         if dense is None:
-            dense = False
-            if self.where is None and (wide or all(count >= _MOST_COUNTED for count in self.counts or ())):
+            dense = self.where is not None and self.where.short
+            if not dense and (wide or all(count >= _MOST_COUNTED for count in self.counts or ())):
                 row = yield from one("search_dense", sought=sought, sample=_SAMPLE)
                 dense = row is not None and row[1] >= _SAMPLE and row[0] >= _DENSE * row[1]
             self.dense[wide] = dense

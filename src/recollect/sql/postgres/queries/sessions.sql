@@ -135,6 +135,15 @@ branched AS (
 -- shared: next
 (SELECT 1 + max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL)
 
+-- shared: walking
+SELECT set_config('enable_sort', 'off', true)
+
+-- shared: generic
+SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
+
+-- shared: few
+'[' || coalesce(string_agg(key::text, ','), '') || ']'
+
 -- shared: session
 (tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
@@ -175,7 +184,10 @@ AND (:role::text IS NULL OR EXISTS (
 
 -- shared: picked
 (SELECT j.value::bigint AS key FROM json_array_elements_text(:keys::text::json) AS j (value)) AS picked
-JOIN recollect.sessions ON sessions.tree = picked.key >> 20 AND sessions.number = (picked.key & 1048575)::int
+JOIN LATERAL (
+    SELECT * FROM recollect.sessions AS s
+    WHERE s.tree = picked.key >> 20 AND s.number = (picked.key & 1048575)::int OFFSET 0
+) AS sessions ON true
 
 -- shared: time
 CASE :order::text WHEN 'created' THEN created_at ELSE active_at END
@@ -244,12 +256,17 @@ SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL F
 SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT 1
 
+-- before: sessions_by_activity
+{walking}
+
 -- name: sessions_by_activity
 SELECT {session} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
     AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND active_at >= :since::bigint AND {chosen}
-ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
+ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
+-- ends: sessions_by_activity
 
 -- name: sessions_usual
 SELECT {session} FROM recollect.sessions
@@ -258,19 +275,29 @@ WHERE owner = :owner AND deleted_at IS NULL
     AND active_at >= :since::bigint AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
 ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
+-- ends: sessions_usual
+
+-- before: sessions_by_creation
+{walking}
+
 -- name: sessions_by_creation
 SELECT {session} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
     AND (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND created_at >= :since::bigint AND {chosen}
-ORDER BY created_at DESC, tree DESC, number DESC LIMIT :limit
+ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
+-- ends: sessions_by_creation
+
+-- before: sessions_by_deletion
+{walking}
 
 -- name: sessions_by_deletion
 SELECT {session} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL
     AND (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND deleted_at >= :since::bigint AND {chosen}
-ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT :limit
+ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_by_folded_title
 SELECT {session}
@@ -287,50 +314,80 @@ WHERE deleted_at IS NULL AND active_at >= :since::bigint AND active_at < :until:
     AND {chosen}
 ORDER BY folded, titled_tree, titled_session LIMIT (SELECT :limit::bigint)
 
+-- ends: sessions_by_folded_title
+
+-- before: sessions_among
+{generic}
+
 -- name: sessions_among
 SELECT {session} FROM {picked}
 WHERE owner = :owner AND deleted_at IS NULL
     AND ({time}, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND {time} >= :since::bigint
     AND {chosen}
-ORDER BY {time} DESC, tree DESC, number DESC LIMIT :limit
+ORDER BY {time} DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
+-- before: sessions_among_titled
+{generic}
 
 -- name: sessions_among_titled
 SELECT {session} FROM {picked}
-JOIN (SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t) AS titled
-    ON titled_tree = sessions.tree AND titled_session = sessions.number
+JOIN LATERAL (
+    SELECT t.folded FROM recollect.titles AS t WHERE t.tree = sessions.tree AND t.session = sessions.number OFFSET 0
+) AS titled ON true
 WHERE owner = :owner AND deleted_at IS NULL
     AND (folded, tree, number) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND active_at >= :since::bigint AND active_at < :until::bigint
     AND {chosen}
-ORDER BY folded, tree, number LIMIT :limit
+ORDER BY folded, tree, number LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_with_parent
-SELECT (tree << 20) | number FROM recollect.sessions WHERE parent = :value::bigint LIMIT :limit
+SELECT {few} FROM (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE parent = :value::bigint
+    LIMIT (SELECT :limit::bigint)
+) AS named HAVING count(*) < :limit::bigint
 
 -- name: sessions_with_pin
-SELECT (tree << 20) | number FROM recollect.sessions
-WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean LIMIT :limit
+SELECT {few} FROM (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions
+    WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
+    LIMIT (SELECT :limit::bigint)
+) AS named HAVING count(*) < :limit::bigint
 
 -- name: sessions_with_channel
-SELECT (tree << 20) | number FROM recollect.sessions
-WHERE owner = :owner AND channel = :value AND deleted_at IS NULL LIMIT :limit
+SELECT {few} FROM (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions
+    WHERE owner = :owner AND channel BETWEEN :value AND :value AND deleted_at IS NULL
+    ORDER BY channel LIMIT (SELECT :limit::bigint)
+) AS named HAVING count(*) < :limit::bigint
 
 -- name: sessions_with_model
-SELECT (tree << 20) | number FROM recollect.sessions
-WHERE owner = :owner AND model = :value AND deleted_at IS NULL LIMIT :limit
+SELECT {few} FROM (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions
+    WHERE owner = :owner AND model BETWEEN :value AND :value AND deleted_at IS NULL
+    ORDER BY model LIMIT (SELECT :limit::bigint)
+) AS named HAVING count(*) < :limit::bigint
 
 -- name: sessions_with_status
-SELECT (tree << 20) | number FROM recollect.sessions
-WHERE owner = :owner AND status = :value AND status <> 'active' AND deleted_at IS NULL LIMIT :limit
+SELECT {few} FROM (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions
+    WHERE owner = :owner AND status BETWEEN :value AND :value AND status <> 'active' AND deleted_at IS NULL
+    ORDER BY status LIMIT (SELECT :limit::bigint)
+) AS named HAVING count(*) < :limit::bigint
 
 -- name: sessions_with_archive
-SELECT (tree << 20) | number FROM recollect.sessions
-WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean LIMIT :limit
+SELECT {few} FROM (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions
+    WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
+    LIMIT (SELECT :limit::bigint)
+) AS named HAVING count(*) < :limit::bigint
 
 -- name: sessions_without_title
-SELECT (tree << 20) | number FROM recollect.sessions
-WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value::boolean LIMIT :limit
+SELECT {few} FROM (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions
+    WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value::boolean
+    LIMIT (SELECT :limit::bigint)
+) AS named HAVING count(*) < :limit::bigint
 
 -- name: title_set
 INSERT INTO recollect.titles (tree, session, owner, folded)

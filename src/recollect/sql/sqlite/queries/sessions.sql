@@ -6,6 +6,9 @@ SELECT key, head, last, branch, open_turns, revision, message_count, token_count
     )
 FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
+-- shared: few
+json_group_array(key)
+
 -- shared: session
 key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status,
 model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
@@ -108,31 +111,45 @@ WHERE +sessions.owner = :owner AND deleted_at IS NULL
 ORDER BY titles.folded, key LIMIT :limit
 
 -- name: sessions_with_parent
-SELECT key FROM sessions WHERE parent = :value LIMIT :limit
+SELECT {few} FROM (
+    SELECT key FROM sessions WHERE parent = :value LIMIT :limit
+) HAVING count(*) < :limit
 
 -- name: sessions_with_pin
-SELECT key FROM sessions INDEXED BY sessions_pinned
-WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
+SELECT {few} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_pinned
+    WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
+) HAVING count(*) < :limit
 
 -- name: sessions_with_channel
-SELECT key FROM sessions INDEXED BY sessions_channel
-WHERE owner = :owner AND channel = :value AND deleted_at IS NULL LIMIT :limit
+SELECT {few} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_channel
+    WHERE owner = :owner AND channel = :value AND deleted_at IS NULL LIMIT :limit
+) HAVING count(*) < :limit
 
 -- name: sessions_with_model
-SELECT key FROM sessions INDEXED BY sessions_model
-WHERE owner = :owner AND model = :value AND deleted_at IS NULL LIMIT :limit
+SELECT {few} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_model
+    WHERE owner = :owner AND model = :value AND deleted_at IS NULL LIMIT :limit
+) HAVING count(*) < :limit
 
 -- name: sessions_with_status
-SELECT key FROM sessions INDEXED BY sessions_status
-WHERE owner = :owner AND status = :value AND status <> 'active' AND deleted_at IS NULL LIMIT :limit
+SELECT {few} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_status
+    WHERE owner = :owner AND status = :value AND status <> 'active' AND deleted_at IS NULL LIMIT :limit
+) HAVING count(*) < :limit
 
 -- name: sessions_with_archive
-SELECT key FROM sessions INDEXED BY sessions_archived
-WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
+SELECT {few} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_archived
+    WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
+) HAVING count(*) < :limit
 
 -- name: sessions_without_title
-SELECT key FROM sessions INDEXED BY sessions_untitled
-WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value LIMIT :limit
+SELECT {few} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_untitled
+    WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value LIMIT :limit
+) HAVING count(*) < :limit
 
 -- name: title_set
 INSERT INTO titles (session, owner, folded) VALUES (:session, :owner, :folded)
