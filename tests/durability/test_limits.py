@@ -13,7 +13,7 @@ pytest.importorskip("resource", reason="limits of a process are set as POSIX has
 
 TOO_MANY = """
 import os, resource, sys
-import recollect
+import recollect, recollect.ops.messages
 path, when = sys.argv[1:]
 store = recollect.open(path)
 store.session("cli:a").append({"role": "user", "content": "kept"})
