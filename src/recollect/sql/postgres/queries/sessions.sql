@@ -148,10 +148,8 @@ SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
 (tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
 data_schema_version,
-CASE WHEN (SELECT true FROM recollect.sessions AS a WHERE a.parent IS NOT NULL ORDER BY a.parent LIMIT 1)
-THEN (SELECT count(*) FROM recollect.sessions AS d
-    WHERE d.parent = ((sessions.tree << 20) | sessions.number) AND d.relation = 'delegate' AND d.deleted_at IS NULL)
-ELSE 0 END,
+(SELECT count(*) FROM recollect.sessions AS d
+    WHERE d.parent = ((sessions.tree << 20) | sessions.number) AND d.relation = 'delegate' AND d.deleted_at IS NULL),
 CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
