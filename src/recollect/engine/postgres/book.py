@@ -11,8 +11,7 @@ from recollect.engine.postgres.text import Value, integers, texts, written
 
 _NAMED = re.compile(r"(?<!:):([a-z_]+(?:\.\d+(?:::(?:text|bigint)\[\])?)?)")
 _IN_ROW = re.compile(r"\?(\d+)")
-_CHANGES = re.compile(r"(?:^|^WITH .* )(?:INSERT INTO|UPDATE|DELETE FROM) recollect\.")
-_INNERMOST = re.compile(r"\([^()]*\)")
+_CHANGES = ("INSERT", "UPDATE", "DELETE")
 _WIDTH = 8
 _WIDEST = 512
 
@@ -45,10 +44,7 @@ def _returns(text: str) -> bool:
     """Whether a statement has rows to give. What only changes need not be waited for. When in doubt it has."""
     if "RETURNING" in text:
         return True
-    nested = 1 if text.startswith("WITH ") else 0
-    while nested:  # what a WITH names is between parentheses; what it is named for is not
-        text, nested = _INNERMOST.subn("", text)
-    return _CHANGES.search(text) is None
+    return not (text.startswith(_CHANGES) or (text.startswith("WITH ") and "SELECT" not in text))
 
 
 class Whole(Statement):
