@@ -121,7 +121,7 @@ def test_pages_meet_without_a_gap_and_begin_with_a_question():
             while view.older:
                 assert seen[0].startswith("m-")
                 position = int(seen[0].partition(".")[2])
-                assert (await session.message(position if False else f"1.{position}")).role == "user"
+                assert (await session.message(f"1.{position}")).role == "user"
                 view = await items.older(account, session, CLOCK, before=view.first)
                 seen = keys(view) + seen
             assert len(seen) == len(set(seen)) == 200
@@ -132,6 +132,28 @@ def test_pages_meet_without_a_gap_and_begin_with_a_question():
             assert middle.newer
             after = await items.between(account, session, CLOCK, first=middle.last + 1, last=middle.last + 60)
             assert after.first == middle.last + 1
+
+    run(story())
+
+
+def test_what_is_said_while_a_page_is_read_pushes_nothing_out_of_it(monkeypatch):
+    async def story():
+        async with an_account() as account:
+            session = await account.store.create_session()
+            for number in range(60):
+                await session.save_turn(f"q {number}", {"role": "assistant", "content": "a"})
+            before = await items.latest(account, session, CLOCK)
+            end_of = items._end
+
+            async def end_and_more(session):
+                end = await end_of(session)
+                await session.save_turn("said meanwhile", {"role": "assistant", "content": "b"})
+                return end
+
+            monkeypatch.setattr(items, "_end", end_and_more)
+            after = await items.between(account, session, CLOCK, first=before.first, last=None)
+            assert (after.first, after.last) == (before.first, before.last + 2)
+            assert keys(after)[: len(keys(before))] == keys(before)
 
     run(story())
 

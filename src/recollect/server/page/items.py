@@ -61,8 +61,10 @@ async def between(account: Account, session: AsyncSession, clock: Clock, *, firs
     end = await _end(session)
     until = end if last is None else min(last, end)
     count = max(min(until - first + 1, MOST), PAGE if last is None else 1)
-    before = None if last is None else until + 1  # to the end, wherever that is by then
-    return await _view(account, session, clock, before=before, count=count, align=first > until)
+    if last is not None:
+        return await _view(account, session, clock, before=until + 1, count=count, align=first > until)
+    # To the end, wherever that is by then: what is said meanwhile comes on top, and pushes out nothing older.
+    return await _view(account, session, clock, before=None, count=count, align=first > until, back_to=first)
 
 
 async def around(account: Account, session: AsyncSession, clock: Clock, *, position: int) -> View:
@@ -94,13 +96,14 @@ async def _view(
     count: int,
     align: bool = True,
     unfold: int | None = None,
+    back_to: int | None = None,
 ) -> View:
     folds = [
         fold
         for fold in outermost(await session.compactions())
         if unfold is None or not fold.from_position <= unfold <= fold.to_position
     ]
-    stretch = await _read(session, folds, before, count, align=align)
+    stretch = await _read(session, folds, before, count, align=align, back_to=back_to)
     last, newer = stretch.messages[-1].position if stretch.messages else 0, False
     if before is not None:
         end = await _end(session)
@@ -109,7 +112,9 @@ async def _view(
     live = run if run is not None and not run.ended and run.turn and not newer else None
     turns = await _turns(session, stretch)
     if live is None and any(turn.status == "open" for turn in turns) and await account.store.recover(session.id):
-        return await _view(account, session, clock, before=before, count=count, align=align, unfold=unfold)
+        return await _view(
+            account, session, clock, before=before, count=count, align=align, unfold=unfold, back_to=back_to
+        )
     made = await _items(account, session, clock, stretch, turns, live=live)
     return View(made, stretch.first, last, older=stretch.first > 1, newer=newer)
 
@@ -121,9 +126,15 @@ async def _turns(session: AsyncSession, stretch: Stretch) -> list[Turn]:
 
 
 async def _read(
-    session: AsyncSession, folds: Sequence[Compaction], before: int | None, count: int, *, align: bool
+    session: AsyncSession,
+    folds: Sequence[Compaction],
+    before: int | None,
+    count: int,
+    *,
+    align: bool,
+    back_to: int | None,
 ) -> Stretch:
-    """Read messages backwards, over what was summed up, back to one that a person said."""
+    """Read messages backwards, over what was summed up, back to one that a person said or to a position."""
     found: list[Message] = []
     passed: list[Compaction] = []
     end, left = before, count
@@ -144,6 +155,8 @@ async def _read(
         covering = next((fold for fold in passed if fold.from_position <= end <= fold.to_position), None)
         end = covering.from_position if covering is not None else end
         left = count - len(found) if covering is not None else 0
+        if back_to is not None and not left:
+            left = max(min(end - back_to, MOST - len(found)), 0)
         if not left and align and found and found[0].role != "user" and len(found) < count + _ALIGNED:
             left = 10
             align = len(found) < count + _ALIGNED - 10

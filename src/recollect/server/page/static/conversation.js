@@ -145,7 +145,7 @@
       trim(want === "older");
       settle(); hold();
     } catch (error) { if (!error.offline) r.failed(error); }
-    finally { mine.paging = false; if (talk === mine) requestAnimationFrame(() => again(want === "older" ? "top" : "bottom")); }
+    finally { mine.paging = false; if (talk === mine) requestAnimationFrame(() => { again("top"); again("bottom"); }); }   /* either may have come near meanwhile */
   }
 
   function trim(below) {
