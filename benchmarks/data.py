@@ -1,4 +1,7 @@
-"""Generated conversations: a person's 200 characters, an agent's 800, tool calls in 40% of the turns."""
+"""Generated conversations: a person's 200 characters and an agent's 800 on average, tool calls in 40% of the turns.
+
+The lengths differ, as those of people and models do; README.md says why that matters for what all is compared with.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,19 @@ def text(generator: random.Random, length: int) -> str:
     return words[:length]
 
 
+def about(generator: random.Random, length: int) -> str:
+    """Make a text of a length that is half to one and a half of this one."""
+    return text(generator, generator.randint(length // 2, length * 3 // 2))
+
+
 def turns(count: int, seed: int = 1) -> Iterator[Turn]:
     """Make turns in the form of OpenAI's chat completions."""
     generator = random.Random(seed)
     for number in range(count):
-        turn: Turn = [{"role": "user", "content": text(generator, 200)}]
+        turn: Turn = [{"role": "user", "content": about(generator, 200)}]
         if generator.random() < 0.4:
             turn += _tools(generator, number)
-        turn.append({"role": "assistant", "content": text(generator, 800)})
+        turn.append({"role": "assistant", "content": about(generator, 800)})
         yield turn
 
 

@@ -40,6 +40,7 @@ class Choice(NamedTuple):
 
 CHOICES = [
     Choice(4096, checksums=False, vacuum=False),
+    Choice(2048, checksums=True, vacuum=True),
     Choice(4096, checksums=True, vacuum=False),
     Choice(4096, checksums=False, vacuum=True),
     Choice(4096, checksums=True, vacuum=True),
