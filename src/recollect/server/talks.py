@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -106,7 +107,12 @@ class Talks:
         self._runs: dict[str, Run] = {}
         self._talks: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._beginning: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.moved: Callable[[str], None] = lambda _: None
+
+    def beginning(self, session: str) -> asyncio.Lock:
+        """Give the lock of a session under which a turn begins: what another one begins with is looked at after it."""
+        return self._beginning.setdefault(session, asyncio.Lock())
 
     async def talk(self, session: AsyncSession, model: str | None = None) -> Conversation:
         """Give a conversation in a session, with the model that was chosen for it."""

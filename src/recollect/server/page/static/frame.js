@@ -246,7 +246,8 @@ window.recollect = (() => {
   /* Begin a new conversation, and open it. */
   self.begin = async (fields = {}) => {
     const still = self.wishing();
-    const { session } = await self.send("POST", "/page/new", fields, { headers: { "Idempotency-Key": self.key() } });
+    const besides = self.isSending?.(self.current) ? { besides: self.current } : {};   /* it is empty for a moment only */
+    const { session } = await self.send("POST", "/page/new", { ...fields, ...besides }, { headers: { "Idempotency-Key": self.key() } });
     if (still()) await self.open(session);
     return session;
   };
