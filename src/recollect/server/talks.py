@@ -26,6 +26,9 @@ PACE = 0.04
 KEPT = 120.0
 """Seconds that an ended turn can still be followed."""
 
+_HALT = 10.0
+"""Seconds that are waited at most for a turn that is stopped."""
+
 
 class Run:
     """One turn as it happens: its events so far, and those to come."""
@@ -198,9 +201,20 @@ class Talks:
         talk = self._talks.get(session)
         return talk is not None and talk.stop()
 
+    async def halt(self, session: str) -> None:
+        """End the turn that runs in a session, and wait until what came is stored: then the session may go."""
+        run = self._runs.get(session)
+        if run is None or run.ended:
+            return
+        self.stop(session)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HALT):
+                while not run.ended:
+                    await run.changed(run.count)
+
     async def close(self) -> None:
         """Stop every turn, and wait until what came is stored."""
         for talk in list(self._talks.values()):
             talk.stop()
         if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=10.0)
+            await asyncio.wait(list(self._tasks), timeout=_HALT)
