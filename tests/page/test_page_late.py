@@ -47,8 +47,11 @@ PLACE = """() => {
 def scrolled(page, way):
     """Scroll, and wait until the page has noticed."""
     page.locator("#scroll").evaluate(
-        "(scroll, way) => new Promise((done) => { scroll.addEventListener('scroll', () => requestAnimationFrame(done),"
-        " { once: true }); scroll.scrollTop += way; })",
+        """(scroll, way) => new Promise((done) => {
+            const before = scroll.scrollTop, seen = () => requestAnimationFrame(done);
+            scroll.scrollTop += way;
+            if (scroll.scrollTop === before) seen(); else scroll.addEventListener('scroll', seen, { once: true });
+        })""",
         way,
     )
 
@@ -377,6 +380,30 @@ def test_an_end_that_came_near_too_early_is_looked_at_again(talk, store):
     scrolled(page, -(10**6))
     page.evaluate("() => recollect.refresh()")
     page.wait_for_function("(first) => recollect.talk().first < first", arg=first)
+
+
+def test_what_comes_new_does_not_push_out_what_is_being_read(talk, store):
+    session = store.create_session(title="As much as a page keeps")
+    session.append(
+        [
+            message
+            for number in range(149)
+            for message in ({"role": "user", "content": f"q {number}"}, {"role": "assistant", "content": f"a {number}"})
+        ]
+    )
+    page = talk(f"/c/{session.id}")
+    page.wait_for_function(
+        "() => { document.getElementById('scroll').scrollTop = 0; return recollect.talk().first === 1; }"
+    )
+    scrolled(page, -(10**6))
+    expect(page.locator('[data-message="1.1"]')).to_be_in_viewport()
+    for number in range(4):
+        session.append({"role": "user", "content": f"new {number}"})
+    page.wait_for_function("(revision) => recollect.talk().revision >= revision", arg=session.refresh().revision)
+    expect(page.locator('[data-message="1.1"]')).to_be_in_viewport()
+    assert page.evaluate("() => document.querySelectorAll('#messages > [data-key]').length") <= 300
+    page.locator("#below button").click()
+    expect(page.locator("#messages > .user").last).to_contain_text("new 3")
 
 
 def test_a_conversation_that_is_left_at_once_does_not_scroll_the_next(talk, store):

@@ -256,7 +256,7 @@
     Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running, turn: running ? given.turn : null });
     if (given.last > before && !talk.atEnd) { talk.fresh = true; below("New messages"); }
     heading(given);
-    if (!talk.newer) trim(false);
+    if (!talk.newer) trim(!talk.atEnd && talk.scroll.scrollTop < distance());   /* not what is being read */
     settle();
     shown();
     look();
