@@ -324,7 +324,8 @@
   document.addEventListener("recollect:change", ({ detail }) => {
     heard?.add(detail.session);
     if (!talk || detail.session !== talk.session) return;
-    if (detail.revision === null || detail.revision > talk.revision || detail.running !== talk.running) soon();
+    /* A lower revision may be that of another conversation, which has the name of one that was erased. */
+    if (detail.revision !== talk.revision || detail.running !== talk.running) soon();
   });
   let timer = 0;
   const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; r.refresh(); }, talk?.running ? 400 : 30); };
