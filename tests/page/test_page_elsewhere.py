@@ -73,7 +73,9 @@ def test_a_conversation_that_takes_the_name_of_an_erased_one_is_shown(talk, stor
     page = talk("/c/cli%3Aagain", expected=("404",))
     expect(page.locator("#messages > .user")).to_have_count(20)
     page.evaluate("""() => { window.told = recollect.emit;
-        recollect.emit = (name, detail) => { if (name !== 'change') window.told(name, detail); }; }""")
+        recollect.emit = (name, detail) => { if (name !== 'change') window.told(name, detail); };
+        /* what it heard before is asked for first */
+        return new Promise((done) => setTimeout(done, 100)).then(() => recollect.refresh()); }""")
     store.erase_session("cli:again")
     other = store.session("cli:again", title="Once")
     other.append({"role": "user", "content": "another one"})
