@@ -129,10 +129,10 @@ def test_interrupted(store, environment, tmp_path):
     while b"[y/N]" not in seen and time.monotonic() < until:
         seen += os.read(parent, 1000)
     try:
-        for _ in range(30):  # one that comes just before it waits is seen with the next
+        for _ in range(12):  # one that comes just before it waits is seen with the next
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1)
+                process.wait(5)  # a second one would meet the end of the first
                 break
         assert process.returncode == 130
     finally:

@@ -62,12 +62,13 @@ def shown(tab):
     return tab.eval_on_selector_all("#sessions section > ul > li.session", "rows => rows.map((row) => row.dataset.id)")
 
 
-HOLD = """(part) => {
+HOLD = """([part, body]) => {
     window.unheld ??= window.fetch;
     const mine = { through: null };
     window.fetch = async (url, options) => {
         const answer = await window.unheld(url, options);
-        if (!mine.through && String(url).includes(part)) await new Promise((done) => { mine.through = done; });
+        const meant = String(url).includes(part) && String(options?.body).includes(body);
+        if (!mine.through && meant) await new Promise((done) => { mine.through = done; });
         return answer;
     };
     window.held = mine;
@@ -75,11 +76,14 @@ HOLD = """(part) => {
 
 
 class Held:
-    """The answer to the next request of a kind: the server has given it, and the page has to wait for it."""
+    """The answer to the next request of a kind: the server has given it, and the page has to wait for it.
 
-    def __init__(self, page, part):
+    A kind has this part in its address, and `body` in what is sent.
+    """
+
+    def __init__(self, page, part, body=""):
         self._page = page
-        page.evaluate(HOLD, part)
+        page.evaluate(HOLD, [part, body])
 
     def taken(self):
         self._page.wait_for_function("() => window.held.through")

@@ -1,7 +1,7 @@
 """A server whose model does what a test needs: it waits where it is told to, fails until it is mended, calls tools.
 
 A question is one of these words, with more behind it: `hold` (streams a beginning, waits until the file of that name is there,
-streams the rest), `fail` (fails until the file `mended` is there), `tool` (calls a tool that waits for its file), and anything
+streams the rest; of several names, it waits for each, and says more after it), `fail` (fails until the file `mended` is there), `tool` (calls a tool that waits for its file), and anything
 that the demo model knows. Nothing can be written while the file `full` is there.
 """
 
@@ -20,6 +20,7 @@ from recollect.server import serve
 
 FOLDER = sys.argv[1]
 BEGINNING = "# A heading\n\nThe first paragraph is complete.\n\n- one\n- two\n\nThe open paragraph "
+MORE = "went on.\n\nA paragraph after {}.\n\nAnd another.\n\nAnd one more.\n\nIt goes on "
 REST = "goes on, and ends here.\n\n```python\nprint('done')\n```\n"
 
 
@@ -43,12 +44,19 @@ class Scripted(DemoModel):
     async def _hold(self, name):
         yield ReasoningDelta(text="I think, ")
         yield ReasoningDelta(text="therefore I wait.")
-        for piece in BEGINNING.split(" "):
-            yield TextDelta(text=piece + " ")
+        *earlier, name = name.split()
+        pieces = [piece + " " for piece in BEGINNING.split(" ")]
+        for piece in pieces:
+            yield TextDelta(text=piece)
+        for one in earlier:
+            await there(one)
+            pieces.append(MORE.format(one))
+            yield TextDelta(text=pieces[-1])
         await there(name)
         for piece in REST.split(" "):
-            yield TextDelta(text=piece + " ")
-        text = " ".join(BEGINNING.split(" ")) + " " + " ".join(REST.split(" ")) + " "
+            pieces.append(piece + " ")
+            yield TextDelta(text=pieces[-1])
+        text = "".join(pieces)
         parts = (ReasoningPart(text="I think, therefore I wait."), TextPart(text=text))
         yield Responded(message=Draft(role="assistant", parts=parts, model="demo", input_tokens=10, output_tokens=20))
 

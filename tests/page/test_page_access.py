@@ -139,6 +139,19 @@ def test_all_with_keys(place, opened):
     until(lambda: "New chat" in tab.locator(".session-title").all_text_contents())
 
 
+def test_a_menu_that_was_closed_says_so(place, opened):
+    place.session("a", "x", title="A")
+    button = opened("/c/a").get_by_role("button", name="Conversation menu")
+    for key in ("Enter", "Space"):
+        button.press(key)
+        expect(button).to_have_attribute("aria-expanded", "true")
+        expect(button.page.locator("#talk-menu")).to_be_visible()
+        button.page.evaluate("() => new Promise((done) => setTimeout(done, 50))")
+        button.page.keyboard.press("Escape")
+        expect(button).to_have_attribute("aria-expanded", "false")
+        expect(button).to_be_focused()
+
+
 def test_the_theme_is_remembered_and_rendered_at_once(place, opened):
     place.session("a", "x")
     tab = opened("/c/a", color_scheme="light")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -62,6 +64,24 @@ def test_a_session_deleted_elsewhere_is_told_and_the_next_is_open(talk, store):
     expect(page.locator(".toast").last).to_contain_text("was erased elsewhere")
     until(lambda: page.evaluate("() => recollect.current") != doomed.id)
     expect(page.locator("#composer-text")).to_have_value("not to be lost")
+
+
+def test_a_conversation_that_takes_the_name_of_an_erased_one_is_shown(talk, store):
+    session = store.session("cli:again", title="Once")
+    for number in range(20):
+        session.append({"role": "user", "content": f"before {number}"})
+    page = talk("/c/cli%3Aagain", expected=("404",))
+    expect(page.locator("#messages > .user")).to_have_count(20)
+    page.evaluate("""() => { window.told = recollect.emit;
+        recollect.emit = (name, detail) => { if (name !== 'change') window.told(name, detail); };
+        /* what it heard before is asked for first */
+        return new Promise((done) => setTimeout(done, 100)).then(() => recollect.refresh()); }""")
+    store.erase_session("cli:again")
+    other = store.session("cli:again", title="Once")
+    other.append({"role": "user", "content": "another one"})
+    news = {"session": "cli:again", "revision": other.refresh().revision, "running": False}
+    page.evaluate("(news) => window.told('change', news)", news)  # of several changes the last one is told
+    expect(page.locator("#messages > .user")).to_have_text([re.compile("another one")])
 
 
 def test_a_link_to_nothing_is_told_in_words(talk, common_server):

@@ -47,8 +47,11 @@ PLACE = """() => {
 def scrolled(page, way):
     """Scroll, and wait until the page has noticed."""
     page.locator("#scroll").evaluate(
-        "(scroll, way) => new Promise((done) => { scroll.addEventListener('scroll', () => requestAnimationFrame(done),"
-        " { once: true }); scroll.scrollTop += way; })",
+        """(scroll, way) => new Promise((done) => {
+            const before = scroll.scrollTop, seen = () => requestAnimationFrame(done);
+            scroll.scrollTop += way;
+            if (scroll.scrollTop === before) seen(); else scroll.addEventListener('scroll', seen, { once: true });
+        })""",
         way,
     )
 
@@ -91,7 +94,7 @@ def test_what_was_asked_before_older_messages_came_does_not_take_them_away(talk,
     page = talk()
     shown(page, long_talk(store, "Paged"))
     first = page.evaluate("() => recollect.talk().first")
-    held = Held(page, "/items")
+    held = Held(page, "/items", '"have"')
     page.evaluate("() => { recollect.refresh(); }")
     held.taken()
     scrolled(page, -(10**6))
@@ -105,7 +108,7 @@ def test_what_was_asked_before_older_messages_came_does_not_take_them_away(talk,
 def test_who_asks_for_what_is_new_is_given_what_is_newer_than_the_question(talk, store):
     page = talk()
     session = store.session(fresh(page))
-    held = Held(page, "/items")
+    held = Held(page, "/items", '"have"')
     page.evaluate("() => { recollect.refresh(); }")
     held.taken()
     session.append({"role": "user", "content": "newer"})
@@ -307,3 +310,190 @@ def test_what_was_sent_before_a_reload_is_said_once(talk, store):
     page.locator("#composer-text").press("Enter")
     expect(page.locator("#messages > .user")).to_have_count(2)
     assert store.get_session(session).message_count >= 3
+
+
+def test_what_an_answer_said_while_a_page_was_loaded_is_shown(talk, common_server):
+    """Two windows have one stream: what it told before the second one listened is not told again."""
+    page = talk()
+    fresh(page)
+    said(page, "hold late-one late-two late-three")
+    expect(page.locator("#messages > .live")).to_contain_text("The open paragraph")
+    waiting = []
+    other = page.context.new_page()
+    other.route("**/live.js*", lambda route: waiting.append(route))  # noqa: PLW0108  Playwright looks at its arguments
+    other.goto(page.url, wait_until="commit")
+    until(lambda: (other.wait_for_timeout(20), waiting)[1])
+    expect(other.locator("#messages > .live h1")).to_have_text("A heading")
+    common_server.let("late-one")
+    expect(page.locator("#messages > .live")).to_contain_text("A paragraph after late-one.")
+    waiting[0].continue_()
+    other.unroute("**/live.js*")
+    other.wait_for_function("() => window.recollect?.talk()")
+    common_server.let("late-two")
+    for window in (page, other):
+        live = window.locator("#messages > .live")
+        expect(live).to_contain_text("A paragraph after late-two.")
+        expect(live).to_contain_text("A paragraph after late-one.")
+        expect(live.locator("h1")).to_have_text("A heading")
+    common_server.let("late-three")
+    for window in (page, other):
+        answered(window, "goes on, and ends here")
+
+
+def test_a_page_of_messages_that_was_read_before_a_change_shows_it(talk, store):
+    session = long_talk(store, "Changed while it was read")
+    page = talk(f"/c/{session.id}?m=1.1")
+    expect(page.locator('[data-message="1.1"]')).to_be_in_viewport()
+    held = Held(page, "/items", '"newer"')
+    scrolled(page, 10**6)
+    held.taken()
+    last = page.evaluate("() => recollect.talk().last")
+    place = f"1.{last + 2 - last % 2}"
+    session.pin_message(place)
+    page.wait_for_function("(revision) => recollect.talk().revision >= revision", arg=session.refresh().revision)
+    held.let()
+    expect(page.locator(f'[data-do=pin-message][data-at="{place}"]')).to_have_attribute("data-pinned", "1")
+
+
+def test_a_page_that_can_not_be_read_is_not_asked_for_again_and_again(talk, store):
+    page = talk(expected=("ERR_FAILED", "Failed to load"))
+    shown(page, long_talk(store, "Out of reach"))
+    first = page.evaluate("() => recollect.talk().first")
+    asked = []
+    page.route("**/items", lambda route: (asked.append(1), route.abort()))
+    scrolled(page, -(10**6))
+    until(lambda: (page.wait_for_timeout(20), asked)[1])
+    page.wait_for_timeout(500)
+    assert len(asked) <= 2
+    page.unroute("**/items")
+    page.evaluate("() => recollect.refresh()")
+    page.wait_for_function("(first) => recollect.talk().first < first", arg=first)
+
+
+def test_an_end_that_came_near_too_early_is_looked_at_again(talk, store):
+    page = talk()
+    shown(page, long_talk(store, "Too early"))
+    page.evaluate("() => recollect.refresh()")
+    first = page.evaluate(
+        "() => { recollect.talk().older = false; return recollect.talk().first; }"
+    )  # a shorter branch
+    scrolled(page, -(10**6))
+    page.evaluate("() => recollect.refresh()")
+    page.wait_for_function("(first) => recollect.talk().first < first", arg=first)
+
+
+def test_what_comes_new_does_not_push_out_what_is_being_read(talk, store):
+    session = store.create_session(title="As much as a page keeps")
+    session.append(
+        [
+            message
+            for number in range(149)
+            for message in ({"role": "user", "content": f"q {number}"}, {"role": "assistant", "content": f"a {number}"})
+        ]
+    )
+    page = talk(f"/c/{session.id}")
+    page.wait_for_function(
+        "() => { document.getElementById('scroll').scrollTop = 0; return recollect.talk().first === 1; }"
+    )
+    scrolled(page, -(10**6))
+    expect(page.locator('[data-message="1.1"]')).to_be_in_viewport()
+    for number in range(4):
+        session.append({"role": "user", "content": f"new {number}"})
+    page.wait_for_function("(revision) => recollect.talk().revision >= revision", arg=session.refresh().revision)
+    expect(page.locator('[data-message="1.1"]')).to_be_in_viewport()
+    assert page.evaluate("() => document.querySelectorAll('#messages > [data-key]').length") <= 300
+    page.locator("#below button").click()
+    expect(page.locator("#messages > .user").last).to_contain_text("new 3")
+
+
+def test_a_conversation_that_is_left_at_once_does_not_scroll_the_next(talk, store):
+    first, second = long_talk(store, "Left"), long_talk(store, "Stayed in")
+    page = talk()
+    shown(page, second)
+    page.evaluate("""() => { window.frames_ = []; window.plain = requestAnimationFrame;
+        window.requestAnimationFrame = (run) => window.frames_.push(run); }""")
+    page.evaluate("(id) => recollect.open(id)", first.id)
+    page.evaluate("(id) => recollect.open(id, '1.41')", second.id)
+    page.evaluate("() => { window.frames_.splice(0).forEach((run) => run()); }")
+    expect(page.locator('[data-message="1.41"]')).to_be_in_viewport()
+    assert page.evaluate("() => recollect.talk().atEnd") is False
+    page.evaluate("(id) => recollect.open(id)", first.id)
+    page.locator("#scroll").evaluate("(scroll) => { scroll.scrollTop -= 900; }")
+    page.wait_for_function("() => !recollect.talk().atEnd")
+    page.evaluate("() => { window.requestAnimationFrame = window.plain; window.frames_.forEach((run) => run()); }")
+    assert page.evaluate("() => recollect.talk().atEnd") is False
+
+
+def test_what_comes_in_the_moment_of_scrolling_does_not_undo_it(talk, store):
+    page = talk()
+    shown(page, long_talk(store, "Scrolled just now"))
+    left = page.evaluate("""async () => {
+        await recollect.refresh();
+        const { session, first, scroll } = recollect.talk(), plain = recollect.send;
+        const given = await plain("POST", `/page/conversation/${session}/items`, { first, last: null, have: {} });
+        await recollect.refresh();
+        recollect.send = async () => given;
+        scroll.scrollTop -= 900;
+        await recollect.refresh();   /* before the event of the scrolling */
+        recollect.send = plain;
+        return scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight;
+    }""")
+    assert 850 < left < 950
+
+
+def test_completions_are_not_closed_by_an_earlier_leaving(talk):
+    page = talk()
+    fresh(page)
+    page.evaluate("""() => {
+        const text = document.getElementById('composer-text');
+        text.focus(); text.blur(); text.focus();
+        text.value = '/re';
+        text.dispatchEvent(new InputEvent('input'));
+    }""")
+    page.wait_for_timeout(300)
+    expect(page.locator("#completions [role=option]")).to_have_count(3)
+    expect(page.locator("#completions")).to_be_visible()
+
+
+def test_a_new_conversation_is_not_the_one_in_which_something_is_being_said(talk, store):
+    page = talk()
+    first = page.evaluate("() => recollect.begin()")
+    assert page.evaluate("() => recollect.begin()") == first  # nothing was said in it
+    waiting = []
+    page.route("**/say", lambda route: waiting.append(route))  # noqa: PLW0108  Playwright looks at its arguments
+    entered(page, "echo first")
+    until(lambda: (page.wait_for_timeout(20), waiting)[1])
+    second = page.evaluate("() => recollect.begin()")
+    assert second != first
+    waiting[0].continue_()
+    until(lambda: (page.wait_for_timeout(20), store.get_session(first).message_count == 2)[1])
+    assert page.evaluate("() => recollect.current") == second
+    assert store.get_session(second).message_count == 0
+
+
+def test_what_changes_while_a_page_is_loaded_is_in_its_list(talk, common_server, store):
+    """Before it hears of changes, and also where another window of the browser hears of them already."""
+    old, older = store.create_session(title="Before"), store.create_session(title="Before too")
+    first = talk()
+    waiting = []
+    late = first.context.new_page()
+    late.route("**/live.js*", lambda route: waiting.append(route))  # noqa: PLW0108  Playwright looks at its arguments
+    late.goto(first.url, wait_until="commit")
+    expect(row(late, old.id).locator(".session-title")).to_have_text("Before")
+    until(lambda: (late.wait_for_timeout(20), waiting)[1])
+    old.update(title="After")
+    expect(row(first, old.id).locator(".session-title")).to_have_text("After")
+    waiting[0].continue_()
+    late.unroute("**/live.js*")
+    expect(row(late, old.id).locator(".session-title")).to_have_text("After")
+    alone = talk()
+    alone.context.add_init_script("delete window.SharedWorker;")
+    held = []
+    alone.route("**/events?*", lambda route: held.append(route))  # noqa: PLW0108  Playwright looks at its arguments
+    alone.goto(alone.url)
+    until(lambda: (alone.wait_for_timeout(20), held)[1])
+    older.update(title="After too")
+    expect(row(first, older.id).locator(".session-title")).to_have_text("After too")
+    held[-1].continue_()
+    alone.unroute("**/events?*")
+    expect(row(alone, older.id).locator(".session-title")).to_have_text("After too")

@@ -463,7 +463,7 @@ def test_what_is_sent_is_not_left_in_a_conversation_that_is_shown_again_meanwhil
 def test_what_the_page_asked_before_a_turn_does_not_hide_it(talk, common_server):
     page = talk()
     fresh(page)
-    held = Held(page, "/items")
+    held = Held(page, "/items", '"have"')
     page.evaluate("() => { recollect.refresh(); }")
     held.taken()
     said(page, "hold earlier")

@@ -361,3 +361,31 @@ def test_two_servers_that_take_the_same_key_at_once_begin_one_turn():
                 await agent.close()
 
     run(story())
+
+
+def test_of_two_edits_at_once_one_begins_and_the_page_stays_where_it_answers():
+    async def story():
+        model = Held()
+        async with an_account(model) as account:
+            session = await account.store.create_session()
+            model.go.set()
+            first = await ended(await actions.say(account, session.id, "one"))
+            model.go.clear()
+            both = [actions.edit(account, session.id, first.turn, text) for text in ("two", "three")]
+            found = await asyncio.gather(*both, return_exceptions=True)
+            said, refused = sorted(found, key=lambda one: isinstance(one, BaseException))
+            assert isinstance(refused, SessionBusy)
+            await session.refresh()
+            assert f"{session.branch}." in said.turn
+            assert len(await session.branches()) == 2
+            assert account.talks.run(session.id) is said.run
+            beside = await asyncio.gather(
+                actions.edit(account, session.id, first.turn, "four"), actions.say(account, session.id, "five"),
+                return_exceptions=True,
+            )  # fmt: skip
+            assert [type(one) for one in beside] == [SessionBusy, SessionBusy]
+            model.go.set()
+            await ended(said)
+            assert (await texts(session))[1:] == ["begun and ended"]
+
+    run(story())

@@ -72,3 +72,35 @@ def test_where_changes_were_missed_no_revision_is_trusted(tmp_path):
         assert feed._revisions == {}
 
     feeding(tmp_path / "recollect.db", story)
+
+
+def test_what_is_committed_before_a_lost_watch_is_back_is_looked_for(tmp_path, monkeypatch):
+    """That something was missed is told when the store is watched again: who looks earlier would miss the rest."""
+    monkeypatch.setattr("recollect.server.changes._RETRY", 0.01)
+
+    async def story(store, feed, _talks, changes):
+        plain, away = store.watch, asyncio.Event()
+
+        class Away:
+            async def __aenter__(self):
+                away.set()
+                raise OSError("away")
+
+            async def __aexit__(self, *_):
+                pass
+
+        monkeypatch.setattr(store, "watch", Away)
+        await changes.close()
+        await changes.begin()
+        await asyncio.wait_for(away.wait(), LIMIT)
+        place = feed.count
+        await store.session("cli:meanwhile")
+        await asyncio.sleep(0.1)
+        seen = feed.since(place)
+        monkeypatch.setattr(store, "watch", plain)
+        await told(feed, News("", None, False))
+        assert seen == []
+        await store.session("cli:after")
+        await told(feed, News("cli:after", (await store.get_session("cli:after")).revision, False))
+
+    feeding(tmp_path / "recollect.db", story)

@@ -20,7 +20,7 @@ from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart, ToolCallPart
 from recollect.server import actions
 from recollect.server.account import Account
-from recollect.server.page import branching, conversation, events, files, items, searching
+from recollect.server.page import branching, conversation, events, files, items, naming, searching
 from recollect.server.page.clock import Clock
 from recollect.server.page.picture import picture
 from recollect.server.page.uploads import _kind, _name
@@ -473,5 +473,20 @@ def test_a_conversation_that_goes_while_it_is_read_is_gone_and_no_error(monkeypa
             shown = conversation.Shown(want=want, first=1, last=1)
             given = await conversation.conversation_items.fn(asked, account, "web:going", shown)
             assert given == {"gone": "trash"}
+
+    run(story())
+
+
+def test_a_session_that_goes_while_the_list_is_read_has_no_words():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.session("untitled")
+            await session.append({"role": "user", "content": "words"})
+            assert await naming.first_words(account.store, "untitled") == "words"
+            info = session.info
+            await account.store.delete_session("untitled")
+            assert await naming.called(account.store, info) == naming.UNTITLED
+            await account.store.erase_session("untitled", deleted=True)
+            assert await naming.called(account.store, info) == naming.UNTITLED
 
     run(story())

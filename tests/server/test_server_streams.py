@@ -154,6 +154,22 @@ def test_stop_keeps_what_came(api, server, session):
     assert api.post(f"{session}/continue").status_code == 202
 
 
+@pytest.mark.parametrize("address", ["/api/v1/sessions/s%2F1", "/page/session/s%2F1"])
+def test_what_came_is_kept_when_a_session_is_deleted_in_the_middle_of_an_answer(api, server, session, address):
+    server.model.gate.clear()
+    with api.stream("POST", f"{session}/chat", json={"text": "say 50 words"}, headers=STREAM) as response:
+        seen, events = [], Events(response)
+        while words(seen) != said(2):
+            seen += events.until("text")
+        assert api.delete(f"{server.url}{address}", headers={"Origin": server.url}).is_success
+        assert [data["status"] for name, data, _ in events if name == "turn_ended"] == ["cancelled"]
+    api.post(f"{session}/restore")
+    (turn,) = api.get(f"{session}/turns").json()["turns"]
+    assert turn["status"] == "cancelled"
+    stored = api.get(f"{session}/messages").json()["messages"]
+    assert (stored[-1]["state"], stored[-1]["parts"][0]["text"]) == ("interrupted", said(2))
+
+
 def test_edit_regenerate_retry_and_commands(api, session):
     def ask(path, body):
         with api.stream("POST", f"{session}{path}", json=body, headers=STREAM) as response:

@@ -60,7 +60,10 @@ async def say(
     async def begin() -> Said:
         session = await account.store.session(session_id, create=False)
         before = await _before(session, key, [draft])
-        return before or await _begin(account, session, draft, model=model, key=key, take_over=take_over)
+        if before is not None:
+            return before
+        async with account.talks.beginning(session_id):
+            return await _begin(account, session, draft, model=model, key=key, take_over=take_over)
 
     return await _once(account, session_id, key, ("say", draft.parts), begin)
 
@@ -192,19 +195,20 @@ async def _instead(
     key: str | None,
 ) -> Said:
     """Go back to before a message, on a branch of its own, and say something there; go forward again if that fails."""
-    if account.talks.running(session.id):
-        raise SessionBusy(session=session.id, holder="this server", until="its answer is complete")
-    branch = session.branch
-    here = await session.messages(1, before=message.position + 1)
-    if not here or here[0].id != message.id:
-        await session.rewind(message.id)
-    await session.rewind(message.position - 1)
-    try:
-        return await _begin(account, session, draft, model=model, key=key)
-    except BaseException:
-        with contextlib.suppress(RecollectError):
-            await session.switch(branch)
-        raise
+    async with account.talks.beginning(session.id):
+        if account.talks.running(session.id):
+            raise SessionBusy(session=session.id, holder="this server", until="its answer is complete")
+        branch = (await session.refresh()).branch
+        here = await session.messages(1, before=message.position + 1)
+        if not here or here[0].id != message.id:
+            await session.rewind(message.id)
+        await session.rewind(message.position - 1)
+        try:
+            return await _begin(account, session, draft, model=model, key=key)
+        except BaseException:
+            with contextlib.suppress(RecollectError):
+                await session.switch(branch)
+            raise
 
 
 async def _question(session: AsyncSession, message: Message | None) -> Message:

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
-from recollect.errors import RecollectError
 from recollect.model.change import Change
 from recollect.store_async import AsyncStore
 
@@ -49,15 +48,18 @@ class Changes:
         await self._begun.wait()
 
     async def _watch(self) -> None:
+        lost = False
         while True:
-            with contextlib.suppress(RecollectError):  # a server that is away for a moment: look again
+            with contextlib.suppress(Exception):  # a server or a disk that is away for a moment: look again
                 async with self._store.watch() as watch:
+                    if lost:  # told now and not before: what was committed until here is seen by who looks again
+                        self._kept.clear()
+                        self._tell(None)
                     self._begun.set()
                     async for change in watch:
                         self._tell(change)
             self._begun.set()
-            self._kept.clear()
-            self._tell(None)
+            lost = True
             await asyncio.sleep(_RETRY)
 
     def _tell(self, change: Change | None) -> None:

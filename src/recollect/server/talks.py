@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,6 +25,9 @@ PACE = 0.04
 
 KEPT = 120.0
 """Seconds that an ended turn can still be followed."""
+
+_HALT = 10.0
+"""Seconds that are waited at most for a turn that is stopped."""
 
 
 class Run:
@@ -106,7 +110,12 @@ class Talks:
         self._runs: dict[str, Run] = {}
         self._talks: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._beginning: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.moved: Callable[[str], None] = lambda _: None
+
+    def beginning(self, session: str) -> asyncio.Lock:
+        """Give the lock of a session under which a turn begins: what another one begins with is looked at after it."""
+        return self._beginning.setdefault(session, asyncio.Lock())
 
     async def talk(self, session: AsyncSession, model: str | None = None) -> Conversation:
         """Give a conversation in a session, with the model that was chosen for it."""
@@ -192,9 +201,20 @@ class Talks:
         talk = self._talks.get(session)
         return talk is not None and talk.stop()
 
+    async def halt(self, session: str) -> None:
+        """End the turn that runs in a session, and wait until what came is stored: then the session may go."""
+        run = self._runs.get(session)
+        if run is None or run.ended:
+            return
+        self.stop(session)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HALT):
+                while not run.ended:
+                    await run.changed(run.count)
+
     async def close(self) -> None:
         """Stop every turn, and wait until what came is stored."""
         for talk in list(self._talks.values()):
             talk.stop()
         if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=10.0)
+            await asyncio.wait(list(self._tasks), timeout=_HALT)

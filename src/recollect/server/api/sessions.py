@@ -193,7 +193,7 @@ async def update_session(
 async def delete_session(account: Account, session: SessionPath, if_match: IfMatch = None) -> None:
     """Put a session in the trash. What runs in it is stopped."""
     opened = await matching(account, session, if_match)
-    account.talks.stop(opened.id)
+    await account.talks.halt(opened.id)
     await account.store.delete_session(opened.id)
 
 
@@ -216,7 +216,7 @@ async def erase_session(
     """
     name = session_id(session)
     if not deleted:
-        account.talks.stop(name)
+        await account.talks.halt(name)
     return Erased(await account.store.erase_session(name, forks=forks, deleted=deleted))
 
 

@@ -48,11 +48,14 @@ async def opened(account: Account, name: str) -> AsyncSession:
     return session
 
 
-async def begun(account: Account, fields: dict[str, Any]) -> AsyncSession:
-    """Give a session to begin with: the last one if nothing was said in it yet, else a new one."""
+async def begun(account: Account, fields: dict[str, Any], besides: Any = None) -> AsyncSession:
+    """Give a session to begin with: the last one if nothing was said in it yet, else a new one.
+
+    `besides` names one in which something is being said, which may not be stored yet.
+    """
     last = await account.store.last_session()
     untouched = last is not None and not (last.message_count or last.title or last.pinned_at or last.channel)
-    if last is not None and untouched and not fields and len(await last.branches()) == 1:
+    if last is not None and untouched and last.id != besides and not fields and len(await last.branches()) == 1:
         return last
     return await account.store.create_session(**fields)
 
@@ -219,7 +222,7 @@ def _turn(account: Account, session: str) -> str | None:
 async def new_session(account: Account, data: dict[str, Any]) -> dict[str, str]:
     """Begin a new conversation."""
     fields = {name: data[name] for name in ("title", "model") if isinstance(data.get(name), str) and data[name]}
-    session = await begun(account, fields)
+    session = await begun(account, fields, data.get("besides"))
     return {"session": session.id}
 
 

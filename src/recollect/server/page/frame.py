@@ -27,11 +27,14 @@ async def framed(
 ) -> Response[str]:
     """Render a whole page: `main` is HTML of ours, or `template` extends frame.html with a block `main`."""
     theme = request.cookies.get("theme", "system")
+    await account.feed.begin()
+    place = account.feed.mark(account.feed.count)  # of before the list is read: what changes meanwhile is told
     filled = render(
         template,
         title=title,
         main=markupsafe.Markup(main),  # noqa: S704  rendered by a template of ours
         session=session,
+        place=place,
         theme=theme if theme in THEMES else "system",
         **{**await sidebar(request, account, session), **values},
     )

@@ -71,7 +71,7 @@ async def fork(account: Account, session: str) -> dict[str, str]:
 async def trash(account: Account, session: str) -> dict[str, str]:
     """Put a session in the trash; a turn that runs in it is ended first, and what came is kept."""
     name = session_id(session)
-    account.talks.stop(name)
+    await account.talks.halt(name)
     await account.store.delete_session(name)
     return {"session": name}
 

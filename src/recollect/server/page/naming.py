@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recollect import ops
 from recollect.agent.titles import from_text
+from recollect.errors import SessionNotFound
 from recollect.model.session import Session
 from recollect.store_async import AsyncStore
 
@@ -32,6 +33,9 @@ async def called(store: AsyncStore, session: Session) -> str:
 
 async def first_words(store: AsyncStore, session: str) -> str:
     """Read what a person said first; a session that is gone meanwhile has none."""
-    page = await store.run(ops.messages.forward(store.scope(), session, limit=_FIRST))
+    try:
+        page = await store.run(ops.messages.forward(store.scope(), session, limit=_FIRST))
+    except SessionNotFound:
+        return ""
     said = [message for message in page.messages if message.role == "user"] or page.messages
     return next((text for text in map(from_text, said) if text), "")

@@ -176,10 +176,15 @@ class Picture:
     def html(self, turn: str) -> str:
         """Draw all of it, as an item of the conversation."""
         self.advance()
-        return render("live.html", turn=turn, blocks=[parts.safe(block.whole()) for block in self.blocks])
+        return render(
+            "live.html", turn=turn, version=self.version, blocks=[parts.safe(block.whole()) for block in self.blocks]
+        )
 
     def changes(self, since: int) -> dict[str, Any]:
-        """Give what changed after a version: for each block its place and HTML, for a text from which element on."""
+        """Give what changed after a version: for each block its place and HTML, for a text from which element on.
+
+        Both versions are told: who has less than the first can not go on from these changes, and reads all of it.
+        """
         found: list[list[Any]] = []
         for place, block in enumerate(self.blocks):
             if block.version <= since:
@@ -189,7 +194,7 @@ class Picture:
                 found.append([place, kept, "".join(block.stream.blocks[kept:])])
             else:
                 found.append([place, block.whole()])
-        return {"count": len(self.blocks), "blocks": found}
+        return {"since": since, "version": self.version, "count": len(self.blocks), "blocks": found}
 
 
 _PICTURES: weakref.WeakKeyDictionary[Run, Picture] = weakref.WeakKeyDictionary()

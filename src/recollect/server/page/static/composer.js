@@ -28,7 +28,7 @@
       const files = [...(event.clipboardData?.files || [])];
       if (files.length) { event.preventDefault(); add(files); }
     });
-    text.addEventListener("blur", () => setTimeout(() => close(), 120));
+    text.addEventListener("blur", () => setTimeout(() => { if (document.activeElement !== $("composer-text")) close(); }, 120));
     form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
     $("file").addEventListener("change", (event) => { add([...event.target.files]); event.target.value = ""; });
     grow(); preview();
@@ -130,6 +130,7 @@
   }
   function remember(mine, last) { mine.last = last; sends.set(mine.session, last ? JSON.stringify(last) : ""); }
   function sending(mine, now) { mine.sending = now; mine.form.classList.toggle("sending", now); }
+  r.isSending = (session) => !!known.get(session)?.sending;
 
   /* Someone else answers here: wait for them, end their answer, or go on beside them. What was typed stays. */
   let waiting = 0;

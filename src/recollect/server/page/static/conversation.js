@@ -21,7 +21,7 @@
     talk = {
       element, session: data.session, first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
       revision: Number(data.revision), tags: new Map(Object.entries(JSON.parse(data.tags || "{}"))), running: !!data.running,
-      atEnd: true, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turn: null, turns: 0, pages: 0,
+      atEnd: true, top: 0, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turn: null, turns: 0, pages: 0,
     };
     r.current = talk.session;
     document.title = data.title + " · Recollect";
@@ -29,7 +29,8 @@
     resizer = new ResizeObserver(settle);
     resizer.observe(talk.list); resizer.observe(talk.scroll);
     watcher = new IntersectionObserver(reached, { root: talk.scroll, rootMargin: "1200px 0px" });
-    if (data.target) point(data.target); else { toEnd(); requestAnimationFrame(toEnd); }
+    const mine = talk;
+    if (data.target) point(data.target); else { toEnd(); requestAnimationFrame(() => { if (talk === mine && mine.atEnd) toEnd(); }); }
     watcher.observe($("top"));
     watcher.observe($("bottom"));
     shown();
@@ -74,7 +75,10 @@
 
   /* --- the scroll position ------------------------------------------------------------------------------------- */
   const distance = () => talk.scroll.scrollHeight - talk.scroll.scrollTop - talk.scroll.clientHeight;
-  function toEnd() { if (talk) { talk.scroll.scrollTop = talk.scroll.scrollHeight; talk.atEnd = true; } }
+  function toEnd() { if (talk) { talk.atEnd = true; move(talk.scroll.scrollHeight); } }
+  function move(to) { talk.scroll.scrollTop = to; talk.top = talk.scroll.scrollTop; }
+  /* A person has scrolled and the event of it comes with the next frame: what is done before that must not undo it. */
+  function notice() { if (Math.abs(talk.scroll.scrollTop - talk.top) > 1) scrolled(); }
   function hold() {
     /* Remember what stands at the top of the view, so that it can stay there whatever happens above it. */
     const edge = talk.scroll.getBoundingClientRect().top;
@@ -87,6 +91,7 @@
   }
   function scrolled() {
     if (!talk) return;
+    talk.top = talk.scroll.scrollTop;
     talk.atEnd = distance() < NEAR && !talk.newer;
     hold();
     if (talk.atEnd) $("below").hidden = true;
@@ -99,11 +104,11 @@
   function settle() {
     /* Called after every change of size, before it is painted. */
     if (!talk) return;
-    if (talk.atEnd) { talk.scroll.scrollTop = talk.scroll.scrollHeight; return; }
+    if (talk.atEnd) { toEnd(); return; }
     const anchor = talk.anchor;
     if (!anchor?.node.isConnected) return;
     const top = anchor.node.getBoundingClientRect().top - talk.scroll.getBoundingClientRect().top;
-    if (Math.abs(top - anchor.top) > 0.5) talk.scroll.scrollTop += top - anchor.top;
+    if (Math.abs(top - anchor.top) > 0.5) move(talk.scroll.scrollTop + top - anchor.top);
   }
   function reached(entries) {
     for (const entry of entries) {
@@ -112,19 +117,24 @@
       if (entry.target.id === "bottom" && talk.newer) page("newer");
     }
   }
-  function again(id) { const node = $(id); if (node && watcher) { watcher.unobserve(node); watcher.observe(node); } }
+  /* An observer tells what changes: an end that came near when nothing could be done about it is looked at again. */
+  function look() {
+    if (!talk?.older && !talk?.newer) return;
+    for (const node of [$("top"), $("bottom")]) { watcher.unobserve(node); watcher.observe(node); }
+  }
 
   async function page(want) {
     const mine = talk, { first, last } = mine;
     if (mine.paging) return;
     mine.paging = true;
+    let failed = false;
     try {
       const given = await r.send("POST", base() + "/items", { want, first, last });
       if (talk !== mine) return;
       if (given.gone) { await gone(given); return; }
       if (want === "older" ? first !== mine.first : last !== mine.last) return;   /* what it adjoins is another place by now */
       mine.pages++;
-      hold();
+      notice(); hold();
       const known = new Map([...mine.list.children].map((node) => [node.dataset.key, node]));
       const nodes = [];
       for (const [key, tag, html] of given.items) {
@@ -144,8 +154,12 @@
       }
       trim(want === "older");
       settle(); hold();
-    } catch (error) { if (!error.offline) r.failed(error); }
-    finally { mine.paging = false; if (talk === mine) requestAnimationFrame(() => { again("top"); again("bottom"); }); }   /* either may have come near meanwhile */
+      if (given.revision < mine.revision) r.refresh();   /* it was read before what is shown beside it */
+    } catch (error) { failed = true; if (!error.offline) r.failed(error); }
+    finally {
+      mine.paging = false;
+      if (talk === mine && !mine.element.classList.contains("gone")) { if (failed) setTimeout(look, 3000); else requestAnimationFrame(look); }
+    }
   }
 
   function trim(below) {
@@ -205,7 +219,7 @@
 
   function reconcile(given, over) {
     const before = talk.last, list = talk.list;
-    hold();
+    notice(); hold();
     const known = new Map([...list.children].filter((node) => node.dataset.key).map((node) => [node.dataset.key, node]));
     const live = new Map([...list.querySelectorAll(":scope > .live")].map((node) => [node.dataset.turn, node]));
     /* An answer that has just been stored takes the place of what was shown of it while it came. */
@@ -231,7 +245,8 @@
     let last = $("top");
     for (const { key, tag, made } of items) {
       let node = known.get(key);
-      if (made && !(node && key.startsWith("live-"))) node = node ? r.morphOne(node, made) : made;
+      const ahead = key.startsWith("live-") && Number(node?.dataset.version) >= Number(made?.dataset.version);
+      if (made && !ahead) node = node ? r.morphOne(node, made) : made;
       if (!node) { r.refresh(); continue; }
       talk.tags.set(key, tag);
       if (last.nextElementSibling !== node) last.after(node);
@@ -241,9 +256,10 @@
     Object.assign(talk, { revision: given.revision, first: given.first, last: given.last, older: given.older, newer: given.newer, running, turn: running ? given.turn : null });
     if (given.last > before && !talk.atEnd) { talk.fresh = true; below("New messages"); }
     heading(given);
-    if (!talk.newer) trim(false);
+    if (!talk.newer) trim(!talk.atEnd && talk.scroll.scrollTop < distance());   /* not what is being read */
     settle();
     shown();
+    look();
   }
   function heading(given) {
     const head = talk.element.querySelector(".page-head");
@@ -261,17 +277,22 @@
     if (talk.atEnd) talk.fresh = false;
   }
   /* An answer as it comes: blocks by their place; of a text, the elements after those that stay. */
-  r.progress = ({ session, turn, count, blocks }) => {
+  r.progress = ({ session, turn, since, version, count, blocks }) => {
     if (!talk || session !== talk.session || talk.newer || talk.ended.has(turn)) return;
     let article = talk.list.querySelector(`:scope > .live[data-turn="${CSS.escape(turn)}"]`);
     if (!article) {
       if (talk.list.querySelector(`:scope > .assistant[data-turn="${CSS.escape(turn)}"]`)) return;   /* it is stored already */
       article = r.parse('<article class="message assistant live" aria-label="Agent" aria-busy="true"><div class="blocks"></div><div class="ending open"><span class="dot running"></span></div></article>').firstElementChild;
-      article.dataset.turn = turn;
-      article.dataset.key = "live-" + turn;
-      $("bottom").before(article);
+      Object.assign(article.dataset, { turn, key: "live-" + turn, version: -1 });
+      if (since < 0) $("bottom").before(article);
       r.refresh();
     }
+    talk.turn = turn;
+    r.busy();
+    const have = Number(article.dataset.version);
+    if (since > have) { r.refresh(); return; }   /* what lies between was told before this was shown: all of it is read */
+    if (version <= have) return;
+    article.dataset.version = version;
     const place = article.querySelector(".blocks");
     for (const [index, ...rest] of blocks) {
       const there = place.children[index];
@@ -283,8 +304,6 @@
       }
     }
     while (place.children.length > count) place.lastElementChild.remove();
-    talk.turn = turn;
-    r.busy();
     if (!talk.atEnd) { talk.fresh = true; below("New messages"); }
   };
   r.answering = (turn) => {   /* a turn has begun that was asked for here */
@@ -305,7 +324,8 @@
   document.addEventListener("recollect:change", ({ detail }) => {
     heard?.add(detail.session);
     if (!talk || detail.session !== talk.session) return;
-    if (detail.revision === null || detail.revision > talk.revision || detail.running !== talk.running) soon();
+    /* A lower revision may be that of another conversation, which has the name of one that was erased. */
+    if (detail.revision !== talk.revision || detail.running !== talk.running) soon();
   });
   let timer = 0;
   const soon = () => { if (!timer) timer = setTimeout(() => { timer = 0; r.refresh(); }, talk?.running ? 400 : 30); };
@@ -324,7 +344,7 @@
     talk.atEnd = false;
     if (!node) { toEnd(); return; }
     if (node.matches("details")) { node.open = true; node.setAttribute("data-touched", ""); }
-    const go = () => { node.scrollIntoView({ block: "center" }); hold(); scrolled(); };
+    const go = () => { if (!node.isConnected) return; node.scrollIntoView({ block: "center" }); hold(); scrolled(); };
     go(); requestAnimationFrame(go);
     node.classList.add("flash");
     setTimeout(() => node.classList.remove("flash"), 1800);
@@ -420,8 +440,7 @@
   }, true);
   act["to-end"] = async () => {
     if (talk.newer) { await r.open(talk.session); return; }
-    talk.scroll.scrollTo({ top: talk.scroll.scrollHeight, behavior: "instant" });
-    talk.atEnd = true;
+    toEnd();
     $("below").hidden = true;
     talk.fresh = false;
   };
@@ -435,7 +454,7 @@
     r.toast("What is old is summed up for the model. All of it is kept.");
   };
   act.export ||= () => r.exportDialog?.(talk.session);
-  const change = (fields) => r.send("PATCH", "/page/session/" + encodeURIComponent(talk.session), fields);
+  const change = (fields, session = talk.session) => r.send("PATCH", "/page/session/" + encodeURIComponent(session), fields);
   act["pin-session"] = async (button) => { const pinned = !button.dataset.pinned; await (r.pin ? r.pin(talk.session, pinned) : change({ pinned })); await r.refresh(); };
   act["archive-session"] = async (button) => { const archived = !button.dataset.archived; await (r.archive ? r.archive(talk.session, archived) : change({ archived })); await r.refresh(); };
   act["delete-session"] = () => r.remove?.(talk.session);
@@ -455,7 +474,7 @@
   });
 
   act.rename = (button) => {
-    const field = document.createElement("input");
+    const field = document.createElement("input"), { session } = talk;
     field.className = "field rename";
     field.setAttribute("aria-label", "Title");
     field.maxLength = 500;
@@ -474,7 +493,7 @@
       button.hidden = false;
       if (save && title && title !== old) {
         button.textContent = title;
-        try { await change({ title }); } catch (error) { button.textContent = old; r.failed(error); }
+        try { await change({ title }, session); } catch (error) { button.textContent = old; r.failed(error); }
       }
       r.refresh();
     };

@@ -136,9 +136,13 @@ window.recollect = (() => {
     menu.style.left = (at.left + size.width <= innerWidth - 8 && at.left < innerWidth / 2 ? at.left : left) + "px";
     menu.style.top = (below ? at.bottom + 4 : Math.max(8, at.top - 4 - size.height)) + "px";
     button.setAttribute("aria-expanded", "true");
+    const over = new AbortController();   /* that it was opened is told too, and later than this */
     menu.addEventListener("toggle", (event) => {
-      if (event.newState === "closed") { button.setAttribute("aria-expanded", "false"); if (menu.contains(document.activeElement)) button.focus(); }
-    }, { once: true });
+      if (event.newState !== "closed") return;
+      over.abort();
+      button.setAttribute("aria-expanded", "false");
+      if (menu.contains(document.activeElement)) button.focus();
+    }, { signal: over.signal });
     menu.querySelector("button, a, input")?.focus({ preventScroll: true });
   };
 
@@ -246,7 +250,8 @@ window.recollect = (() => {
   /* Begin a new conversation, and open it. */
   self.begin = async (fields = {}) => {
     const still = self.wishing();
-    const { session } = await self.send("POST", "/page/new", fields, { headers: { "Idempotency-Key": self.key() } });
+    const besides = self.isSending?.(self.current) ? { besides: self.current } : {};   /* it is empty for a moment only */
+    const { session } = await self.send("POST", "/page/new", { ...fields, ...besides }, { headers: { "Idempotency-Key": self.key() } });
     if (still()) await self.open(session);
     return session;
   };

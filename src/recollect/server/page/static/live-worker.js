@@ -2,10 +2,13 @@
 /* One event stream for all windows of a browser: a seventh stream to one server would hang. It runs in a shared worker,
    or in the page where there is none. */
 self.recollectHub = (broadcast) => {
-  const windows = new Map();   /* port -> { session, heard } */
+  const windows = new Map();   /* port -> { session, place, heard } */
   let source = null, live = null;   /* the newest stream, and the last one that opened: there are never more than two */
   let opened = "", last = "", offline = false, doubt = 0, silence = 0;
   const sessions = () => [...new Set([...windows.values()].map((seen) => seen.session).filter(Boolean))].sort().slice(0, 50);
+  /* Whether something was told before a window came that its page does not show: it was made before that. */
+  const behind = (place = "") => { const [name, count] = place.split("."), [now, told] = last.split("."); return name !== now || Number(count) < Number(told); };
+  const ready = (port) => broadcast({ type: "ready", data: { missed: behind(windows.get(port).place) } }, port);
   function state(now) { if (offline !== now) { offline = now; broadcast({ type: now ? "offline" : "online" }); } }
   function heard() { clearTimeout(silence); silence = setTimeout(() => { unsure(); connect(true); }, 35000); }
   function unsure() { if (!doubt && !offline) doubt = setTimeout(() => { doubt = 0; state(true); }, 700); }
@@ -31,7 +34,7 @@ self.recollectHub = (broadcast) => {
       heard();
       const missed = JSON.parse(event.data).missed && begun;
       const back = offline;
-      if (!begun) broadcast({ type: "ready" });
+      if (!begun) for (const port of windows.keys()) ready(port);
       begun = true;
       sure();
       if (missed && !back) broadcast({ type: "online" });
@@ -50,9 +53,10 @@ self.recollectHub = (broadcast) => {
       if (message.bye) windows.delete(port);
       else {
         const fresh = !windows.has(port);
-        windows.set(port, { session: message.session, heard: Date.now() });
+        windows.set(port, { session: message.session, place: message.place, heard: Date.now() });
+        if (!begun) last ||= message.place || "";   /* the stream begins where the first page was made */
         if (fresh && offline) broadcast({ type: "offline" }, port);
-        else if (fresh && begun) broadcast({ type: "ready" }, port);
+        else if (fresh && begun) ready(port);
       }
       for (const [other, seen] of windows) if (Date.now() - seen.heard > 180000) windows.delete(other);
       connect(false);

@@ -83,7 +83,7 @@
         if (!target.isConnected) continue;
         target.remove();
         take(r.parse(html));
-      } catch (error) { r.failed(error); }
+      } catch (error) { r.failed(error); setTimeout(() => { if (target.isConnected) seer.observe(target); }, 3000); }
     }
   }, { root: hits, rootMargin: "400px 0px" });
 
