@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import glob
 import os
 import shutil
+import sqlite3
 
 import pytest
 from mounts import disk_of
@@ -30,6 +32,15 @@ def told(path: str, *statements: str) -> None:
     for statement in statements:
         connection.execute(statement).fetchall()
     connection.close()
+
+
+def written_by_another(path: str) -> None:
+    """Make a store larger than a cache of pages, each of which another program wrote last."""
+    with recollect.open(path) as store:
+        store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("UPDATE messages SET metadata = '{}'")
+        other.commit()
 
 
 def in_order(messages) -> None:
@@ -95,6 +106,34 @@ class TestBackup:
             in_order(store.session("a").messages())
             assert store.check().found == ()
             assert store._engine._file.writer.execute("PRAGMA journal_mode").get == "wal"
+
+    def test_of_a_large_store_in_memory(self, tmp_path):
+        copy = str(tmp_path / "copy.db")
+        with recollect.open(":memory:") as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
+            store.backup(copy)
+        with recollect.open(copy) as store:
+            assert len(store.session("a").messages()) == 600
+            assert store.check().found == ()  # every page has its checksum, also those written before the first
+
+    def test_of_a_large_store_that_another_program_wrote_to(self, path, tmp_path):
+        written_by_another(path)
+        with recollect.open(path) as store:
+            assert [found.kind for found in store.check().problems] == ["checksum"]
+            copy = store.backup(tmp_path / "copy.db")
+        with pytest.raises(Corrupted):
+            recollect.restore(copy, path)
+        recollect.restore(copy, tmp_path / "back.db", verify=False)
+        with recollect.open(tmp_path / "back.db") as store:
+            assert len(store.session("a").messages()) == 600
+            assert store.check().found == ()
+
+    def test_over_what_is_no_file_is_refused(self, path, tmp_path):
+        place = tmp_path / "pipe"  # and never a device: where this fails, it is gone
+        os.mkfifo(place)
+        with recollect.open(path) as store, pytest.raises(recollect.InvalidValue, match="is no file"):
+            store.backup(place, overwrite=True)
+        assert place.is_fifo()
 
     def test_nothing_is_left_of_one_that_fails(self, path, tmp_path):
         with recollect.open(path) as store:
@@ -253,6 +292,20 @@ class TestRestore:
         assert recollect.restore(backup, path, verify=False) is not None
         with recollect.open(path) as store:
             assert store.session("a").task == "Eagerly"
+
+    def test_a_large_copy_that_another_program_made(self, path, tmp_path):
+        copy, place = str(tmp_path / "copy.db"), str(tmp_path / "back.db")
+        with recollect.open(path) as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("VACUUM INTO ?", (copy,))
+        with pytest.raises(Corrupted):
+            recollect.restore(copy, place)
+        assert not os.path.exists(place)
+        recollect.restore(copy, place, verify=False)
+        with recollect.open(place) as store:
+            assert len(store.session("a").messages()) == 600
+            assert store.check().found == ()
 
     @pytest.mark.parametrize("harm", ["text", "pages", "schema"])
     def test_over_a_store_that_is_damaged(self, backup, path, harm):

@@ -17,6 +17,8 @@ import apsw
 from recollect import sql
 from recollect.engine.sqlite import migration
 from recollect.engine.sqlite.connection import (
+    CHECKSUM_BYTES,
+    PAGE_SIZE,
     connect,
     connect_reader,
     connect_verified,
@@ -41,8 +43,8 @@ def backup(file: File, path: str, *, overwrite: bool = False, progress: Progress
     path = _absolute(path)
     _refuse_in_use(file.path, path, overwrite=overwrite)
     with _whole(path) as part:
-        file.beside(lambda source: _copied_at_once(source, part, file.timeout, progress))
-        _examine(part, file.timeout, path)
+        file.beside(lambda source: _copied_at_once(source, part, file.timeout, progress, bare=file.memory))
+        _examine_copy(part, file.timeout, path)
     return path
 
 
@@ -58,6 +60,8 @@ def _refuse_in_use(store: str, path: str, *, overwrite: bool) -> None:
         raise InvalidValue(f"{path} is the store itself. Choose another file for its backup.")
     if os.path.isdir(path):
         raise InvalidValue(f"{path} is a folder. Name the file that the backup is to be.")
+    if os.path.exists(path) and not os.path.isfile(path):  # its name would be taken from a device or a pipe
+        raise InvalidValue(f"{path} is no file. Name the file that the backup is to be.")
     if os.path.lexists(path) and (not overwrite or os.path.exists(path + "-wal")):
         raise FileExists(path=path)
 
@@ -94,22 +98,29 @@ def _sync(path: str) -> None:
         os.close(handle)
 
 
-def _copied_at_once(source: apsw.Connection, part: str, timeout: float, progress: Progress | None) -> None:
-    """Copy a database as it is at this moment: the read transaction is held until the last page is copied."""
+def _copied_at_once(
+    source: apsw.Connection, part: str, timeout: float, progress: Progress | None, *, bare: bool = False
+) -> None:
+    """Copy a database as it is at this moment: the read transaction is held until the last page is copied.
+
+    Where it is `bare`, its pages have no checksums to be copied, and each gets one.
+    """
     begun = not source.in_transaction
     if begun:
         source.execute("BEGIN")
     try:
         source.execute("PRAGMA user_version").fetchall()  # a read, which a damaged schema does not hinder
-        _copy(source, part, timeout, progress)
+        _copy(source, part, timeout, progress, bare=bare)
     finally:
         if begun and source.in_transaction:
             source.execute("COMMIT")
 
 
-def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress | None) -> None:
+def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress | None, *, bare: bool) -> None:
     copy = connect(part, timeout)
     try:
+        if bare:
+            _expect_checksums(copy, source)
         with copy.backup("main", source, "main") as steps:
             while not steps.done:
                 steps.step(_STEP if progress is not None else -1)
@@ -122,13 +133,37 @@ def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress
         copy.close()
 
 
-def _examine(part: str, timeout: float, path: str) -> int:
+def _expect_checksums(copy: apsw.Connection, source: apsw.Connection) -> None:
+    """Have every page of a copy get its checksum, where the source has the room for it.
+
+    The VFS reads in the first page that there are any, and that page is written last where a copy is larger than the
+    cache: so it is there from the start.
+    """
+    size = source.execute("PRAGMA page_size").fetchall()[0][0]
+    if size == PAGE_SIZE and source.reserve_bytes() == CHECKSUM_BYTES:
+        copy.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        copy.reserve_bytes(reserve=CHECKSUM_BYTES)
+        copy.execute("PRAGMA user_version = 1")
+
+
+def _examine_copy(part: str, timeout: float, path: str) -> None:
+    """Make sure that a backup is sound. A page without its checksum is as it was in the store, and no reason for none.
+
+    Whoever only looked at a store with another program may have moved its pages so, and would have no backup of it.
+    """
+    try:
+        _examine(part, timeout, path)
+    except Corrupted:
+        _examine(part, timeout, path, verify=False)
+
+
+def _examine(part: str, timeout: float, path: str, *, verify: bool = True) -> int:
     """Make sure that a copy is a Recollect database that this program knows, and sound; give its schema version.
 
     `path` is the name by which its user knows it.
     """
     try:
-        connection = connect_verified(part, timeout)
+        connection = connect_verified(part, timeout) if verify else connect(part, timeout)
         try:
             version = migration.check(connection, path, sql.migrations("sqlite")[-1][0])
             if version == 0:
@@ -139,7 +174,7 @@ def _examine(part: str, timeout: float, path: str) -> int:
     except apsw.Error as error:
         raise meaning(error, path, timeout) from error
     if lines != [("ok",)]:
-        raise Corrupted(path=path, reason=str(lines[0][0]))
+        raise Corrupted(path=path, reason=" ".join(str(lines[0][0]).split()))
     return version
 
 
@@ -184,7 +219,7 @@ def _prepare_stage(source: str, stage: str, timeout: float, *, verify: bool) -> 
     try:
         reader = connect_reader(source, timeout, verify=verify)
         try:
-            _copied_at_once(reader, stage, timeout, None)
+            _copied_at_once(reader, stage, timeout, None, bare=not verify)
         finally:
             reader.close()
     except apsw.Error as error:
