@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import glob
 import os
+import resource
 import shutil
 import sqlite3
 
@@ -34,13 +35,20 @@ def told(path: str, *statements: str) -> None:
     connection.close()
 
 
-def written_by_another(path: str) -> None:
-    """Make a store larger than a cache of pages, each of which another program wrote last."""
-    with recollect.open(path) as store:
-        store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
-    with contextlib.closing(sqlite3.connect(path)) as other:
-        other.execute("UPDATE messages SET metadata = '{}'")
-        other.commit()
+@pytest.fixture
+def limited():
+    """Give what lets a file of this process be only so large, for a while."""
+
+    @contextlib.contextmanager
+    def limit(size: int):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limit
 
 
 def in_order(messages) -> None:
@@ -116,17 +124,44 @@ class TestBackup:
             assert len(store.session("a").messages()) == 600
             assert store.check().found == ()  # every page has its checksum, also those written before the first
 
+    def test_of_a_large_store_whose_last_pages_are_in_the_log(self, path, tmp_path):
+        with recollect.open(path) as store:
+            for number in range(300):
+                store.session("a").append(said("x" * 10_000 + str(number)))
+            assert os.path.getsize(path + "-wal") > 1_000_000
+            copy = store.backup(tmp_path / "copy.db")
+            assert store.session("a").append(said("later")).ids == ["1.301"]
+            kept = recollect.restore(copy, path)
+            assert len(store.session("a").messages()) == 300
+            recollect.restore(kept, path)
+            assert len(store.session("a").messages()) == 301
+            assert store.check().found == ()
+
     def test_of_a_large_store_that_another_program_wrote_to(self, path, tmp_path):
-        written_by_another(path)
+        with recollect.open(path) as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("UPDATE messages SET metadata = '{}'")
+            other.commit()
         with recollect.open(path) as store:
             assert [found.kind for found in store.check().problems] == ["checksum"]
             copy = store.backup(tmp_path / "copy.db")
-        with pytest.raises(Corrupted):
-            recollect.restore(copy, path)
-        recollect.restore(copy, tmp_path / "back.db", verify=False)
+        recollect.restore(copy, tmp_path / "back.db")
         with recollect.open(tmp_path / "back.db") as store:
             assert len(store.session("a").messages()) == 600
             assert store.check().found == ()
+
+    def test_where_a_file_may_not_be_so_large(self, path, tmp_path, limited):
+        with recollect.open(path) as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(300)])
+            copy = store.backup(tmp_path / "copy.db")
+            with limited(1_000_000), pytest.raises(StoreUnavailable, match=r"small\.db can not be used.*ulimit -f"):
+                store.backup(tmp_path / "small.db")
+        with limited(1_000_000):
+            for place in (tmp_path / "new.db", path):
+                with pytest.raises(StoreUnavailable, match=r"can not be used.*ulimit -f"):
+                    recollect.restore(copy, place)
+        assert sorted(os.listdir(tmp_path)) == ["copy.db", "recollect.db"]
 
     def test_over_what_is_no_file_is_refused(self, path, tmp_path):
         place = tmp_path / "pipe"  # and never a device: where this fails, it is gone

@@ -17,15 +17,14 @@ import apsw
 from recollect import sql
 from recollect.engine.sqlite import migration
 from recollect.engine.sqlite.connection import (
-    CHECKSUM_BYTES,
-    PAGE_SIZE,
     connect,
     connect_reader,
     connect_verified,
+    expect_checksums,
     keep_log,
     patiently,
 )
-from recollect.engine.sqlite.failure import meaning
+from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.url import MEMORY, absolute
@@ -43,8 +42,8 @@ def backup(file: File, path: str, *, overwrite: bool = False, progress: Progress
     path = _absolute(path)
     _refuse_in_use(file.path, path, overwrite=overwrite)
     with _whole(path) as part:
-        file.beside(lambda source: _copied_at_once(source, part, file.timeout, progress, bare=file.memory))
-        _examine_copy(part, file.timeout, path)
+        file.beside(lambda source: _copied_at_once(source, part, file.timeout, progress))
+        _examine(part, file.timeout, path)
     return path
 
 
@@ -98,29 +97,23 @@ def _sync(path: str) -> None:
         os.close(handle)
 
 
-def _copied_at_once(
-    source: apsw.Connection, part: str, timeout: float, progress: Progress | None, *, bare: bool = False
-) -> None:
-    """Copy a database as it is at this moment: the read transaction is held until the last page is copied.
-
-    Where it is `bare`, its pages have no checksums to be copied, and each gets one.
-    """
+def _copied_at_once(source: apsw.Connection, part: str, timeout: float, progress: Progress | None) -> None:
+    """Copy a database as it is at this moment: the read transaction is held until the last page is copied."""
     begun = not source.in_transaction
     if begun:
         source.execute("BEGIN")
     try:
         source.execute("PRAGMA user_version").fetchall()  # a read, which a damaged schema does not hinder
-        _copy(source, part, timeout, progress, bare=bare)
+        _copy(source, part, timeout, progress)
     finally:
         if begun and source.in_transaction:
             source.execute("COMMIT")
 
 
-def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress | None, *, bare: bool) -> None:
+def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress | None) -> None:
     copy = connect(part, timeout)
     try:
-        if bare:
-            _expect_checksums(copy, source)
+        expect_checksums(copy, source)
         with copy.backup("main", source, "main") as steps:
             while not steps.done:
                 steps.step(_STEP if progress is not None else -1)
@@ -129,41 +122,22 @@ def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress
         # One file, without a log beside it. The copy of a damaged one may refuse, and is kept as it is.
         with contextlib.suppress(apsw.CorruptError):
             copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    except apsw.Error as error:
+        refused = hindrance(copy.system_errno, part.rsplit(".", 2)[0])
+        if refused is not None:
+            raise refused from error
+        raise
     finally:
         copy.close()
 
 
-def _expect_checksums(copy: apsw.Connection, source: apsw.Connection) -> None:
-    """Have every page of a copy get its checksum, where the source has the room for it.
-
-    The VFS reads in the first page that there are any, and that page is written last where a copy is larger than the
-    cache: so it is there from the start.
-    """
-    size = source.execute("PRAGMA page_size").fetchall()[0][0]
-    if size == PAGE_SIZE and source.reserve_bytes() == CHECKSUM_BYTES:
-        copy.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-        copy.reserve_bytes(reserve=CHECKSUM_BYTES)
-        copy.execute("PRAGMA user_version = 1")
-
-
-def _examine_copy(part: str, timeout: float, path: str) -> None:
-    """Make sure that a backup is sound. A page without its checksum is as it was in the store, and no reason for none.
-
-    Whoever only looked at a store with another program may have moved its pages so, and would have no backup of it.
-    """
-    try:
-        _examine(part, timeout, path)
-    except Corrupted:
-        _examine(part, timeout, path, verify=False)
-
-
-def _examine(part: str, timeout: float, path: str, *, verify: bool = True) -> int:
+def _examine(part: str, timeout: float, path: str) -> int:
     """Make sure that a copy is a Recollect database that this program knows, and sound; give its schema version.
 
     `path` is the name by which its user knows it.
     """
     try:
-        connection = connect_verified(part, timeout) if verify else connect(part, timeout)
+        connection = connect_verified(part, timeout)
         try:
             version = migration.check(connection, path, sql.migrations("sqlite")[-1][0])
             if version == 0:
@@ -219,7 +193,7 @@ def _prepare_stage(source: str, stage: str, timeout: float, *, verify: bool) -> 
     try:
         reader = connect_reader(source, timeout, verify=verify)
         try:
-            _copied_at_once(reader, stage, timeout, None, bare=not verify)
+            _copied_at_once(reader, stage, timeout, None)
         finally:
             reader.close()
     except apsw.Error as error:
