@@ -56,7 +56,7 @@ def target(place: str | os.PathLike[str] | None) -> Target:
         if rest != storable(rest):
             raise InvalidValue(f"A URL is text that UTF-8 can carry; got {text!r}.")
         return Target("postgres", f"{scheme}:{rest}")
-    if "://" in text:
+    if "://" in text or (colon and scheme == "file"):
         raise InvalidValue(
             f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."
@@ -68,6 +68,11 @@ def _sqlite_path(rest: str) -> str:
     """Read what follows `sqlite:`: `///relative`, `////absolute`, `//` alone or `:memory:`, or a bare path."""
     from urllib.parse import unquote  # noqa: PLC0415  4 ms that a plain path need not pay
 
+    if "?" in rest or "#" in rest:  # it would be a file of another name, and what was said before would not be there
+        raise InvalidValue(
+            f"A sqlite: URL has no options; got sqlite:{rest}. Leave them out, or write a ? or # of a file's name as "
+            "%3F or %23."
+        )
     path = unquote(rest.removeprefix("//"))
     if path in ("", "/", MEMORY, "/" + MEMORY):
         return MEMORY
@@ -81,4 +86,4 @@ def absolute(path: str) -> str:
         raise InvalidValue("A path has no NUL character.")
     if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):
         raise InvalidValue(f"SQLite takes a path only where it is UTF-8; got {path!r}. Choose another name.")
-    return os.path.abspath(os.path.expanduser(path))
+    return os.path.abspath(config.expanded(path))
