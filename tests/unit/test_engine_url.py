@@ -148,7 +148,7 @@ def test_what_names_no_place(place):
         target(place)
 
 
-@pytest.mark.parametrize("owner", [None, 5, "a\0b"])
+@pytest.mark.parametrize("owner", [None, 5, "a\0b", "\ud800", "x" * 257])
 def test_what_is_no_owner(owner):
     with pytest.raises(InvalidValue, match="owner"):
         recollect.open(MEMORY, owner=owner)

@@ -10,6 +10,7 @@ from recollect.errors import InvalidValue
 from recollect.model.json import storable
 
 MEMORY = ":memory:"
+_LONGEST_OWNER = 256
 _LONGEST = 10 * 365 * 24 * 3600
 
 
@@ -34,8 +35,10 @@ class Target(NamedTuple):
 
 def check(owner: Any, timeout: Any) -> None:
     """Refuse what can not be an owner, or a number of seconds to wait."""
-    if type(owner) is not str or "\0" in owner:
+    if type(owner) is not str or "\0" in owner or owner != storable(owner):
         raise InvalidValue(f"An owner is a text, and '' where there is none; got {owner!r}.")
+    if len(owner) > _LONGEST_OWNER:  # every index of PostgreSQL's begins with it, and has no room for a long one
+        raise InvalidValue(f"An owner has at most {_LONGEST_OWNER} characters; this one has {len(owner):,}.")
     if type(timeout) not in (int, float) or not 0 <= timeout <= _LONGEST:
         raise InvalidValue(f"timeout is a number of seconds, from 0 to those of ten years; got {timeout!r}.")
 
