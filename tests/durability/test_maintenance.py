@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import glob
 import os
+import resource
 import shutil
+import sqlite3
 
 import pytest
 from mounts import disk_of
@@ -30,6 +33,22 @@ def told(path: str, *statements: str) -> None:
     for statement in statements:
         connection.execute(statement).fetchall()
     connection.close()
+
+
+@pytest.fixture
+def limited():
+    """Give what lets a file of this process be only so large, for a while."""
+
+    @contextlib.contextmanager
+    def limit(size: int):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limit
 
 
 def in_order(messages) -> None:
@@ -95,6 +114,61 @@ class TestBackup:
             in_order(store.session("a").messages())
             assert store.check().found == ()
             assert store._engine._file.writer.execute("PRAGMA journal_mode").get == "wal"
+
+    def test_of_a_large_store_in_memory(self, tmp_path):
+        copy = str(tmp_path / "copy.db")
+        with recollect.open(":memory:") as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
+            store.backup(copy)
+        with recollect.open(copy) as store:
+            assert len(store.session("a").messages()) == 600
+            assert store.check().found == ()  # every page has its checksum, also those written before the first
+
+    def test_of_a_large_store_whose_last_pages_are_in_the_log(self, path, tmp_path):
+        with recollect.open(path) as store:
+            for number in range(300):
+                store.session("a").append(said("x" * 10_000 + str(number)))
+            assert os.path.getsize(path + "-wal") > 1_000_000
+            copy = store.backup(tmp_path / "copy.db")
+            assert store.session("a").append(said("later")).ids == ["1.301"]
+            kept = recollect.restore(copy, path)
+            assert len(store.session("a").messages()) == 300
+            recollect.restore(kept, path)
+            assert len(store.session("a").messages()) == 301
+            assert store.check().found == ()
+
+    def test_of_a_large_store_that_another_program_wrote_to(self, path, tmp_path):
+        with recollect.open(path) as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("UPDATE messages SET metadata = '{}'")
+            other.commit()
+        with recollect.open(path) as store:
+            assert [found.kind for found in store.check().problems] == ["checksum"]
+            copy = store.backup(tmp_path / "copy.db")
+        recollect.restore(copy, tmp_path / "back.db")
+        with recollect.open(tmp_path / "back.db") as store:
+            assert len(store.session("a").messages()) == 600
+            assert store.check().found == ()
+
+    def test_where_a_file_may_not_be_so_large(self, path, tmp_path, limited):
+        with recollect.open(path) as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(300)])
+            copy = store.backup(tmp_path / "copy.db")
+            with limited(1_000_000), pytest.raises(StoreUnavailable, match=r"small\.db can not be used.*ulimit -f"):
+                store.backup(tmp_path / "small.db")
+        with limited(1_000_000):
+            for place in (tmp_path / "new.db", path):
+                with pytest.raises(StoreUnavailable, match=r"can not be used.*ulimit -f"):
+                    recollect.restore(copy, place)
+        assert sorted(os.listdir(tmp_path)) == ["copy.db", "recollect.db"]
+
+    def test_over_what_is_no_file_is_refused(self, path, tmp_path):
+        place = tmp_path / "pipe"  # and never a device: where this fails, it is gone
+        os.mkfifo(place)
+        with recollect.open(path) as store, pytest.raises(recollect.InvalidValue, match="is no file"):
+            store.backup(place, overwrite=True)
+        assert place.is_fifo()
 
     def test_nothing_is_left_of_one_that_fails(self, path, tmp_path):
         with recollect.open(path) as store:
@@ -253,6 +327,20 @@ class TestRestore:
         assert recollect.restore(backup, path, verify=False) is not None
         with recollect.open(path) as store:
             assert store.session("a").task == "Eagerly"
+
+    def test_a_large_copy_that_another_program_made(self, path, tmp_path):
+        copy, place = str(tmp_path / "copy.db"), str(tmp_path / "back.db")
+        with recollect.open(path) as store:
+            store.session("a").append([said("x" * 10_000 + str(number)) for number in range(600)])
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("VACUUM INTO ?", (copy,))
+        with pytest.raises(Corrupted):
+            recollect.restore(copy, place)
+        assert not os.path.exists(place)
+        recollect.restore(copy, place, verify=False)
+        with recollect.open(place) as store:
+            assert len(store.session("a").messages()) == 600
+            assert store.check().found == ()
 
     @pytest.mark.parametrize("harm", ["text", "pages", "schema"])
     def test_over_a_store_that_is_damaged(self, backup, path, harm):

@@ -146,8 +146,64 @@ def test_a_pipe_is_written_to_and_a_link_is_followed(store, tmp_path):
     assert target.read_bytes() == exported(store)
     export.write(store, None, "html", os.devnull)
     assert not os.path.isfile(os.devnull)
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(recollect.StoreUnavailable, match="can not be written: Is a directory"):
         export.write(store, None, "html", tmp_path)
+
+
+def test_what_can_not_be_written_or_read_is_an_error_of_ours(store, tmp_path):
+    for path in (tmp_path / "none" / "a.md", tmp_path / "a.db" / "a.md"):
+        (tmp_path / "a.db").touch()
+        with pytest.raises(recollect.StoreUnavailable) as caught:
+            export.write(store, None, "md", path)
+        assert str(caught.value).startswith(f"{path} can not be written: ")
+    with pytest.raises(recollect.DiskFull, match="The disk under /dev/full is full"):
+        export.write(store, None, "md", "/dev/full")
+    for path in (tmp_path, tmp_path / "none.jsonl"):
+        with pytest.raises(recollect.StoreUnavailable, match="can not be read: "):
+            export.read(store, path)
+
+
+@pytest.mark.parametrize("odd", [None, 5, b"a.md", "a\0b.md", "", object(), []])
+def test_what_is_no_file_is_an_error_of_ours(store, odd):
+    for call in (
+        lambda: export.write(store, None, "md", odd), lambda: export.read(store, odd), lambda: export.format_of(odd)
+    ):  # fmt: skip
+        with pytest.raises(recollect.InvalidValue, match="A file is named by a path"):
+            call()
+
+
+def test_arguments_that_are_none(store, tmp_path):
+    for odd in (5, [], "pdf", {}):
+        with pytest.raises(recollect.InvalidValue, match="An export is one of"):
+            export.write(store, None, odd, tmp_path / "a")
+    for call in (export.chunks, export.chunks_async):
+        with pytest.raises(recollect.InvalidValue, match="progress is a function"):
+            call(store, None, "md", progress=5)
+    with pytest.raises(recollect.InvalidValue, match="progress is a function"):
+        export.read(store, io.BytesIO(), progress=5)
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        ({"owners": "ann"}, "owners is a list"), ({"owners": b"ann"}, "owners is a list"),
+        ({"owners": 5}, "owners is a list"), ({"owners": ["ann", 5]}, "An owner is a text"),
+        ({"progress": 5}, "progress is a function"), ({"timeout": "x"}, "timeout is a number"),
+    ],
+)  # fmt: skip
+def test_what_names_no_owner_of_a_copy(tmp_path, odd, told):
+    with recollect.open(tmp_path / "a.db", owner="ann") as store:
+        store.session("a")
+    with pytest.raises(recollect.InvalidValue, match=told):
+        recollect.copy(tmp_path / "a.db", tmp_path / "b.db", **odd)
+    assert not os.path.exists(tmp_path / "b.db")
+    assert recollect.copy(tmp_path / "a.db", tmp_path / "b.db", owners=iter(["ann"])).counts["sessions"] == 1
+
+
+def test_a_name_that_is_not_utf_8(store, tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl")
+    assert export.write(store, None, None, path) == os.path.getsize(path)
+    assert export.read(store, path).bad == []
 
 
 @pytest.mark.parametrize("format", ["md", "json", "jsonl", "html"])

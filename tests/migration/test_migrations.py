@@ -244,6 +244,16 @@ class TestOlderFile:
         with recollect.open(migration.backup_path(filled, LATEST)) as store:
             assert store.get_session("cli:late").messages()[0].text == "still in the log"
 
+    def test_a_large_copy_with_pages_of_the_log_can_be_brought_back(self, filled, tmp_path):
+        with recollect.open(filled) as store:
+            for _ in range(4):
+                store.session("cli:late").append([{"role": "user", "content": "x" * 10_000} for _ in range(75)])
+            migrated(filled, [*sql.migrations("sqlite"), *MORE])
+        recollect.restore(migration.backup_path(filled, LATEST), tmp_path / "back.db")
+        with recollect.open(tmp_path / "back.db") as store:
+            assert store.get_session("cli:late").message_count == 300
+            assert store.check().found == ()
+
     def test_an_earlier_copy_is_never_overwritten(self, filled):
         copy = migration.backup_path(filled, LATEST)
         shutil.copy(filled, copy)

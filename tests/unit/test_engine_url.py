@@ -87,7 +87,26 @@ def test_an_empty_environment_variable_is_none(here, monkeypatch):
     assert target(None).path.startswith(os.path.join(here, "home"))
 
 
-@pytest.mark.parametrize("text", ["mysql://host/x", "http://a/b", "redis://x", "file:///a.db", "SQLITEX://a"])
+@pytest.mark.parametrize("text", ["sqlite:////tmp/a.db?mode=ro", "sqlite:///a.db#x", "sqlite:a.db?", "sqlite:///?x"])
+def test_options_of_a_sqlite_url_are_refused(text):
+    with pytest.raises(InvalidValue, match="has no options"):
+        target(text)
+
+
+@pytest.mark.parametrize("text", ["~nobody-is-called-so/a.db", "sqlite:~nobody-is-called-so/a.db"])
+def test_a_home_that_is_not_known(text):
+    with pytest.raises(InvalidValue, match="home folder that is not known: ~nobody-is-called-so"):
+        target(text)
+
+
+def test_a_file_whose_name_begins_as_a_home_does(here):
+    assert target("~draft.db").path == os.path.join(here, "~draft.db")
+    assert target("./~me/a.db").path == os.path.join(here, "~me/a.db")
+
+
+@pytest.mark.parametrize(
+    "text", ["mysql://host/x", "http://a/b", "redis://x", "file:///a.db", "file:a.db", "file:/a.db", "SQLITEX://a"]
+)
 def test_unknown_schemes_are_refused(text):
     with pytest.raises(InvalidValue, match="no store that Recollect knows"):
         target(text)
@@ -129,7 +148,7 @@ def test_what_names_no_place(place):
         target(place)
 
 
-@pytest.mark.parametrize("owner", [None, 5, "a\0b"])
+@pytest.mark.parametrize("owner", [None, 5, "a\0b", "\ud800", "x" * 257])
 def test_what_is_no_owner(owner):
     with pytest.raises(InvalidValue, match="owner"):
         recollect.open(MEMORY, owner=owner)
@@ -164,3 +183,8 @@ def test_an_empty_home_is_none(monkeypatch):
     monkeypatch.setenv("HOME", "")
     assert config.data_folder() == os.path.join(own, ".local/share/recollect")
     assert config.config_folder() == os.path.join(own, ".config/recollect")
+    assert target("~/a.db").path == target("sqlite:~/a.db").path == os.path.join(own, "a.db")
+    monkeypatch.setenv("RECOLLECT_DB", "~/b.db")
+    assert target(None).path == os.path.join(own, "b.db")
+    monkeypatch.setenv("RECOLLECT_CONFIG", "~/c.toml")
+    assert config.file() == os.path.join(own, "c.toml")

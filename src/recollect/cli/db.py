@@ -116,10 +116,13 @@ def backup(file: str, yes: bool, as_json: bool) -> None:
 
 @db.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--no-verify", is_flag=True, help="Take pages whose checksum does not fit, as in a copy that another program made."
+)
 @options.dry_run
 @options.yes()
 @options.as_json
-def restore(file: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Bring a backup back.
 
     The present database is kept beside it, under another name that is printed.
@@ -136,7 +139,7 @@ def restore(file: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     import recollect  # noqa: PLC0415
 
     library: Any = recollect
-    kept = library.restore(file, there)
+    kept = library.restore(file, there, verify=not no_verify)
     if as_json:
         print_json({"path": there, "backup": file, "kept": kept, "dry_run": False})
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from recollect.errors import InvalidConfig
+from recollect.errors import InvalidConfig, InvalidValue
 
 DATABASE = "RECOLLECT_DB"
 OWNER = "RECOLLECT_OWNER"
@@ -61,6 +61,20 @@ def config_folder() -> str:
     return os.path.join(_absolute("XDG_CONFIG_HOME") or os.path.join(_home(), ".config"), "recollect")
 
 
+def expanded(path: str) -> str:
+    """Put the home folder in the place of the ~ that a path begins with. A person who is not known is an error."""
+    if path == "~" or path.startswith("~/"):
+        return _home() + path[1:]
+    found = os.path.expanduser(path)
+    if found.startswith("~") and "/" in found:  # it would be a folder of that name, wherever one happens to be
+        name = found.partition("/")[0]
+        raise InvalidValue(
+            f"{path!r} begins with a home folder that is not known: {name}. Write the path out, or ./{name} for a "
+            "folder that is called so."
+        )
+    return found
+
+
 def _home() -> str:
     """Name the home of this person. An empty HOME is none: with it everything would be put under the root."""
     if os.environ.get("HOME") != "":
@@ -79,7 +93,7 @@ def _absolute(variable: str) -> str:
 def file() -> str:
     """Name the file with the settings, whether or not it is there."""
     named = os.environ.get(CONFIG)
-    return os.path.abspath(os.path.expanduser(named)) if named else os.path.join(config_folder(), "config.toml")
+    return os.path.abspath(expanded(named)) if named else os.path.join(config_folder(), "config.toml")
 
 
 def there(path: str) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from recollect.config import expanded
 from recollect.config.settings import MOST, Kind, Setting
+from recollect.errors import InvalidValue
 
 _DIGITS = 19
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -64,7 +66,10 @@ def _path(raw: str, folder: str) -> str:
     """Read a path; a relative one is relative to the folder of the file that names it."""
     if is_url(raw):
         raise ValueError("a path, and this is a URL: call it url")
-    return raw if raw == ":memory:" else os.path.join(folder, os.path.expanduser(raw))
+    try:
+        return raw if raw == ":memory:" else os.path.join(folder, expanded(raw))
+    except InvalidValue as error:
+        raise ValueError("a path, and the home folder that this one begins with is not known") from error
 
 
 def _url(raw: str, folder: str) -> str:

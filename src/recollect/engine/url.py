@@ -10,6 +10,7 @@ from recollect.errors import InvalidValue
 from recollect.model.json import storable
 
 MEMORY = ":memory:"
+_LONGEST_OWNER = 256
 _LONGEST = 10 * 365 * 24 * 3600
 
 
@@ -34,8 +35,10 @@ class Target(NamedTuple):
 
 def check(owner: Any, timeout: Any) -> None:
     """Refuse what can not be an owner, or a number of seconds to wait."""
-    if type(owner) is not str or "\0" in owner:
+    if type(owner) is not str or "\0" in owner or owner != storable(owner):
         raise InvalidValue(f"An owner is a text, and '' where there is none; got {owner!r}.")
+    if len(owner) > _LONGEST_OWNER:  # every index of PostgreSQL's begins with it, and has no room for a long one
+        raise InvalidValue(f"An owner has at most {_LONGEST_OWNER} characters; this one has {len(owner):,}.")
     if type(timeout) not in (int, float) or not 0 <= timeout <= _LONGEST:
         raise InvalidValue(f"timeout is a number of seconds, from 0 to those of ten years; got {timeout!r}.")
 
@@ -56,7 +59,7 @@ def target(place: str | os.PathLike[str] | None) -> Target:
         if rest != storable(rest):
             raise InvalidValue(f"A URL is text that UTF-8 can carry; got {text!r}.")
         return Target("postgres", f"{scheme}:{rest}")
-    if "://" in text:
+    if "://" in text or (colon and scheme == "file"):
         raise InvalidValue(
             f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."
@@ -68,6 +71,11 @@ def _sqlite_path(rest: str) -> str:
     """Read what follows `sqlite:`: `///relative`, `////absolute`, `//` alone or `:memory:`, or a bare path."""
     from urllib.parse import unquote  # noqa: PLC0415  4 ms that a plain path need not pay
 
+    if "?" in rest or "#" in rest:  # it would be a file of another name, and what was said before would not be there
+        raise InvalidValue(
+            f"A sqlite: URL has no options; got sqlite:{rest}. Leave them out, or write a ? or # of a file's name as "
+            "%3F or %23."
+        )
     path = unquote(rest.removeprefix("//"))
     if path in ("", "/", MEMORY, "/" + MEMORY):
         return MEMORY
@@ -81,4 +89,4 @@ def absolute(path: str) -> str:
         raise InvalidValue("A path has no NUL character.")
     if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):
         raise InvalidValue(f"SQLite takes a path only where it is UTF-8; got {path!r}. Choose another name.")
-    return os.path.abspath(os.path.expanduser(path))
+    return os.path.abspath(config.expanded(path))

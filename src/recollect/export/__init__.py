@@ -14,13 +14,15 @@ what is in the files. This room stands on the operations and a store, never on S
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from recollect.errors import InvalidValue
+from recollect.errors import DiskFull, InvalidValue, StoreUnavailable
 from recollect.export.flow import Flow, driven, driven_async, settled, settled_async
 from recollect.export.report import BadLine, Refused, Report
+from recollect.model import argument
 from recollect.op import Scope
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ Progress = Callable[[int], None]
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
     """Name the format that a file's name ends with; None where it ends with none."""
-    ending = os.path.splitext(os.fspath(path))[1][1:].lower()
+    ending = os.path.splitext(_path(path) or "")[1][1:].lower()
     ending = _ENDINGS.get(ending, ending)
     return ending if ending in FORMATS else None
 
@@ -101,16 +103,17 @@ def write(
 
     Without a format it is the one that the file's name ends with. A named file takes its place when it is whole.
     """
-    named = file if isinstance(file, str | os.PathLike) else None
+    named = _path(file, "write")
     if format is None and named is not None:
         format = format_of(named)
     if format is None:
         raise InvalidValue(f"Say in which format to export: one of {', '.join(FORMATS)}.")
     found = chunks(store, ids, format, redact=redact, output=output, deleted=deleted, progress=progress)
-    if named is not None:
-        with _replacing(os.fspath(named)) as target:
-            return _poured(found, target)
-    return _poured(found, file)
+    if named is None:
+        return _poured(found, file)
+    advice = "that its folder is there and that you may write in it"
+    with _told(named, "written", advice, named), _replacing(named) as target:
+        return _poured(found, target)
 
 
 def read(
@@ -158,7 +161,8 @@ def _flow(
     from recollect.export.lines import Options, document, jsonl  # noqa: PLC0415
     from recollect.export.redaction import Redactor  # noqa: PLC0415
 
-    format = _ENDINGS.get(format, format)
+    argument.function("progress", progress)
+    format = _ENDINGS.get(format, format) if type(format) is str else format
     if format not in FORMATS:
         raise InvalidValue(f"An export is one of {', '.join(FORMATS)}; got {format!r}.")
     machine = format in ("json", "jsonl")
@@ -182,6 +186,7 @@ def _intake(scope: Scope, source: Any, on_conflict: str, format: str | None, pro
     from recollect.export.intake import Intake  # noqa: PLC0415
     from recollect.export.source import pieces, reader  # noqa: PLC0415
 
+    argument.function("progress", progress)
     intake = Intake(scope, on_conflict=on_conflict, format=format, progress=progress)
     return intake.run(pieces(reader(source)))
 
@@ -194,6 +199,33 @@ def _poured(found: Iterator[bytes], target: Any) -> int:
         target.write(piece.decode() if is_text else piece)
         total += len(piece)
     return total
+
+
+def _path(file: Any, act: str | None = None) -> str | None:
+    """Give the path of a file that is named; None for one that is open, and can do what is asked of it."""
+    if isinstance(file, str | os.PathLike):
+        found: Any = os.fspath(file)
+        if isinstance(found, str) and found and "\0" not in found:
+            return found
+    elif act is not None and hasattr(file, act):
+        return None
+    opened = "" if act is None else ", or open"
+    raise InvalidValue(f"A file is named by a path, a text or a Path{opened}; got {file!r}.")
+
+
+@contextlib.contextmanager
+def _told(path: str, done: str, advice: str, fills: str) -> Generator[None]:
+    """Say in our own words why a file can not be written or read. A reader who went away is the caller's matter."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(path=fills) from error
+        reason = error.strerror or str(error)
+        told = f"{path} can not be {done}: {reason}. Check {advice}."
+        raise StoreUnavailable(told, path=path, reason=reason) from error
 
 
 @contextlib.contextmanager
@@ -218,8 +250,11 @@ def _replacing(path: str) -> Generator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _opened(file: File) -> Generator[Any]:
-    if not isinstance(file, str | os.PathLike):
+    path = _path(file, "read")
+    if path is None:
         yield file
         return
-    with open(file, "rb") as source:
+    import tempfile  # noqa: PLC0415  what is read is kept aside there, until it is known where it goes
+
+    with _told(path, "read", "its name, and that you may read it", tempfile.gettempdir()), open(path, "rb") as source:
         yield source

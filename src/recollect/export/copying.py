@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from recollect.engine.url import MEMORY, Target
+from recollect.engine.url import MEMORY, Target, check
 from recollect.engine.url import target as place_of
 from recollect.errors import Conflict, InvalidValue, NotFound
+from recollect.model import argument
 from recollect.model.copied import Copied, Difference
 from recollect.ops import copies, slices
 from recollect.store import Store, opened_at
@@ -45,10 +46,12 @@ def copy(
     """
     origin, goal = place_of(source), place_of(target)
     _check(origin, goal)
+    owners = _named(owners, timeout)
+    argument.function("progress", progress)
     with opened_at(origin, "", timeout) as store:
         found, everyone = store.run(copies.owners())
         shown = store.path
-    chosen = list(dict.fromkeys(owners)) if owners is not None else found or [""]
+    chosen = found or [""] if owners is None else owners
     work = _Work(progress)
     differences: list[Difference] = []
     for owner in chosen:
@@ -70,6 +73,19 @@ def _check(origin: Target, goal: Target) -> None:
     )
     if same:
         raise InvalidValue("A store can not be copied into itself. Name another place.")
+
+
+def _named(owners: Any, timeout: Any) -> list[str] | None:
+    """Give the owners that are named. A text alone would be many of one letter each, and nothing would be copied."""
+    check("", timeout)
+    if owners is None:
+        return None
+    if isinstance(owners, str | bytes) or not isinstance(owners, Iterable):
+        raise InvalidValue(f"owners is a list of owners, or None for everyone; got {owners!r}.")
+    found: list[Any] = list(owners)
+    for owner in found:
+        check(owner, timeout)
+    return list(dict.fromkeys(found))
 
 
 class _Work:

@@ -16,6 +16,7 @@ from recollect.model.message import Draft
 from recollect.op import Op, Row, Scope, Steps, do, each, one
 from recollect.ops import record, sessions, tools
 
+_LONGEST_KEY = 512
 _VARYING = ("created_at", "completed_at", "tokens")  # the same message sent again may differ in these
 
 
@@ -106,9 +107,18 @@ def _under_key(scope: Scope, session: str, key: str, records: Sequence[record.Re
 def remember(scope: Scope, written: Written, key: str, records: Sequence[record.Record]) -> Steps[None]:
     """Keep what an append made under its key."""
     yield from do(
-        "append_insert", session=written.session, key=key, digest=_digest(records), branch=written.key,
+        "append_insert", session=written.session, key=_kept(key), digest=_digest(records), branch=written.key,
         position=written.first, count=len(records), now=scope.now,
     )  # fmt: skip
+
+
+def _kept(key: str) -> str:
+    """Give a key as it is stored: a long one by its fingerprint, because PostgreSQL has no index of long texts."""
+    if len(key) <= _LONGEST_KEY:
+        return key
+    import hashlib  # noqa: PLC0415  only for such a key
+
+    return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _digest(records: Sequence[record.Record]) -> bytes:
@@ -127,7 +137,7 @@ def appended_before(
 ) -> Steps[tuple[Appended, Row, int, int] | None]:
     """Find what an earlier append under this key made; the same key for other content is an error."""
     here = yield from sessions.find(scope, session)
-    row = yield from one("append_get", session=here.session, key=key)
+    row = yield from one("append_get", session=here.session, key=_kept(key))
     if row is None:
         return None
     if records is not None and row[0] != _digest(records):

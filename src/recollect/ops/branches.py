@@ -126,7 +126,8 @@ def _key(scope: Scope, session: str, number: int) -> Steps[int]:
 
 def _numbered(here: sessions.Here, number: int) -> Steps[int]:
     row = None
-    if isinstance(number, int) and 0 < number <= paths.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
+    # True is a number too, and not to every engine
+    if isinstance(number, int) and number is not True and 0 < number <= paths.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
         row = yield from one("branch_by_number", tree=here.tree, number=number)
     if row is None or row[2] != here.session:
         raise BranchNotFound(session=here.value.id, branch=number)

@@ -87,7 +87,7 @@ def backward(
 
 def checked_limit(limit: int) -> int:
     """Give how many messages are wanted, at most as many as a branch can have."""
-    if not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"How many messages is a number from 0 on; got {limit!r}.")
     return min(limit, LAST)
 

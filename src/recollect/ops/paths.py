@@ -43,8 +43,14 @@ def parse(name: Any) -> tuple[int | None, int]:
     branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
     if dot and _number(branch) and _number(position):
         return int(branch), int(position)
-    told = name[:_SHOWN] if isinstance(name, str) else "A number so large" if isinstance(name, int) else name
-    raise InvalidValue(f"{told!r} is no message id. An id looks like '1.17': branch and position.")
+    raise InvalidValue(f"{_told(name)} is no message id. An id looks like '1.17': branch and position.")
+
+
+def _told(name: Any) -> str:
+    """Show what was taken for an id; not a number of a thousand digits, which Python does not write either."""
+    if isinstance(name, int) and abs(name) >= 10**_LONGEST:
+        return "A number so large"
+    return repr(name[:_SHOWN] if isinstance(name, str) else name)
 
 
 def _number(text: str) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from recollect.errors import InvalidValue
 from recollect.model import argument, json
 from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, do, one
 from recollect.ops import lists, sessions
 
 _LAST_SESSION = "last_session"
+_LONGEST = 512
 
 
 def last(scope: Scope) -> Op[Session | None]:
@@ -38,8 +40,15 @@ def _set_last(scope: Scope, session: str) -> Steps[None]:
 
 def setting(scope: Scope, key: str, default: Any = None) -> Op[Any]:
     """Read a setting."""
-    argument.text("The key of a setting", key)
+    _check(key)
     return Op(_setting, scope, key, default, writes=False)
+
+
+def _check(key: str) -> None:
+    """Refuse what can not be the key of a setting; a longer text would fit into no index of PostgreSQL's."""
+    argument.text("The key of a setting", key)
+    if len(key) > _LONGEST:
+        raise InvalidValue(f"The key of a setting has at most {_LONGEST} characters; this one has {len(key):,}.")
 
 
 def _setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
@@ -49,7 +58,7 @@ def _setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
 
 def set_setting(scope: Scope, key: str, value: Any) -> Op[None]:
     """Write a setting; None removes it."""
-    argument.text("The key of a setting", key)
+    _check(key)
     return Op(_set_setting, scope, key, None if value is None else json.encode(json.exact(value)))
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import RecollectError
+from recollect.errors import AlreadySaid, InvalidValue, KeyReused, RecollectError
 from recollect.store import Session, Store, Stream, Turn
 from recollect.testing.talk import asks, texts, user
 
-ODD = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\ud800", 2**70, "odd")
+ODD = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\ud800", 2**70, "odd", True, -1, "\0")
 _FITTING: dict[str, Any] = {
     "query": "x", "name": "a", "key": "k", "value": 1, "messages": user("x"), "said": "x", "message": user("x"),
     "call_id": "t", "surface": "cli", "kind": "title", "content": "c", "to": "1.1", "branch": 1, "text": "x",
@@ -56,6 +56,33 @@ def odd_calls(kind: type, name: str, session: str, folder: pathlib.Path) -> Iter
 class TestArguments:
     """What every method does with what it can not take."""
 
+    def test_keys_of_any_length(self, store: Store):
+        session = store.session("a")
+        varied = "".join(map(chr, range(0x4E00, 0x4E00 + 20_000)))  # 60 KB that no index would make smaller
+        for key in (varied, varied[:-1], varied[:1_000], "k" * 512):
+            first = session.append(user("x"), key=key)
+            again = session.append(user("x"), key=key)
+            assert (again.ids, again.repeated, first.repeated) == (first.ids, True, False)
+            with pytest.raises(KeyReused):
+                session.append(user("y"), key=key)
+        with session.turn("q", key=varied + "?"):
+            pass
+        with pytest.raises(AlreadySaid):
+            session.turn("q", key=varied + "?")
+
+    def test_settings_have_short_keys(self, store: Store):
+        varied = "".join(map(chr, range(0x4E00, 0x4E00 + 513)))
+        store.set_setting(varied[:512], 1)
+        assert store.setting(varied[:512]) == 1
+        for call in (store.setting, lambda key: store.set_setting(key, 1)):
+            with pytest.raises(InvalidValue, match="at most 512 characters; this one has 513"):
+                call(varied)
+
+    def test_what_is_no_message_is_named(self, store: Store):
+        for odd, told in ((-1, "-1 is"), (True, "True is"), (10**5_000, "A number so large is")):
+            with pytest.raises(InvalidValue, match=told):
+                store.session("a").message(odd)
+
     def tried(self, call: Callable[..., Any], arguments: dict[str, Any]) -> None:
         """Call it; what it raises is ours."""
         try:
@@ -64,8 +91,9 @@ class TestArguments:
                 list(found)
             elif hasattr(found, "close"):
                 found.close()  # a watch
-        except RecollectError:
-            return
+        except RecollectError as error:
+            if "please report it" in str(error):  # the database refused what should not have come to it
+                raise AssertionError(arguments) from error
 
     @pytest.mark.parametrize("name", methods(Store))
     def test_a_store(self, store: Store, tmp_path: pathlib.Path, name: str):

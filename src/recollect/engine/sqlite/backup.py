@@ -20,10 +20,11 @@ from recollect.engine.sqlite.connection import (
     connect,
     connect_reader,
     connect_verified,
+    expect_checksums,
     keep_log,
     patiently,
 )
-from recollect.engine.sqlite.failure import meaning
+from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.url import MEMORY, absolute
@@ -58,6 +59,8 @@ def _refuse_in_use(store: str, path: str, *, overwrite: bool) -> None:
         raise InvalidValue(f"{path} is the store itself. Choose another file for its backup.")
     if os.path.isdir(path):
         raise InvalidValue(f"{path} is a folder. Name the file that the backup is to be.")
+    if os.path.exists(path) and not os.path.isfile(path):  # its name would be taken from a device or a pipe
+        raise InvalidValue(f"{path} is no file. Name the file that the backup is to be.")
     if os.path.lexists(path) and (not overwrite or os.path.exists(path + "-wal")):
         raise FileExists(path=path)
 
@@ -110,6 +113,7 @@ def _copied_at_once(source: apsw.Connection, part: str, timeout: float, progress
 def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress | None) -> None:
     copy = connect(part, timeout)
     try:
+        expect_checksums(copy, source)
         with copy.backup("main", source, "main") as steps:
             while not steps.done:
                 steps.step(_STEP if progress is not None else -1)
@@ -118,6 +122,11 @@ def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress
         # One file, without a log beside it. The copy of a damaged one may refuse, and is kept as it is.
         with contextlib.suppress(apsw.CorruptError):
             copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    except apsw.Error as error:
+        refused = hindrance(copy.system_errno, part.rsplit(".", 2)[0])
+        if refused is not None:
+            raise refused from error
+        raise
     finally:
         copy.close()
 
@@ -139,7 +148,7 @@ def _examine(part: str, timeout: float, path: str) -> int:
     except apsw.Error as error:
         raise meaning(error, path, timeout) from error
     if lines != [("ok",)]:
-        raise Corrupted(path=path, reason=str(lines[0][0]))
+        raise Corrupted(path=path, reason=" ".join(str(lines[0][0]).split()))
     return version
 
 

@@ -141,6 +141,22 @@ def shape(connection: apsw.Connection, path: str) -> None:
     keep_log(connection, path)
 
 
+def expect_checksums(copy: apsw.Connection, source: apsw.Connection) -> None:
+    """Have every page of a copy get its checksum: those of the log have none yet, and none have in memory.
+
+    The VFS reads in the first page that there are any. Where a copy is larger than the cache, SQLite writes that page
+    last, so it is there from the start. A source that is damaged or shaped otherwise is copied as it is.
+    """
+    try:
+        shaped = source.execute("PRAGMA page_size").fetchall() == [(PAGE_SIZE,)]
+        if shaped and source.reserve_bytes() == CHECKSUM_BYTES:
+            copy.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+            copy.reserve_bytes(reserve=CHECKSUM_BYTES)
+            copy.execute("PRAGMA user_version = 1")
+    except (apsw.CorruptError, apsw.NotADBError):
+        return
+
+
 def keep_log(connection: apsw.Connection, path: str) -> None:
     """Have the file keep a write-ahead log."""
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]

@@ -7,7 +7,15 @@ import os
 import apsw
 
 from recollect import sql
-from recollect.engine.sqlite.connection import APPLICATION_ID, configure, connect, keep_log, patiently, shape
+from recollect.engine.sqlite.connection import (
+    APPLICATION_ID,
+    configure,
+    connect,
+    expect_checksums,
+    keep_log,
+    patiently,
+    shape,
+)
 from recollect.engine.url import MEMORY
 from recollect.errors import NotADatabase, SchemaTooNew, StoreUnavailable
 
@@ -107,6 +115,7 @@ def _keep_copy(path: str, version: int, timeout: float) -> None:
 def _copy(path: str, part: str, timeout: float) -> None:
     source, copy = connect(path, timeout), connect(part, timeout)
     try:
+        expect_checksums(copy, source)
         with copy.backup("main", source, "main") as backup:
             backup.step()
         # A copy that is one file: without this it would need its own log beside it.
