@@ -1,3 +1,6 @@
+-- Sub-agents are counted with the conditions beside the count and not below it: a server that has not analyzed the table
+-- takes `deleted_at IS NULL` for rare, and would count each session's in an index of all sessions of the owner.
+
 -- shared: appending
 WITH advanced AS (
     {advance}
@@ -148,8 +151,8 @@ SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
 (tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
 data_schema_version,
-(SELECT count(*) FROM recollect.sessions AS d
-    WHERE d.parent = ((sessions.tree << 20) | sessions.number) AND d.relation = 'delegate' AND d.deleted_at IS NULL),
+(SELECT count(*) FILTER (WHERE d.relation = 'delegate' AND d.deleted_at IS NULL)
+    FROM recollect.sessions AS d WHERE d.parent = ((sessions.tree << 20) | sessions.number)),
 CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
@@ -298,6 +301,9 @@ WHERE owner = :owner AND deleted_at IS NOT NULL
     AND (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND deleted_at >= :since::bigint AND {chosen}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
+-- before: sessions_by_folded_title
+{walking}
 
 -- name: sessions_by_folded_title
 SELECT {session}
