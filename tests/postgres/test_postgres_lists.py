@@ -59,6 +59,7 @@ def unknown(databases):
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_a_page_of_tables_that_were_never_analyzed_reads_few_rows(unknown, arguments, mode, monkeypatch):
     with recollect.open(unknown, owner="ann") as store:
+        assert len(store.list_sessions(PAGE, **arguments)) > 0
         sent = noted(store, arguments, monkeypatch)
     with psycopg.connect(unknown) as connection:
         connection.execute(f"SET plan_cache_mode = {mode}")
@@ -68,6 +69,23 @@ def test_a_page_of_tables_that_were_never_analyzed_reads_few_rows(unknown, argum
             assert set(counting) <= {"sessions_parent"}, statement.name
             # A filter that leaves one in three, and few of the trash, are passed over on the way to a page.
             assert sum(rows for *_, rows in scans) < MANY, (statement.name, scans)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"tool": "read"}, {"role": "tool"}, {"tool": "read", "order": "title"}, {"role": "user", "pinned": True}],
+)
+def test_what_a_session_called_and_said_is_looked_for_in_its_tree(unknown, arguments, monkeypatch):
+    """Where nothing was said yet it is tempting to read all of it at once, and the plan is kept when there is more."""
+    with recollect.open(unknown, owner="ann") as store:
+        sent = noted(store, arguments, monkeypatch)
+    looked = set()
+    with psycopg.connect(unknown) as connection:
+        for statement, values in sent:
+            for table, condition in conditions(explained(connection, statement, values)):
+                looked.add(table)
+                assert "sessions.tree" in condition, (statement.name, condition)
+    assert looked == {"tool_calls", "messages"}
 
 
 def test_a_page_counts_the_sub_agents_of_its_owner_alone(unknown):
@@ -91,6 +109,14 @@ def test_a_page_counts_the_sub_agents_of_its_owner_alone(unknown):
         assert store.get_session(page[0].id).delegate_count == counts[page[0].id]
 
 
+def conditions(plan):
+    """Give the table and the condition of the index of every scan of calls and messages in a plan."""
+    if plan.get("Relation Name") in ("tool_calls", "messages"):
+        yield plan["Relation Name"], str([plan.get("Index Cond"), plan.get("Recheck Cond")])
+    for below in plan.get("Plans", ()):
+        yield from conditions(below)
+
+
 def noted(store, arguments, monkeypatch):
     """Give the statements about sessions that a page sends, with their values."""
     sent = []
@@ -101,7 +127,7 @@ def noted(store, arguments, monkeypatch):
         send(link, statement, values)
 
     monkeypatch.setattr(Link, "send", note)
-    assert len(store.list_sessions(PAGE, **arguments)) > 0
+    store.list_sessions(PAGE, **arguments)
     monkeypatch.undo()
     return [(statement, values) for statement, values in sent if b"SELECT" in statement.text]
 
