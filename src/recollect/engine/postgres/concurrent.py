@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -36,16 +37,10 @@ class AsyncPostgresEngine:
         self._start()
 
     def _start(self) -> None:
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._line = Line(self._jobs)
-        size = self._server.address.pool_size
-        self._others = ThreadPoolExecutor(size, thread_name_prefix="recollect-postgres")
-        self._writers = [
-            threading.Thread(target=self._work, name=f"recollect-write-{number}", daemon=True)
-            for number in range(min(_WRITERS, size))
-        ]
-        for writer in self._writers:
-            writer.start()
+        self._crew = _Crew(self._server)
+        self._line = Line(self._crew.jobs)
+        # Not on the way out of the interpreter: what was acknowledged is on disk, and threads end there as they are.
+        weakref.finalize(self, self._crew.drop).atexit = False
 
     @property
     def path(self) -> str:
@@ -63,8 +58,62 @@ class AsyncPostgresEngine:
             self._start()
         loop = asyncio.get_running_loop()
         if not op.writes:
-            return await loop.run_in_executor(self._others, self._server.read, op)
+            return await loop.run_in_executor(self._crew.others, self._server.read, op)
         return await self._line.wait(op, loop)
+
+    def bell(self) -> Bell:
+        """Give a bell that is rung when anyone commits something."""
+        if self._line.closed:
+            raise StoreClosed
+        return ServerBell(self._server.address, self._server.owner)
+
+    async def close(self) -> None:
+        """Finish what was asked for, and close. Closing twice is no error."""
+        if self._server.forked:  # threads, their locks and connections are the parent's, and nothing was asked for here
+            self._line = Line(queue.SimpleQueue())
+            self._line.close()
+            self._server.close()
+        elif self._line.close():
+            await asyncio.get_running_loop().run_in_executor(None, self._crew.finish)
+
+
+class _Crew:
+    """The threads that write together, what waits for them, and the threads for the rest.
+
+    It knows the server and not the engine: an engine that nobody holds any more is let go of although threads run, and
+    that ends them.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        size = server.address.pool_size
+        self.others = ThreadPoolExecutor(size, thread_name_prefix="recollect-postgres")
+        self._dropped = False
+        self._left = list(range(min(_WRITERS, size)))
+        self._writers = [
+            threading.Thread(target=self._work, name=f"recollect-write-{number}", daemon=True) for number in self._left
+        ]
+        for writer in self._writers:
+            writer.start()
+
+    def finish(self) -> None:
+        """Wait for the threads, which were told to end, and close the connections."""
+        for writer in self._writers:
+            writer.join()
+        self._end()
+
+    def drop(self) -> None:
+        """Have the threads finish what waits and close the connections: nobody is left who would.
+
+        Called wherever the interpreter happens to be, one of the threads included, so nothing is waited for here.
+        """
+        self._dropped = True
+        self.jobs.put(None)
+
+    def _end(self) -> None:
+        self.others.shutdown()
+        self._server.close()
 
     def _work(self) -> None:
         """Take what waits, commit it together, tell everyone; until the store closes."""
@@ -72,13 +121,16 @@ class AsyncPostgresEngine:
             batch, open_ = self._take()
             if batch:
                 self._commit(batch)
+                batch.clear()  # an error of theirs leads to who waited for it, and so to the engine
             if not open_:
-                self._jobs.put(None)  # the others are to end as well
-                return
+                self.jobs.put(None)  # the others are to end as well
+                break
+        if self._left.pop() == 0 and self._dropped:  # taking an item is atomic: one of them is the last
+            self._end()
 
     def _take(self) -> tuple[list[Job], bool]:
         """Take what waits and can run side by side, half of it where there is much; hand on what can not."""
-        jobs, batch = self._jobs, dict[str, Job]()
+        jobs, batch = self.jobs, dict[str, Job]()
         job = jobs.get()
         most = max(min(jobs.qsize() // 2, _BATCH), 1)
         behind: list[Job] = []
@@ -106,7 +158,7 @@ class AsyncPostgresEngine:
             behind.append(job)
         elif job.take():
             if session is None:
-                self._others.submit(self._alone, job)
+                self.others.submit(self._alone, job)
             else:
                 batch[session] = job
 
@@ -132,7 +184,7 @@ class AsyncPostgresEngine:
         chosen = set(refused) if done else set(refused) or set(range(len(batch)))
         rest = [job for number, job in enumerate(batch) if number not in chosen]
         for number in sorted(chosen):
-            self._others.submit(self._alone, batch[number])
+            self.others.submit(self._alone, batch[number])
         if done:
             tell(rest)
         elif rest:
@@ -143,23 +195,6 @@ class AsyncPostgresEngine:
         for job, result in zip(batch, results or (), strict=False):
             job.result = result
         return results is not None
-
-    def bell(self) -> Bell:
-        """Give a bell that is rung when anyone commits something."""
-        if self._line.closed:
-            raise StoreClosed
-        return ServerBell(self._server.address, self._server.owner)
-
-    async def close(self) -> None:
-        """Finish what was asked for, and close. Closing twice is no error."""
-        if self._line.close():
-            await asyncio.get_running_loop().run_in_executor(None, self._finish)
-
-    def _finish(self) -> None:
-        for writer in self._writers:
-            writer.join()
-        self._others.shutdown()
-        self._server.close()
 
 
 def _own_session(op: Op[Any]) -> str | None:

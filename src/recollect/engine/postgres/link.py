@@ -59,15 +59,17 @@ class Link:
     def send(self, statement: Statement, values: list[Value]) -> None:
         """Send a statement without waiting for it."""
         formats = [type(value) is bytearray for value in values] if bytearray in map(type, values) else None
+        known = statement.columns
+        given = pq.Format.BINARY if known is not None and known.binary else pq.Format.TEXT
         try:
             if not self._prepares:
-                self._pgconn.send_query_params(statement.text, values, None, formats)
+                self._pgconn.send_query_params(statement.text, values, None, formats, given)
             else:
                 if statement.name not in self._prepared:
                     self._pgconn.send_prepare(statement.name, statement.text)
                     self._prepared.add(statement.name)
                     self._sent.append((statement, True))
-                self._pgconn.send_query_prepared(statement.name, values, formats)
+                self._pgconn.send_query_prepared(statement.name, values, formats, given)
         except psycopg.OperationalError as error:
             raise Lost(str(error)) from error
         self._sent.append((statement, False))

@@ -270,8 +270,16 @@ class Server:
         return crowded(self.path, self.address.pool_size, self.timeout)
 
     def after_fork_in_child(self) -> None:
-        """Leave the parent's connections alone: ending one here would end it there."""
+        """Leave the parent's connections alone, whether the server is used here or not: ending one ends it there."""
         self._forked = True
+        _left_to_parent.append(self._pool)
+        if self._replica is not None:
+            _left_to_parent.extend(self._replica.forget())
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process was forked since the server was last used, and has no connections of its own."""
+        return self._forked
 
     def after_fork(self) -> bool:
         """Say if this process was forked since the server was last used; then it gets connections of its own."""
@@ -279,16 +287,13 @@ class Server:
             return False
         with _renewing:
             if self._forked:
-                _left_to_parent.append(self._pool)
-                if self._replica is not None:
-                    _left_to_parent.extend(self._replica.forget())
                 self._pool = self._make_pool()
                 self._forked = False
                 return True
         return False
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection of this process."""
         self._closed = True
         if not self._forked:
             self._pool.close()

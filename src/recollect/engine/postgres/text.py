@@ -1,4 +1,4 @@
-"""Values on their way to the server and back. Everything travels as text, except bytes.
+"""Values on their way to the server and back. Everything travels as text, except bytes, and numbers of many rows.
 
 PostgreSQL's text has no NUL, which ids that come from a model or a tool may have: it is written as two characters, and
 so is the one that marks it. JSON never has either of them bare.
@@ -25,6 +25,7 @@ _FLOAT = 701
 _ARRAY = struct.Struct("!iiIii")  # dimensions, whether any is NULL, type, how many, number of the first
 _LENGTH = struct.Struct("!i")
 _NO_TEXT = _LENGTH.pack(-1)
+_DOUBLE = struct.Struct("!d")
 _BOOLEAN, BYTES, TEXT, _JSON, RAW = 16, 17, 25, 114, 1043
 
 
@@ -129,6 +130,25 @@ _READ: dict[int, Callable[[bytes], Any]] = {
 }
 
 
-def reader(kind: int) -> Callable[[bytes], Any] | None:
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+def _float(data: bytes) -> float:
+    return _DOUBLE.unpack(data)[0]
+
+
+_READ_BINARY: dict[int, Callable[[bytes], Any]] = {
+    **dict.fromkeys((20, 21, 23), _number),
+    _FLOAT: _float,
+    _BOOLEAN: any,
+    TEXT: _text,
+    _JSON: _json,
+}
+
+
+def reader(kind: int, *, binary: bool = False) -> Callable[[bytes], Any] | None:
     """Say how a column of a type is read; None is what stays bytes: varchar, for JSON that is read as bytes."""
-    return None if kind == RAW else _READ.get(kind, _text)
+    if kind == RAW:
+        return None
+    return _READ_BINARY[kind] if binary else _READ.get(kind, _text)

@@ -1,3 +1,10 @@
+-- Sub-agents are counted with the conditions beside the count and not below it: a server that has not analyzed the table
+-- takes `deleted_at IS NULL` for rare, and would count each session's in an index of all sessions of the owner.
+--
+-- A list is walked in its order by one plan for whatever is asked for: a plan made for each page takes as long as the page.
+-- OFFSET 0 has the calls and the messages of each session looked at, and not first those of everyone read and hashed, which
+-- a plan that was made for small tables does.
+
 -- shared: appending
 WITH advanced AS (
     {advance}
@@ -136,20 +143,48 @@ branched AS (
 (SELECT 1 + max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL)
 
 -- shared: walking
-SELECT set_config('enable_sort', 'off', true)
+SELECT set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 
 -- shared: generic
 SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
 
--- shared: few
-'[' || coalesce(string_agg(key::text, ','), '') || ']'
+-- shared: of_parent
+FROM recollect.sessions WHERE parent = :value::bigint
+
+-- shared: of_pin
+FROM recollect.sessions
+WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
+
+-- shared: of_channel
+FROM recollect.sessions
+WHERE owner = :owner AND channel BETWEEN :value AND :value AND deleted_at IS NULL ORDER BY channel
+
+-- shared: of_model
+FROM recollect.sessions
+WHERE owner = :owner AND model BETWEEN :value AND :value AND deleted_at IS NULL ORDER BY model
+
+-- shared: of_status
+FROM recollect.sessions
+WHERE owner = :owner AND status BETWEEN :value AND :value AND status <> 'active' AND deleted_at IS NULL
+ORDER BY status
+
+-- shared: of_archive
+FROM recollect.sessions
+WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
+
+-- shared: of_untitled
+FROM recollect.sessions
+WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value::boolean
+
+-- shared: more
+OFFSET :limit::bigint - 1
 
 -- shared: session
 (tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
 data_schema_version,
-(SELECT count(*) FROM recollect.sessions AS d
-    WHERE d.parent = ((sessions.tree << 20) | sessions.number) AND d.relation = 'delegate' AND d.deleted_at IS NULL),
+(SELECT count(*) FILTER (WHERE d.relation = 'delegate' AND d.deleted_at IS NULL)
+    FROM recollect.sessions AS d WHERE d.parent = ((sessions.tree << 20) | sessions.number)),
 CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
@@ -174,12 +209,13 @@ AND (:shown::text IS NULL OR ((tree << 20) | number) NOT IN (
 AND (:tool::text IS NULL OR EXISTS (
     SELECT 1 FROM recollect.branches AS b
     JOIN recollect.tool_calls AS t ON t.tree = b.tree AND t.message_branch = b.number
-    WHERE b.tree = sessions.tree AND b.session = sessions.number AND t.tool = :tool::text
+    WHERE b.tree = sessions.tree AND b.session = sessions.number AND t.tool = :tool::text OFFSET 0
 ))
 AND (:role::text IS NULL OR EXISTS (
     SELECT 1 FROM recollect.branches AS b
     JOIN recollect.messages AS m ON m.tree = b.tree AND m.branch = b.number
     WHERE b.tree = sessions.tree AND b.session = sessions.number AND m.role = :role::text AND m.deleted_at IS NULL
+    OFFSET 0
 ))
 
 -- shared: picked
@@ -299,6 +335,9 @@ WHERE owner = :owner AND deleted_at IS NOT NULL
     AND deleted_at >= :since::bigint AND {chosen}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
+-- before: sessions_by_folded_title
+{walking}
+
 -- name: sessions_by_folded_title
 SELECT {session}
 FROM (
@@ -342,52 +381,32 @@ WHERE owner = :owner AND deleted_at IS NULL
 ORDER BY folded, tree, number LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_with_parent
-SELECT {few} FROM (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE parent = :value::bigint
-    LIMIT (SELECT :limit::bigint)
-) AS named HAVING count(*) < :limit::bigint
+SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_parent}), ',') || ']'
+WHERE NOT EXISTS (SELECT 1 {of_parent} {more})
 
 -- name: sessions_with_pin
-SELECT {few} FROM (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions
-    WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
-    LIMIT (SELECT :limit::bigint)
-) AS named HAVING count(*) < :limit::bigint
+SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_pin}), ',') || ']'
+WHERE NOT EXISTS (SELECT 1 {of_pin} {more})
 
 -- name: sessions_with_channel
-SELECT {few} FROM (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions
-    WHERE owner = :owner AND channel BETWEEN :value AND :value AND deleted_at IS NULL
-    ORDER BY channel LIMIT (SELECT :limit::bigint)
-) AS named HAVING count(*) < :limit::bigint
+SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_channel}), ',') || ']'
+WHERE NOT EXISTS (SELECT 1 {of_channel} {more})
 
 -- name: sessions_with_model
-SELECT {few} FROM (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions
-    WHERE owner = :owner AND model BETWEEN :value AND :value AND deleted_at IS NULL
-    ORDER BY model LIMIT (SELECT :limit::bigint)
-) AS named HAVING count(*) < :limit::bigint
+SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_model}), ',') || ']'
+WHERE NOT EXISTS (SELECT 1 {of_model} {more})
 
 -- name: sessions_with_status
-SELECT {few} FROM (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions
-    WHERE owner = :owner AND status BETWEEN :value AND :value AND status <> 'active' AND deleted_at IS NULL
-    ORDER BY status LIMIT (SELECT :limit::bigint)
-) AS named HAVING count(*) < :limit::bigint
+SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_status}), ',') || ']'
+WHERE NOT EXISTS (SELECT 1 {of_status} {more})
 
 -- name: sessions_with_archive
-SELECT {few} FROM (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions
-    WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
-    LIMIT (SELECT :limit::bigint)
-) AS named HAVING count(*) < :limit::bigint
+SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_archive}), ',') || ']'
+WHERE NOT EXISTS (SELECT 1 {of_archive} {more})
 
 -- name: sessions_without_title
-SELECT {few} FROM (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions
-    WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value::boolean
-    LIMIT (SELECT :limit::bigint)
-) AS named HAVING count(*) < :limit::bigint
+SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_untitled}), ',') || ']'
+WHERE NOT EXISTS (SELECT 1 {of_untitled} {more})
 
 -- name: title_set
 INSERT INTO recollect.titles (tree, session, owner, folded)

@@ -1,0 +1,162 @@
+"""Lists on a server that knows nothing of the tables yet, as in the minute after a first large load: by cost."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import recollect
+from recollect.engine.postgres.link import Link
+
+MANY = 3_000
+PAGE = 50
+LISTS = {
+    "usual": {},
+    "all": {"archived": None, "delegates": True},
+    "created": {"order": "created"},
+    "title": {"order": "title"},
+    "pinned first": {"pinned_first": True},
+    "channel": {"channel": "web"},
+    "model by title": {"model": "small", "order": "title"},
+    "archived": {"archived": True},
+    "pinned": {"pinned": True},
+    "trash": {"deleted": True},
+}
+FILL = """
+INSERT INTO recollect.sessions (
+    tree, number, owner, id, parent, relation, created_at, updated_at, active_at, deleted_at, pinned_at, archived_at, title,
+    channel, model
+)
+SELECT n, 1, %(owner)s, 's' || n, CASE WHEN n %% 2 = 0 THEN ((n - 1) << 20) | 1 END, CASE WHEN n %% 2 = 0 THEN 'delegate' END,
+    n, n, n, CASE WHEN n %% 7 = 0 THEN n END, CASE WHEN n %% 100 = 5 THEN n END, CASE WHEN n %% 40 = 9 THEN n END,
+    'title ' || n, CASE WHEN n %% 3 = 0 THEN 'web' ELSE 'cli' END, CASE WHEN n %% 5 = 0 THEN 'large' ELSE 'small' END
+FROM generate_series(%(first)s::bigint, %(first)s::bigint + %(many)s - 1) AS n
+"""
+TITLES = """
+INSERT INTO recollect.titles (tree, session, owner, folded)
+SELECT tree, number, owner, title FROM recollect.sessions WHERE tree >= %(first)s
+"""
+
+
+@pytest.fixture(scope="module")
+def unknown(databases):
+    """Give a database with sessions of two owners that was never analyzed, half of them sub-agents of the others."""
+    name = databases.make()
+    recollect.open(databases.url_of(name, "plain")).close()
+    with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
+        for table in ("sessions", "titles"):
+            admin.execute(f"ALTER TABLE recollect.{table} SET (autovacuum_enabled = off)")
+        for owner, first in (("ann", 1), ("bob", 1 + MANY)):
+            for statement in (FILL, TITLES):
+                admin.execute(statement, {"owner": owner, "first": first, "many": MANY})
+        assert admin.execute("SELECT count(*) FROM pg_stats WHERE tablename = 'sessions'").fetchone() == (0,)
+    yield databases.url_of(name, "plain")
+    databases.drop(name)
+
+
+@pytest.mark.parametrize("arguments", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_a_page_of_tables_that_were_never_analyzed_reads_few_rows(unknown, arguments, mode, monkeypatch):
+    with recollect.open(unknown, owner="ann") as store:
+        assert len(store.list_sessions(PAGE, **arguments)) > 0
+        sent = noted(store, arguments, monkeypatch)
+    with psycopg.connect(unknown) as connection:
+        connection.execute(f"SET plan_cache_mode = {mode}")
+        for statement, values in sent:  # in one transaction, for which some set how the next is planned
+            scans = list(scanned(explained(connection, statement, values)))
+            counting = [index for alias, index, _ in scans if alias == "d"]
+            assert set(counting) <= {"sessions_parent"}, statement.name
+            # A filter that leaves one in three, and few of the trash, are passed over on the way to a page.
+            assert sum(rows for *_, rows in scans) < MANY, (statement.name, scans)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"tool": "read"}, {"role": "tool"}, {"tool": "read", "order": "title"}, {"role": "user", "pinned": True}],
+)
+def test_what_a_session_called_and_said_is_looked_for_in_its_tree(unknown, arguments, monkeypatch):
+    """Where nothing was said yet it is tempting to read all of it at once, and the plan is kept when there is more."""
+    with recollect.open(unknown, owner="ann") as store:
+        sent = noted(store, arguments, monkeypatch)
+    looked = set()
+    with psycopg.connect(unknown) as connection:
+        for statement, values in sent:
+            for table, condition in conditions(explained(connection, statement, values)):
+                looked.add(table)
+                assert "sessions.tree" in condition, (statement.name, condition)
+    assert looked == {"tool_calls", "messages"}
+
+
+def test_a_page_counts_the_sub_agents_of_its_owner_alone(unknown):
+    with recollect.open(unknown, owner="ann") as store:
+        page = store.list_sessions(PAGE, order="created")
+        counts = {session.id: session.delegate_count for session in page}
+        assert counts == {f"s{n}": int((n + 1) % 7 != 0) for n in range(MANY - 1, 0, -2) if f"s{n}" in counts}
+        assert set(counts.values()) == {0, 1}
+        assert len(counts) == PAGE
+        # A row of another owner that claims to be a sub-agent is neither counted nor shown.
+        with psycopg.connect(unknown, autocommit=True) as connection:
+            connection.execute("SELECT set_config('recollect.owner', 'bob', false)")
+            mine = int(page[0].id[1:])
+            moved = connection.execute(
+                "UPDATE recollect.sessions SET parent = %s WHERE id = %s RETURNING id",
+                [(mine << 20) | 1, f"s{2 * MANY}"],
+            )
+            assert moved.fetchall()
+        again = store.list_sessions(PAGE, order="created")
+        assert {session.id: session.delegate_count for session in again} == counts
+        assert store.get_session(page[0].id).delegate_count == counts[page[0].id]
+
+
+def conditions(plan):
+    """Give the table and the condition of the index of every scan of calls and messages in a plan."""
+    if plan.get("Relation Name") in ("tool_calls", "messages"):
+        yield plan["Relation Name"], str([plan.get("Index Cond"), plan.get("Recheck Cond")])
+    for below in plan.get("Plans", ()):
+        yield from conditions(below)
+
+
+def noted(store, arguments, monkeypatch):
+    """Give the statements about sessions that a page sends, with their values."""
+    sent = []
+    send = Link.send
+
+    def note(link, statement, values):
+        sent.append((statement, values))
+        send(link, statement, values)
+
+    monkeypatch.setattr(Link, "send", note)
+    store.list_sessions(PAGE, **arguments)
+    monkeypatch.undo()
+    return [(statement, values) for statement, values in sent if b"SELECT" in statement.text]
+
+
+def explained(connection, statement, values):
+    """Run a statement as the engine does, and give its plan with the rows that were met."""
+    if b"recollect." not in statement.text:
+        connection.execute(b"PREPARE setting AS " + statement.text)
+        connection.execute(executed("setting", values))
+        connection.execute("DEALLOCATE setting")
+        return {}
+    connection.execute(b"PREPARE listing AS " + statement.text)
+    asked = sql.SQL("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ") + executed("listing", values)
+    (plan,) = connection.execute(asked).fetchone()
+    connection.execute("DEALLOCATE listing")
+    return plan[0]["Plan"]
+
+
+def executed(name, values):
+    literals = sql.SQL(", ").join([sql.Literal(None if value is None else value.decode()) for value in values])
+    return sql.SQL("EXECUTE ") + sql.SQL(name) + (sql.SQL("(") + literals + sql.SQL(")") if values else sql.SQL(""))
+
+
+def scanned(plan):
+    """Give the alias, the index and the rows met of every scan in a plan."""
+    if "Alias" in plan and "Relation Name" in plan:
+        below = plan.get("Plans", [{}])
+        index = plan.get("Index Name") or next((part["Index Name"] for part in below if "Index Name" in part), None)
+        met = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+        yield plan["Alias"], index, met * plan["Actual Loops"]
+    for below in plan.get("Plans", ()):
+        yield from scanned(below)
