@@ -291,14 +291,46 @@ def test_a_word_that_most_have_is_found_alike_either_way(postgres, databases, da
         for gone in ("s2", "s3", "s7"):
             store.delete_session(gone)
         names = watched(monkeypatch)
-        for typed in ("heron", "role:user", "heron OR stork", "heron -stork", "after:2020 heron", "-channel:x ero"):
+        for typed in (
+            "heron", "role:user", "heron OR stork", "heron -stork", "after:2020 heron", "-channel:x ero",
+            'heron -"more heron"', '"heron and more" OR heron OR "more and"',
+        ):  # fmt: skip
             found = {}
-            for dense in (0.2, 9.0):
-                monkeypatch.setattr(find, "_DENSE", dense)
-                found[dense] = paged(store, typed)
-            assert found[0.2] == found[9.0]
-            assert len(found[0.2]) >= 150
-        assert {"search_newest", "search_messages"} <= names
+            for walked in (0, 1e9):
+                monkeypatch.setattr(find, "_WALKED", walked)
+                found[walked] = paged(store, typed)
+                assert ("search_newest" in names) == bool(walked)
+            names.clear()
+            assert found[0] == found[1e9]
+            assert len(found[0]) >= 150
+
+
+@pytest.mark.parametrize(
+    ("typed", "loose"),
+    [
+        ('"a b c"', "('a' & 'b' & 'c')"),
+        ('"a b"*', "('a' & 'b':*)"),
+        ('x -"a b" -y', "('x' & !'y')"),
+        ('"a b" OR (c NOT (d OR "e f"))', "(('a' & 'b') | 'c')"),
+        ("-role:tool a", "('a' & !'=r746f6f6c')"),
+    ],
+)
+def test_what_an_index_of_words_can_tell(typed, loose):
+    """What is excluded narrows only where it needs no places."""
+    asked = query.parse(typed, 0)
+    assert tsquery.within(tsquery.Sought({}, loose=True), asked.words, asked.filters) == loose
+
+
+def test_what_is_walked_and_what_the_index_finds():
+    million = (1e6, 1e6)
+    assert find._walked(100, 100, 300, *million)  # a usual word
+    assert not find._walked(3, 3, 300, *million)
+    assert find._walked(1, 190, 300, *million)  # words in a row that most messages have somewhere
+    assert find._walked(0, 190, 300, *million)
+    assert not find._walked(0, 100, 300, *million)
+    assert find._walked(10, 100, 300, *million)
+    assert not find._walked(100, 100, 300, 1e4, 1e6)  # an owner with few among others with many
+    assert not find._walked(100, 100, 200, 0, 1e6)
 
 
 @pytest.mark.parametrize("short", [0, 10_000])

@@ -37,8 +37,11 @@ _MOST_WEIGHED, _MOST_COUNTED = 64, 2_000
 _FORMS = 48
 """Words that a piece of a word is found in, at most."""
 
-_SAMPLE, _DENSE = 200, 0.05
-"""Of so many of the newest messages, the share that has to fit for walking back from them to be the quicker way."""
+_SAMPLE = 200
+"""Messages that are looked at to estimate how many of all fit."""
+
+_WALKED = 2
+"""Messages that are walked past while one that an index names is fetched and looked at."""
 
 _SHORT = 3_000
 """Messages of a session that are looked at one after the other sooner than an index of all sessions."""
@@ -185,7 +188,7 @@ class _Finder:
         if self.where is not None:
             below, low = self.where.narrowed(below, low)
         upper = (None, None) if below == TOP else below
-        dense = yield from self._dense(terms["sought"], wide=wide)
+        dense = yield from self._dense(terms.pop("loose"), terms["sought"], wide=wide)
         return (
             yield from rows(
                 "search_newest" if dense else "search_messages", below_branch=upper[0], below_position=upper[1],
@@ -193,8 +196,8 @@ class _Finder:
             )
         )  # fmt: skip
 
-    def _dense(self, sought: str, *, wide: bool) -> Steps[bool]:
-        """Whether so many messages fit that walking from the newest back is quicker than finding all of them first.
+    def _dense(self, loose: str, sought: str, *, wide: bool) -> Steps[bool]:
+        """Whether so many messages may fit that walking from the newest back is quicker than finding all of them first.
 
         An engine whose index gives the newest first says that none do.
         """
@@ -202,8 +205,8 @@ class _Finder:
         if dense is None:
             dense = self.where is not None and self.where.short
             if not dense and (wide or all(count >= _MOST_COUNTED for count in self.counts or ())):
-                row = yield from one("search_dense", sought=sought, sample=_SAMPLE)
-                dense = row is not None and row[1] >= _SAMPLE and row[0] >= _DENSE * row[1]
+                row = yield from one("search_dense", sought=sought, loose=loose, sample=_SAMPLE)
+                dense = row is not None and row[2] >= _SAMPLE and _walked(*row)
             self.dense[wide] = dense
         return dense
 
@@ -280,9 +283,10 @@ class _Finder:
         expression, sought = Expression(self.rarity, wider), tsquery.Sought(self.rarity, wider)
         match = within(expression, self.words, self.filters, beyond)
         query = tsquery.within(sought, self.words, self.filters, beyond)
+        loose = tsquery.within(tsquery.Sought({}, wider, loose=True), self.words, self.filters, beyond)
         return {
             "match": match, "weights": expression.weighed(), "sought": tsquery.fitting(query),
-            "phrases": sought.phrases(),
+            "loose": tsquery.fitting(loose), "phrases": sought.phrases(),
         }  # fmt: skip
 
     def _counted(self) -> Steps[dict[str, float]]:
@@ -314,6 +318,18 @@ class _Finder:
             Needle(words.tokens, words.prefix or (wide and words.goes_on), suffix=wide and words.has_inside)
             for words in positive(self.words)
         ]
+
+
+def _walked(hits: int, candidates: int, sampled: int, mine: float, whole: float) -> bool:
+    """Whether walking back to where enough hits are is quicker than looking at all that an index of words names.
+
+    Of a sample, so many fit, and so many have the words in any order. It stands for the messages of one owner, which
+    lie among those of all.
+    """
+    if not mine:  # so few that none of them was met
+        return False
+    share = min(1.0, POOL * sampled / (hits * mine)) if hits else 1.0
+    return share * whole <= _WALKED * mine * candidates / sampled
 
 
 def _always_positive(node: Node | None) -> bool:

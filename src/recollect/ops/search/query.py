@@ -303,6 +303,15 @@ def positive(node: Node | None) -> Iterator[Words]:
             yield from positive(item)
 
 
+def every(node: Node | None) -> Iterator[Words]:
+    """Go through all words, those that a hit must not have too."""
+    if isinstance(node, Words):
+        yield node
+    elif node is not None:
+        for item in node.any_of if isinstance(node, Either) else (*node.these, *node.none_of):
+            yield from every(item)
+
+
 def moment(value: Moment | None, name: str, now: int) -> int | None:
     """Read a time that a caller gave, in words or otherwise."""
     from recollect.errors import InvalidValue  # noqa: PLC0415  only where one is given

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from recollect.model import json
 from recollect.ops.search.document import ALL, ROLE, TOOL
 from recollect.ops.search.match import Wider
-from recollect.ops.search.query import Both, Either, Filters, Node, Words
+from recollect.ops.search.query import Both, Either, Filters, Node, Words, every
 from recollect.ops.search.words import tag
 
 _LONGEST, _KEPT = 200, 160  # as recollect.search_token() cuts them
@@ -23,10 +23,12 @@ _NOTHING = "'='"
 class Sought:
     """Writes a tsquery, and remembers which row of words weighs how much."""
 
-    def __init__(self, rarity: Mapping[str, float], wider: Wider | None = None) -> None:
+    def __init__(self, rarity: Mapping[str, float], wider: Wider | None = None, *, loose: bool = False) -> None:
         self._weights: list[tuple[str, float]] = []
         self._rarity = rarity
         self._wider = wider
+        self.loose = loose
+        """Whether it is only what an index of words can tell, which knows nothing of their places."""
 
     def of(self, node: Node, sign: float = 1.0) -> str:
         """Write a node; the rows of what is excluded weigh nothing."""
@@ -40,7 +42,7 @@ class Sought:
         these = [self.of(item, sign) for item in node.these] or [has(ALL)]
         # What is excluded is meant as it stands, also where the rest is taken more widely.
         wider, self._wider = self._wider, None
-        none_of = [self.of(item, 0.0) for item in node.none_of]
+        none_of = [self.of(item, 0.0) for item in node.none_of if not self.loose or _apart(item)]
         self._wider = wider
         return without(_all(these), none_of)
 
@@ -51,6 +53,8 @@ class Sought:
             forms = self._wider.get((first, bool(rest)), ())
         prefix = node.prefix or (self._wider is not None and node.goes_on)
         places = [forms or (first,), *((token,) for token in rest)]
+        if self.loose:
+            return _row(places, prefix=prefix, by=" & ")
         row = _row(places, prefix=prefix)
         if sign:
             self._weights.append((row, sign * sum(self._rarity.get(token, 1.0) for token in node.tokens)))
@@ -71,9 +75,14 @@ def within(sought: Sought, node: Node | None, filters: Filters, beyond: Node | N
             parts.append(has(*sorted(tag(kind, value) for value in some)))
         if none:
             excluded.append(has(*sorted(tag(kind, value) for value in none)))
-    if beyond is not None:
+    if beyond is not None and (not sought.loose or _apart(beyond)):
         excluded.append(Sought({}).of(beyond))
     return without(_all(parts), excluded)
+
+
+def _apart(node: Node) -> bool:
+    """Whether no words have to stand in a row."""
+    return all(len(words.tokens) == 1 for words in every(node))
 
 
 def without(text: str, excluded: Sequence[str]) -> str:
@@ -99,13 +108,13 @@ def _all(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else "(" + " & ".join(texts) + ")"
 
 
-def _row(places: Sequence[Sequence[str]], *, prefix: bool) -> str:
+def _row(places: Sequence[Sequence[str]], *, prefix: bool, by: str = " <-> ") -> str:
     """Write words in a row, with those that may stand in each place; the last may be the beginning of a word."""
     last = len(places) - 1
     texts = [
         _any([_lexeme(word, prefix=prefix and place == last) for word in words]) for place, words in enumerate(places)
     ]
-    return texts[0] if last == 0 else "(" + " <-> ".join(texts) + ")"
+    return texts[0] if last == 0 else "(" + by.join(texts) + ")"
 
 
 def _pairs(places: Sequence[Sequence[str]], *, prefix: bool) -> str:

@@ -289,13 +289,21 @@ WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575
 SELECT set_config('recollect.sought', '', true), {walking}
 
 -- name: search_dense
-SELECT count(*) FILTER (WHERE words @@ :sought::tsquery), count(*) FROM (
-    (SELECT words FROM recollect.search_index WHERE owner = recollect.owner()
-        ORDER BY tree DESC, branch DESC, position DESC LIMIT :sample)
-    UNION ALL
-    (SELECT words FROM recollect.search_index
-        WHERE ctid = ANY (recollect.search_spread(16, 16)) AND owner = recollect.owner() LIMIT :sample)
-) AS sampled
+SELECT s.hits, s.candidates, s.sampled, s.mine, greatest(s.mine, c.reltuples)::float8
+FROM pg_class AS c CROSS JOIN (
+    SELECT count(*) FILTER (WHERE words @@ :sought::tsquery) AS hits, count(*) FILTER (WHERE words @@ :loose::tsquery) AS candidates,
+        count(*) AS sampled, count(*) FILTER (WHERE spread) * greatest(
+            pg_relation_size('recollect.search_index') / current_setting('block_size')::float8 / 16, 1
+        ) AS mine
+    FROM (
+        (SELECT words, false AS spread FROM recollect.search_index WHERE owner = recollect.owner()
+            ORDER BY tree DESC, branch DESC, position DESC LIMIT :sample)
+        UNION ALL
+        (SELECT words, true FROM recollect.search_index
+            WHERE ctid = ANY (recollect.search_spread(16, 16)) AND owner = recollect.owner() LIMIT :sample)
+    ) AS sampled
+) AS s
+WHERE c.oid = 'recollect.search_index'::regclass
 
 -- before: search_newest
 SELECT set_config('recollect.sought', :sought::text, true), {walking}

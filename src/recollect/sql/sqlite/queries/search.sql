@@ -192,7 +192,7 @@ SELECT 1 FROM sessions AS s WHERE s.key = :session AND {suits}
 {ranked}
 
 -- name: search_dense
-SELECT 0, 0 WHERE :sought AND :sample
+SELECT 0, 0, 0, 0, 0 WHERE :sought AND :loose AND :sample
 
 -- name: search_newest
 {ranked}
