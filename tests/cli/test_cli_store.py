@@ -151,6 +151,9 @@ class TestTransfer:
         file = str(tmp_path / f"talk.{format}")
         call("sessions", "export", talk.id, "-o", file)
         other = str(tmp_path / "other.db")
+        shown = call("--db", other, "sessions", "import", file, "--dry-run", "--json")
+        assert not os.path.exists(other)
+        assert (json.loads(shown.stdout)["dry_run"], shown.stderr) == (True, "")
         call("--db", other, "sessions", "import", file)
         with recollect.open(other) as copy:
             assert [m.to_dict() for m in copy.get_session(talk.id).messages()] == [m.to_dict() for m in talk.messages()]
@@ -183,6 +186,9 @@ class TestTransfer:
             copy.session(talk.id).append({"role": "user", "content": "there"})
         talk.append({"role": "user", "content": "here"})
         call("sessions", "export", talk.id, "-o", file, "-y")
+        foreseen = call("--db", other, "sessions", "import", file, "--dry-run", "--on-conflict", "new", code=5).stderr
+        assert "It would be" in foreseen
+        assert "would be imported" in foreseen
         assert "--on-conflict new" in call("--db", other, "sessions", "import", file, code=5).stderr
         assert "It is now" in call("--db", other, "sessions", "import", file, "--on-conflict", "new", code=5).stderr
 

@@ -46,6 +46,55 @@ def kind(line):
     return json.loads(line)["type"]
 
 
+class TestDryRun:
+    """It says what an import then does, and does nothing."""
+
+    CHAT = b'[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}, {"role": "odd"}]'
+
+    def foreseen(self, text, store, **how):
+        before = exported(store)
+        found = export.read(store, io.BytesIO(text), dry_run=True, **how)
+        assert exported(store) == before
+        assert len(store.list_sessions(archived=None, delegates=None)) == before.count(b'{"type":"session"')
+        return found.to_dict()
+
+    @pytest.mark.parametrize("on_conflict", ["skip", "new"])
+    @pytest.mark.parametrize("steps", [1, 2, 5, len(FULL)])
+    def test_of_what_goes_on(self, store, empty, steps, on_conflict):
+        whole = exported(store)
+        for text in (
+            exported(build(empty, FULL[:steps])),
+            whole,
+            whole[: len(whole) // 2],
+            joined(["{", *lines(whole)]),
+        ):
+            with recollect.open(":memory:") as copy:
+                for start in (b"", exported(empty), whole):
+                    export.read(copy, io.BytesIO(start))
+                    told = self.foreseen(text, copy, on_conflict=on_conflict)
+                    assert export.read(copy, io.BytesIO(text), on_conflict=on_conflict).to_dict() == told
+
+    def test_of_a_contradiction(self, store, empty):
+        empty.session("cli:first").append(talk.user("something else"))
+        for how in ("skip", "new"):
+            told = self.foreseen(exported(store), empty, on_conflict=how)
+            assert [each["id"] for each in told["conflicts"]] == ["cli:first"]
+            with recollect.open(":memory:") as copy:
+                export.read(copy, io.BytesIO(exported(empty)))
+                assert export.read(copy, io.BytesIO(exported(store)), on_conflict=how).to_dict() == told
+        with pytest.raises(recollect.SessionExists):
+            self.foreseen(exported(store), empty, on_conflict="error")
+
+    def test_of_a_plain_chat(self, empty):
+        told = self.foreseen(self.CHAT, empty)
+        assert (told["messages"], told["bad_count"], len(told["created"])) == (2, 1, 1)
+        assert export.read(empty, io.BytesIO(self.CHAT)).to_dict() == told
+        again = self.foreseen(self.CHAT, empty)
+        assert (again["messages"], again["unchanged"]) == (0, told["created"])
+        many = json.dumps([{"messages": [talk.user("a")], "title": "A"}, {"messages": [talk.user("b")]}]).encode()
+        assert self.foreseen(many, empty) == export.read(empty, io.BytesIO(many)).to_dict()
+
+
 class TestDamage:
     @pytest.mark.parametrize(
         "bad",

@@ -123,15 +123,16 @@ def read(
     on_conflict: str = "skip",
     format: str | None = None,
     progress: Progress | None = None,
+    dry_run: bool = False,
 ) -> Report:
     """Import what export wrote as JSON or JSON lines, or plain chats, and say what was done.
 
     What is there already is not changed, and what goes on where it ends is added. A session that contradicts the one
     in the store is left out (`skip`), imported under a new id (`new`) or an error (`error`). `format` is that of the
-    messages of a plain chat, where it is not clear.
+    messages of a plain chat, where it is not clear. With `dry_run` nothing is written, and it says what would be done.
     """
     with _opened(file) as source:
-        return settled(store, _intake(store.scope(), source, on_conflict, format, progress))
+        return settled(store, _intake(store.scope(), source, on_conflict, format, progress, dry_run=dry_run))
 
 
 async def read_async(
@@ -141,10 +142,12 @@ async def read_async(
     on_conflict: str = "skip",
     format: str | None = None,
     progress: Progress | None = None,
+    dry_run: bool = False,
 ) -> Report:
     """Import into an async store, as read() does."""
     with _opened(file) as source:
-        return await settled_async(store, _intake(store.scope(), source, on_conflict, format, progress))
+        flow = _intake(store.scope(), source, on_conflict, format, progress, dry_run=dry_run)
+        return await settled_async(store, flow)
 
 
 def _flow(
@@ -182,12 +185,14 @@ def _flow(
     return transcript(scope, ids, options, Page())
 
 
-def _intake(scope: Scope, source: Any, on_conflict: str, format: str | None, progress: Progress | None) -> Flow[Report]:
+def _intake(
+    scope: Scope, source: Any, on_conflict: str, format: str | None, progress: Progress | None, *, dry_run: bool
+) -> Flow[Report]:
     from recollect.export.intake import Intake  # noqa: PLC0415
     from recollect.export.source import pieces, reader  # noqa: PLC0415
 
     argument.function("progress", progress)
-    intake = Intake(scope, on_conflict=on_conflict, format=format, progress=progress)
+    intake = Intake(scope, on_conflict=on_conflict, format=format, progress=progress, dry_run=bool(dry_run))
     return intake.run(pieces(reader(source)))
 
 

@@ -43,18 +43,21 @@ def bring(
     report: Report,
     format: str | None,
     progress: Callable[[int], None] | None,
+    *,
+    dry_run: bool = False,
 ) -> Flow[None]:
     """Import chats: loose messages together as one, and each {"messages": [...]} as one."""
     if format is not None and format not in formats.FORMATS:
         formats.write([], format)  # raises what says which there are
-    loose = Chat(format)
+    loose = Chat(format, dry_run=dry_run)
     try:
         for piece in pieces:
             value = _value(piece, report)
             if value is None:
                 continue
             if isinstance(value.get("messages"), list):
-                yield from _whole(scope, piece.line, value, report, format, progress)
+                chat = Chat(format, dry_run=dry_run)
+                yield from _whole(scope, chat, piece.line, value, report, progress)
             elif value.get("type") == "header":
                 loose.title = _title(value)
             else:
@@ -81,13 +84,12 @@ def _value(piece: Piece, report: Report) -> dict[str, Any] | None:
 
 def _whole(
     scope: Scope,
+    chat: Chat,
     line: int,
     value: dict[str, Any],
     report: Report,
-    format: str | None,
     progress: Callable[[int], None] | None,
 ) -> Flow[None]:
-    chat = Chat(format)
     chat.title = _title(value)
     try:
         for message in value["messages"]:
@@ -109,8 +111,9 @@ def _title(value: dict[str, Any]) -> str | None:
 class Chat:
     """The messages of one chat, checked when they come and kept aside."""
 
-    def __init__(self, format: str | None) -> None:
+    def __init__(self, format: str | None, *, dry_run: bool = False) -> None:
         self.format = format
+        self.dry_run = dry_run
         self.title: str | None = None
         self.spool = Spool()
         self.digest = hashlib.sha256()
@@ -137,18 +140,24 @@ class Chat:
             return
         id = f"{_CHANNEL}:{self.digest.hexdigest()[:16]}"
         known = (yield from ask(sessions.get(scope, id))) is not None
-        if not known:
+        if not known and not self.dry_run:
             yield from ask(sessions.ensure(scope, id, {} if self.title is None else {"title": self.title}))
         added = 0
         for number, batch in enumerate(self._batches()):
-            appended, _ = yield from ask(appends.append(scope, id, batch, key=f"{_CHANNEL}:{number}"))
-            if not appended.repeated:
+            if not (yield from self._there(scope, id, f"{_CHANNEL}:{number}", batch, known=known)):
                 added += len(batch)
                 report.messages += len(batch)
             if progress is not None:
                 progress(report.messages)
         told = report.updated if added else report.unchanged
         (told if known else report.created).append(id)
+
+    def _there(self, scope: Scope, id: str, key: str, batch: list[Draft], *, known: bool) -> Flow[bool]:
+        """Append a batch, and say whether it was there before."""
+        if not self.dry_run:
+            appended, _ = yield from ask(appends.append(scope, id, batch, key=key))
+            return appended.repeated
+        return known and (yield from ask(appends.under_key(scope, id, key, batch))) is not None
 
     def _batches(self) -> Iterator[list[Draft]]:
         batch: list[Draft] = []

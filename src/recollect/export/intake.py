@@ -29,7 +29,13 @@ class Intake:
     """One import: what was read, what became of it."""
 
     def __init__(
-        self, scope: Scope, *, on_conflict: str, format: str | None, progress: Callable[[int], None] | None
+        self,
+        scope: Scope,
+        *,
+        on_conflict: str,
+        format: str | None,
+        progress: Callable[[int], None] | None,
+        dry_run: bool = False,
     ) -> None:
         if on_conflict not in ON_CONFLICT:
             raise InvalidValue(f"on_conflict is one of {', '.join(ON_CONFLICT)}; got {on_conflict!r}.")
@@ -37,6 +43,7 @@ class Intake:
         self.on_conflict = on_conflict
         self.format = format
         self.progress = progress
+        self.dry_run = dry_run
         self.report = Report()
         self.payloads = Payloads()
         self.group: Group | None = None
@@ -52,7 +59,9 @@ class Intake:
             if first is not None:
                 everything = _from(first, pieces)
                 if chats.is_chat(first.text):
-                    yield from chats.bring(self.scope, everything, self.report, self.format, self.progress)
+                    yield from chats.bring(
+                        self.scope, everything, self.report, self.format, self.progress, dry_run=self.dry_run
+                    )
                 else:
                     yield from self._records(everything)
         finally:
@@ -156,6 +165,10 @@ class Intake:
         """Place and write a group. If the store changes meanwhile, look again: what was written stays."""
         for _ in range(_ATTEMPTS):
             plan: Plan = yield from placed(self.scope, group, self.on_conflict)
+            if self.dry_run:
+                self.report.messages += sum(placement.count(group) for placement in plan.placements)
+                self._tell(group, plan, {})
+                return
             landings = [
                 Landing(self.scope, group, placement, self.payloads)
                 for placement in plan.placements
@@ -188,6 +201,8 @@ class Intake:
 
     def _link(self) -> Flow[None]:
         """Name the parents that came after their children."""
+        if self.dry_run:
+            return
         known = {*self.report.created, *self.report.updated, *self.report.unchanged}
         for child, parent in self.orphans:
             if parent in known:

@@ -6,11 +6,11 @@ say the same, say less, or go on where the store ends. Anything else is a confli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from recollect.errors import SessionExists
-from recollect.export import batches
+from recollect.export import batches, records
 from recollect.export.flow import Flow, ask
 from recollect.export.group import Given, Group
 from recollect.export.report import Refused
@@ -31,9 +31,9 @@ class Target(NamedTuple):
 class Placement:
     """A tree to write to, and which sessions and branches go there."""
 
-    def __init__(self, tree: int | None, taken: Sequence[int] = ()) -> None:
+    def __init__(self, tree: int | None, known: Mapping[int, int] | None = None) -> None:
         self.tree = tree
-        self.taken = set(taken)
+        self.known = known or {}
         self.targets: dict[str, Target] = {}
         self.paths: set[int] = set()
         self.limits: dict[int, int | None] = {}
@@ -57,12 +57,21 @@ class Placement:
         target = None if session is None else self.targets.get(session)
         return session if target is None else target.id
 
+    def count(self, group: Group) -> int:
+        """Say how many messages of a group would be new here."""
+        places = (records.place(entry.record.id) for entry in group.entries() if _is_message(entry.record))
+        return sum(self.wants(*place) and place[1] > self.known.get(place[0], 0) for place in places)
+
     def wants(self, number: int, position: int) -> bool:
         """Whether a place of the file goes here."""
         if number not in self.limits:
             return False
         limit = self.limits[number]
         return limit is None or position <= limit
+
+
+def _is_message(record: object) -> bool:
+    return isinstance(record, records.MessageRecord)
 
 
 class Plan(NamedTuple):
@@ -109,7 +118,8 @@ class _Placing:
         return Plan(found, self.conflicts)
 
     def _known(self, given: Given, there: arrivals.Standing, id: str, mode: arrivals.Mode) -> None:
-        home = self.trees.setdefault(there.tree, Placement(there.tree, list(there.branches)))
+        known = {number: branch.last for number, branch in there.branches.items()}
+        home = self.trees.setdefault(there.tree, Placement(there.tree, known))
         home.place(self.group, given.id, Target(id, there.key, mode))
         self.homes[given.id] = home
 
@@ -126,7 +136,7 @@ class _Placing:
         parent = self.group.branches[min(given.own)].parent
         owner = None if parent is None else self.group.branches[parent].session
         home = None if owner is None else self.homes.get(owner)
-        return None if home is None or home.taken.intersection(given.own) else home
+        return None if home is None or any(number in home.known for number in given.own) else home
 
     def _conflict(self, given: Given, reason: str) -> Flow[None]:
         if self.on_conflict == "error":

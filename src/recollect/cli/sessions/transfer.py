@@ -91,10 +91,11 @@ class _Terminal:
     help="What to do with a conversation that contradicts the one here: leave it out, give it a new id, or stop.",
 )
 @click.option("--format", help="The format of the messages in a plain chat, where it is not clear, such as openai.")
+@options.dry_run
 @options.as_json
 @click.pass_context
 def import_(
-    context: click.Context, files: tuple[str, ...], on_conflict: str, format: str | None, as_json: bool
+    context: click.Context, files: tuple[str, ...], on_conflict: str, format: str | None, dry_run: bool, as_json: bool
 ) -> None:
     """Read conversations from a file that was exported.
 
@@ -104,19 +105,22 @@ def import_(
     from recollect import export as exporter  # noqa: PLC0415
 
     reports: dict[str, Any] = {}
-    with place.writing() as store, Progress("Importing") as progress:
+    with place.reading() if dry_run else place.writing() as store, Progress("Importing") as progress:
         for name in files:
             source = getattr(sys.stdin, "buffer", sys.stdin) if name == "-" else name
-            reports[name] = exporter.read(store, source, on_conflict=on_conflict, format=format, progress=progress)
+            reports[name] = exporter.read(
+                store, source, on_conflict=on_conflict, format=format, progress=progress, dry_run=dry_run
+            )
     if as_json:
-        print_json({"files": [{"file": name, **plain(report)} for name, report in reports.items()]})
+        found = [{"file": name, **plain(report)} for name, report in reports.items()]
+        print_json({"files": found, "dry_run": dry_run})
     for name, report in reports.items():
-        _tell(name, report, as_json=as_json)
+        _tell(name, report, dry_run=dry_run, as_json=as_json)
     if any(report.bad_count or report.conflicts for report in reports.values()):
         context.exit(PROBLEMS)
 
 
-def _tell(name: str, report: Any, *, as_json: bool) -> None:
+def _tell(name: str, report: Any, *, dry_run: bool, as_json: bool) -> None:
     """Say what became of a file."""
     for bad in report.bad[:_SHOWN]:
         complain(f"{name}, line {bad.line}: {bad.reason}")
@@ -126,13 +130,14 @@ def _tell(name: str, report: Any, *, as_json: bool) -> None:
         complain(f"{name} has no conversation that can be imported. It must be JSON or JSON lines, as `export` writes.")
     for conflict in report.conflicts:
         became = (
-            f"It is now {conflict.new_id}."
+            f"It {'would be' if dry_run else 'is now'} {conflict.new_id}."
             if conflict.new_id
-            else "It was left out; --on-conflict new gives it a new id."
+            else f"It {'would be' if dry_run else 'was'} left out; --on-conflict new gives it a new id."
         )
         complain(f"{name}: {conflict.id}: {conflict.reason} {became}")
     if not as_json:
         remark(
-            f"{name}: {many(report.messages, 'message')} imported; {many(len(report.created), 'conversation')} new, "
+            f"{name}: {many(report.messages, 'message')} {'would be ' * dry_run}imported; "
+            f"{many(len(report.created), 'conversation')} new, "
             f"{len(report.updated):,} longer than before, {len(report.unchanged):,} known already."
         )
