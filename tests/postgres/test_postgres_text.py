@@ -33,6 +33,16 @@ def test_text_comes_back_out_of_an_array_that_the_server_made(values):
     assert json.loads(text.reader(114)(array.encode())) == values
 
 
+@pytest.mark.parametrize("field", ["title", "model", "channel"])
+def test_a_text_that_no_index_takes_is_named(postgres, field):
+    varied = "".join(map(chr, range(0x4E00, 0x4E00 + 3_000)))
+    with recollect.open(postgres) as store:
+        session = store.session("a")
+        with pytest.raises(recollect.InvalidValue, match="too long for PostgreSQL"):
+            session.update(**{field: varied})
+        assert session.update(**{field: varied[:500]}).to_dict()[field] == varied[:500]
+
+
 @pytest.mark.parametrize("value", [0, -1, 2**62, True, False, None, "", "x", b"", b"\0\xff"], ids=repr)
 def test_other_values(value):
     kind = {int: 20, bool: 16, str: 25, bytes: 17, type(None): 25}[type(value)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import itertools
 import pathlib
@@ -24,6 +25,15 @@ _OF_MESSAGES = frozenset(
 )
 _LEFT_OUT = frozenset({"close", "run", "follow", "scope", "saw"})
 """What ends everything, what takes operations and rows, and so is no matter of a user's."""
+
+
+class Word(str, enum.Enum):  # noqa: UP042  whose str() is its name, and not its text
+    """Texts by name, as programs have their models and states."""
+
+    ID = "cli:word"
+    MODEL = "some-model"
+    STATUS = "completed"
+    ROLE = "user"
 
 
 def methods(kind: type) -> list[str]:
@@ -69,6 +79,22 @@ class TestArguments:
             pass
         with pytest.raises(AlreadySaid):
             session.turn("q", key=varied + "?")
+
+    def test_texts_that_are_more_than_texts(self, store: Store):
+        session = store.session(Word.ID)
+        session.update(model=Word.MODEL, status=Word.STATUS, title=Word.MODEL)
+        found = store.get_session("cli:word")
+        assert found is not None
+        assert (found.id, found.model, found.status, found.title) == (
+            "cli:word",
+            "some-model",
+            "completed",
+            "some-model",
+        )
+        assert [each.id for each in store.list_sessions(model=Word.MODEL)] == ["cli:word"]
+        session.append({"role": "user", "content": Word.MODEL}, key=Word.ID)
+        assert session.append(user("some-model"), key="cli:word").repeated
+        assert len(store.search(Word.MODEL, session=Word.ID, role=Word.ROLE)) == 1
 
     def test_settings_have_short_keys(self, store: Store):
         varied = "".join(map(chr, range(0x4E00, 0x4E00 + 513)))

@@ -7,6 +7,7 @@ import psycopg
 from recollect.errors import (
     Corrupted,
     DiskFull,
+    InvalidValue,
     LimitReached,
     RecollectError,
     SchemaTooNew,
@@ -37,6 +38,7 @@ _LIMITS = {
     "trees_branches": ("The number of branches in a tree of forks", 1_048_575),
 }
 _READ_ONLY, _NO_RIGHT, _FULL, _WAITED, _OUT_OF_RANGE = "25006", "42501", "53100", "57014", "22003"
+_TOO_LONG = "54000"
 _NO_TABLE = ("42P01", "3F000")
 _LONGEST = 2_147_483_647
 
@@ -50,8 +52,6 @@ def meaning(error: psycopg.Error, where: str, seconds: float) -> RecollectError:
         return DiskFull(path=where)
     if state in (_READ_ONLY, _NO_RIGHT):
         return read_only(where, _reason(error))
-    if state == _OUT_OF_RANGE:
-        return LimitReached(what="The number of messages on a branch", limit=_LONGEST)
     if state.startswith("XX"):
         return Corrupted(
             f"PostgreSQL reports damage in {where}: {_reason(error)}. Stop writing to it and restore a backup.",
@@ -67,15 +67,27 @@ def meaning(error: psycopg.Error, where: str, seconds: float) -> RecollectError:
         )
     if state in _NO_TABLE:
         return StoreUnavailable(path=where, reason="its tables are gone; open it again to make them anew")
-    name = error.diag.constraint_name
-    if name in _LIMITS:
-        what, limit = _LIMITS[name]
-        return LimitReached(what=what, limit=limit)
+    limit = _limit(error)
+    if limit is not None:
+        return limit
     if isinstance(error, psycopg.OperationalError):
         return unavailable(where, _reason(error))
     return StoreError(
         f"The database refused an operation: {_reason(error)}. This is a fault in Recollect; please report it."
     )
+
+
+def _limit(error: psycopg.Error) -> RecollectError | None:
+    """Say what is larger than the server takes; None where nothing is."""
+    if error.sqlstate == _TOO_LONG:
+        return InvalidValue(
+            f"A text is too long for PostgreSQL to find it by: {_reason(error)}. Titles, models and channels may have "
+            "about 2,500 bytes there. Nothing was written; shorten it."
+        )
+    if error.sqlstate == _OUT_OF_RANGE:
+        return LimitReached(what="The number of messages on a branch", limit=_LONGEST)
+    found = _LIMITS.get(error.diag.constraint_name or "")
+    return None if found is None else LimitReached(what=found[0], limit=found[1])
 
 
 def unavailable(where: str, reason: str) -> StoreUnavailable:

@@ -40,6 +40,10 @@ def written(value: Any) -> Value:
         return None
     if kind is bool:
         return b"t" if value else b"f"
+    if isinstance(value, str):  # an Enum whose values are texts says its name where it is asked for a text
+        return _escaped(str.__str__(value))
+    if isinstance(value, int):
+        return b"%d" % value
     return bytearray(value) if kind is bytes else _escaped(str(value))
 
 
