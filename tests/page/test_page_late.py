@@ -497,3 +497,20 @@ def test_what_changes_while_a_page_is_loaded_is_in_its_list(talk, common_server,
     held[-1].continue_()
     alone.unroute("**/events?*")
     expect(row(alone, older.id).locator(".session-title")).to_have_text("After too")
+
+
+def test_an_import_that_ends_late_leaves_the_next_one_alone(talk):
+    page = talk(expected=("400",))
+    broken = {"name": "broken.json", "mimeType": "application/json", "buffer": b"no export"}
+    dialog = page.locator("#import")
+    page.evaluate("() => recollect.importDialog()")
+    dialog.locator("input[type=file]").set_input_files([broken])
+    held = Held(page, "/page/import")
+    dialog.get_by_role("button", name="Import").click()
+    held.taken()
+    page.evaluate("() => { document.getElementById('import').close(); recollect.importDialog(); }")
+    dialog.locator("input[type=file]").set_input_files([{**broken, "name": "next.json"}])
+    held.let()
+    expect(page.locator(".toast")).to_contain_text("broken.json: ")
+    expect(dialog.locator("[data-report]")).to_be_empty()
+    expect(dialog.get_by_role("button", name="Import")).to_be_enabled()
