@@ -172,6 +172,30 @@ def test_what_is_typed_while_a_command_runs_stays(talk):
     expect(page.locator("#composer-text")).to_have_value("")
 
 
+def test_what_is_entered_while_the_message_before_is_on_its_way_is_sent(talk, store):
+    page = talk()
+    session = fresh(page)
+    held = Held(page, "/say")
+    entered(page, "echo first")
+    held.taken()
+    expect(page.locator("#messages > .assistant")).to_contain_text("first")
+    answered(page)
+    entered(page, "echo second")
+    page.locator("#composer-text").press("Enter")
+    held.let()
+    expect(page.locator("#messages > .user")).to_have_count(2)
+    answered(page, "second")
+    expect(page.locator("#composer-text")).to_have_value("")
+    assert questions(page) == ["echo first", "echo second"]
+    assert store.get_session(session).message_count == 4
+    held = Held(page, "/command")
+    entered(page, "/rename Slowly")
+    held.taken()
+    entered(page, "echo third")
+    held.let()
+    answered(page, "third")
+
+
 def test_a_file_that_is_chosen_while_something_is_sent_stays(talk):
     page = talk()
     fresh(page)
