@@ -172,6 +172,30 @@ def test_what_is_typed_while_a_command_runs_stays(talk):
     expect(page.locator("#composer-text")).to_have_value("")
 
 
+def test_what_is_entered_while_the_message_before_is_on_its_way_is_sent(talk, store):
+    page = talk()
+    session = fresh(page)
+    held = Held(page, "/say")
+    entered(page, "echo first")
+    held.taken()
+    expect(page.locator("#messages > .assistant")).to_contain_text("first")
+    answered(page)
+    entered(page, "echo second")
+    page.locator("#composer-text").press("Enter")
+    held.let()
+    expect(page.locator("#messages > .user")).to_have_count(2)
+    answered(page, "second")
+    expect(page.locator("#composer-text")).to_have_value("")
+    assert questions(page) == ["echo first", "echo second"]
+    assert store.get_session(session).message_count == 4
+    held = Held(page, "/command")
+    entered(page, "/rename Slowly")
+    held.taken()
+    entered(page, "echo third")
+    held.let()
+    answered(page, "third")
+
+
 def test_a_file_that_is_chosen_while_something_is_sent_stays(talk):
     page = talk()
     fresh(page)
@@ -497,3 +521,20 @@ def test_what_changes_while_a_page_is_loaded_is_in_its_list(talk, common_server,
     held[-1].continue_()
     alone.unroute("**/events?*")
     expect(row(alone, older.id).locator(".session-title")).to_have_text("After too")
+
+
+def test_an_import_that_ends_late_leaves_the_next_one_alone(talk):
+    page = talk(expected=("400",))
+    broken = {"name": "broken.json", "mimeType": "application/json", "buffer": b"no export"}
+    dialog = page.locator("#import")
+    page.evaluate("() => recollect.importDialog()")
+    dialog.locator("input[type=file]").set_input_files([broken])
+    held = Held(page, "/page/import")
+    dialog.get_by_role("button", name="Import").click()
+    held.taken()
+    page.evaluate("() => { document.getElementById('import').close(); recollect.importDialog(); }")
+    dialog.locator("input[type=file]").set_input_files([{**broken, "name": "next.json"}])
+    held.let()
+    expect(page.locator(".toast")).to_contain_text("broken.json: ")
+    expect(dialog.locator("[data-report]")).to_be_empty()
+    expect(dialog.get_by_role("button", name="Import")).to_be_enabled()

@@ -189,7 +189,8 @@ def test_hundreds_of_sessions_are_loaded_as_one_scrolls(place, opened):
     until(lambda: tab.evaluate("void document.querySelector('#sessions').scrollTo(0, 1e9)") or len(shown(tab)) == 300)
     assert shown(tab) == ["s150", *(f"s{number}" for number in range(299, -1, -1) if number != 150)]
     assert row(tab, "s0").locator(".session-title").inner_text() == "Renamed far below"
-    assert tab.locator(".session-heading").count() == 1
+    headings = tab.locator(".session-heading").all_text_contents()
+    assert len(headings) == len(set(headings)) <= 2  # midnight may have come
     tab.keyboard.press("End")
     expect(row(tab, "s0").locator("a")).to_be_focused()
 

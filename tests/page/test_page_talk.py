@@ -477,6 +477,27 @@ def test_what_the_page_asked_before_a_turn_does_not_hide_it(talk, common_server)
     answered(page, "goes on, and ends here")
 
 
+def test_what_the_page_asked_before_a_turn_of_another_window_does_not_hide_it(talk, common_server):
+    page = talk()
+    session = fresh(page)
+    other = talk(f"/c/{session}", context=page.context)
+    expect(other.locator("#composer-text")).to_be_visible()
+    held = Held(page, "/items", '"have"')
+    page.evaluate("() => { recollect.refresh(); }")
+    held.taken()
+    said(other, "hold another")
+    expect(page.locator("#messages > .live")).to_contain_text("The open paragraph")
+    expect(page.locator("#stop")).to_be_visible()
+    page.evaluate("""() => { window.hidden = 0; new MutationObserver(() => { hidden += document.getElementById('stop').hidden; })
+        .observe(document.getElementById('stop'), { attributes: true }); }""")
+    held.let()
+    page.evaluate("() => recollect.refresh()")
+    assert page.evaluate("() => window.hidden") == 0
+    common_server.let("another")
+    for window in (page, other):
+        answered(window, "goes on, and ends here")
+
+
 def test_what_is_typed_into_a_page_that_was_just_loaded_is_written(talk):
     page = talk()
     fresh(page)

@@ -105,8 +105,9 @@
     const text = state.text.value, mine = state, { editing } = mine, files = [...mine.files];
     close();
     waitNoMore();
-    if (mine.sending || (!text.trim() && !files.length)) return;
-    if (isCommand(text) && !editing && !files.length) { await command(text).catch(r.failed); return; }
+    if (mine.sending) { mine.next = text; return; }
+    if (!text.trim() && !files.length) return;
+    if (isCommand(text) && !editing && !files.length) { await command(text).catch(r.failed); next(mine, text); return; }
     if (r.talk()?.running) { r.toast("An answer is coming. Stop it first, or wait: what you wrote stays here."); return; }
     sending(mine, true);
     /* The same message sent again after a lost answer keeps its key, so that it is said once. */
@@ -127,6 +128,13 @@
       sent(mine, { text, editing, files, turn: begun.turn });
     } catch (error) { if (r.isBusy(error) && state === mine) busy(error, mine); else r.failed(error.offline ? new Error("The server can not be reached. What you wrote stays here: send it again when it is back.") : error); }
     finally { sending(mine, false); }
+    next(mine, text);
+  }
+  /* What was entered while the message before it was on its way; that one entered twice is sent once. */
+  function next(mine, before) {
+    const text = mine.next;
+    mine.next = undefined;
+    if (text && text !== before && state === mine && mine.text.value === text) submit().catch(r.failed);
   }
   function remember(mine, last) { mine.last = last; sends.set(mine.session, last ? JSON.stringify(last) : ""); }
   function sending(mine, now) { mine.sending = now; mine.form.classList.toggle("sending", now); }

@@ -287,7 +287,7 @@
       if (since < 0) $("bottom").before(article);
       r.refresh();
     }
-    talk.turn = turn;
+    if (talk.turn !== turn) { talk.turn = turn; talk.turns++; }   /* what was asked before it began does not know of it */
     r.busy();
     const have = Number(article.dataset.version);
     if (since > have) { r.refresh(); return; }   /* what lies between was told before this was shown: all of it is read */

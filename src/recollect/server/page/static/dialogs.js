@@ -82,17 +82,20 @@
   zone.addEventListener("drop", (event) => { event.preventDefault(); if (event.dataTransfer.files.length) { file.files = event.dataTransfer.files; chosen(); } });
   entry.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const mine = file.files[0], here = () => file.files[0] === mine;   /* the dialog may be opened for another file meanwhile */
     begin.disabled = true;
     report.textContent = "Importing…";
     try {
       const answer = await fetch("/page/import?conflict=" + entry.elements.conflict.value, {
-        method: "POST", body: file.files[0], headers: { "Content-Type": "application/octet-stream", Accept: "text/html" },
+        method: "POST", body: mine, headers: { "Content-Type": "application/octet-stream", Accept: "text/html" },
       });
       const text = await answer.text();
-      if (answer.ok) { report.innerHTML = text; r.reloadSessions?.(); }
+      if (answer.ok) { if (here()) report.innerHTML = text; else r.toast(`${mine.name}: ${r.parse(text).textContent.trim().split(/\s*\n\s*/)[0]}`, { seconds: 8 }); r.reloadSessions?.(); }
       else { let problem = null; try { problem = JSON.parse(text); } catch { /* told below */ } throw new Error(problem?.detail || `The server answered ${answer.status}.`); }
     } catch (error) {
-      report.textContent = error instanceof TypeError ? "The server can not be reached, or it took no more of the file. Try again." : error.message;
+      const told = error instanceof TypeError ? "The server can not be reached, or it took no more of the file. Try again." : error.message;
+      if (!here()) { r.toast(`${mine.name}: ${told}`, { level: "error", seconds: 8 }); return; }
+      report.textContent = told;
       begin.disabled = false;
     }
   });
