@@ -263,3 +263,23 @@ def test_a_list_in_two_stretches_that_ends_in_the_second(store, titled, untitled
             if after is None:
                 break
         assert seen == expected
+
+
+def test_the_hits_of_a_page_are_read_together(store, journeys):
+    session = store.session("a")
+    for number in range(15):
+        session.append([said(f"heron {number}"), call(f"c{number}"), result(f"c{number}")])
+    fork = session.fork(id="fork")
+    fork.append([call("late"), said("heron in a fork"), result("late")])
+    store.index()
+    for limit in (1, 15):
+        with journeys(
+            10
+        ):  # what waits to be indexed (4), the mark, titles, a word's count, hits, their messages, the end
+            assert len(store.search("heron", limit)) == limit
+    with journeys(10):  # the tools of results instead of titles, which have no role
+        page = store.search("role:tool of", 15)
+    assert [hit.tool for hit in page] == ["f"] * 15
+    store.delete_session("a")
+    assert {hit.session for hit in store.search("heron", 20)} == {"fork"}
+    assert [hit.tool for hit in store.search("role:tool of", 20)] == ["f"] * 16

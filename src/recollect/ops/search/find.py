@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 from recollect.errors import DiskFull, IndexDamaged, InvalidValue, SessionNotFound, StoreLocked, StoreReadOnly
 from recollect.model import json
 from recollect.model.hit import Hit
-from recollect.model.part import ToolResultPart
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
-from recollect.ops.search import index, tsquery
+from recollect.ops.search import hits, index, tsquery
 from recollect.ops.search.cursor import BOTTOM, END, TITLES, TOP, WIDE_TITLES, Cursor, Place, cursor
-from recollect.ops.search.document import Piece, pieces
 from recollect.ops.search.match import Expression, inside, rarity, within
 from recollect.ops.search.query import NO_FILTERS, Both, Either, Node, Query, Words, positive
-from recollect.ops.search.snippet import Excerpt, Needle, excerpt
+from recollect.ops.search.snippet import Needle
 
 POOL = 2_000
 """Messages that are ranked together, the newest first."""
@@ -95,9 +93,9 @@ def _searching(scope: Scope, ask: Ask, limit: int, at: Cursor) -> Plan[Found]:
     mended = False
     for last in (*[False] * _TRIES, True):
         try:
-            mark: str | None = yield Op(index.mark, writes=False)
-            yield from _current(scope)
-            found: Found | None = yield Op(_find, scope, ask, limit, at, mark, last, writes=False)
+            waiting: index.Waiting = yield index.waiting(scope)
+            yield from _current(scope, waiting)
+            found: Found | None = yield Op(_find, scope, ask, limit, at, waiting.mark, last, writes=False)
         except IndexDamaged:  # it holds nothing that is not in the messages
             if last or mended:
                 raise
@@ -109,9 +107,9 @@ def _searching(scope: Scope, ask: Ask, limit: int, at: Cursor) -> Plan[Found]:
     raise AssertionError  # the last time it gives what it finds
 
 
-def _current(scope: Scope) -> Plan[None]:
+def _current(scope: Scope, waiting: index.Waiting) -> Plan[None]:
     try:
-        yield from index.catch_up(scope)
+        yield from index.index(scope, waiting)
     except (StoreReadOnly, DiskFull, StoreLocked):  # what is indexed can be searched all the same
         return
 
@@ -131,12 +129,12 @@ def _find(scope: Scope, ask: Ask, limit: int, at: Cursor, mark: str | None, last
     finder = _Finder(scope, ask, where, at.counts)
     if where is not None and (yield from one("search_suits", session=where.session.session, **finder.params)) is None:
         return Found([], None)
-    hits: list[tuple[Hit, Cursor]] = []
-    while len(hits) <= limit and at.stage < END:
-        more, at = yield from finder.some(at, limit + 1 - len(hits))
-        hits += more
-    shown = [hit for hit, _ in hits[:limit]]
-    return Found(shown, hits[limit - 1][1].written() if len(hits) > limit else None)
+    found: list[tuple[Hit, Cursor]] = []
+    while len(found) <= limit and at.stage < END:
+        more, at = yield from finder.some(at, limit + 1 - len(found))
+        found += more
+    shown = [hit for hit, _ in found[:limit]]
+    return Found(shown, found[limit - 1][1].written() if len(found) > limit else None)
 
 
 def _where(scope: Scope, ask: Ask) -> Steps[_Where | None]:
@@ -177,10 +175,10 @@ class _Finder:
         low = at.low
         if fresh and len(found) == POOL:
             low = min((row[0], row[1]) for row in found)
-        hits = yield from self._hits(at._replace(low=low, counts=self.counts), found, limit, wide=wide)
-        if len(hits) >= limit:
-            return hits, hits[-1][1]
-        return hits, Cursor(at.stage, low, counts=self.counts) if low != BOTTOM else Cursor(at.stage + 1)
+        shown = yield from self._hits(at._replace(low=low, counts=self.counts), found, limit, wide=wide)
+        if len(shown) >= limit:
+            return shown, shown[-1][1]
+        return shown, Cursor(at.stage, low, counts=self.counts) if low != BOTTOM else Cursor(at.stage + 1)
 
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         terms = yield from self._expression(wide=wide)
@@ -228,46 +226,33 @@ class _Finder:
         )  # fmt: skip
 
     def _hits(self, at: Cursor, found: Sequence[Row], limit: int, *, wide: bool) -> Steps[list[tuple[Hit, Cursor]]]:
-        hits: list[tuple[Hit, Cursor]] = []
         needles = self._needles(wide=wide)
         ranked = sorted((row[2], -row[0], -row[1], *row[3:]) for row in found if row[2] is not None)
-        for score, branch, position, *title in ranked:
-            if at.score is not None and (score, branch, position) <= (at.score, -at.place[0], -at.place[1]):
-                continue
-            if title:
-                hit = _title(tuple(title), score, needles)
+        if at.score is not None:
+            last = (at.score, -at.place[0], -at.place[1])
+            ranked = [row for row in ranked if row[:3] > last]
+        found_hits: list[tuple[Hit, Cursor]] = []
+        while ranked and len(found_hits) < limit:
+            count = min(limit - len(found_hits), hits.AT_ONCE)
+            some, ranked = ranked[:count], ranked[count:]
+            places = [(row[0], (-row[1], -row[2])) for row in some]
+            if len(some[0]) > len(("score", "branch", "position")):
+                shown: list[Hit | None] = [hits.title(row[3:], row[0], needles) for row in some]
             else:
-                hit = yield from self._hit(score, -branch, -position, needles)
-            if hit is not None:
-                hits.append((hit, at._replace(score=score, place=(-branch, -position))))
-            if len(hits) == limit:
-                break
-        return hits
+                shown = yield from hits.messages(self.scope, self.params, self._session(), places, needles)
+            found_hits += [
+                (hit, at._replace(score=score, place=place))
+                for hit, (score, place) in zip(shown, places, strict=True)
+                if hit is not None
+            ]
+        return found_hits
 
-    def _hit(self, score: float, branch: int, position: int, needles: Sequence[Needle]) -> Steps[Hit | None]:
-        row = yield from one("search_hit", branch=branch, position=position, **self.params)
-        session = None if row is None else (yield from self._session(branch, position, row[5:]))
-        if row is None or session is None:
+    def _session(self) -> Row | None:
+        """Give the session in which everything is found, where only one is searched."""
+        if self.where is None:
             return None
-        number, role, created, blobs, parts = row[:5]
-        read = yield from index.read_parts(self.scope, parts, blobs)
-        tools: dict[int, str] = {}
-        if any(isinstance(part, ToolResultPart) for part in read):
-            tools = (yield from index.tools_of(branch, position, position)).get(position, {})
-        piece, shown = _shown(list(pieces(read, tools)), needles)
-        return Hit(
-            session[0], session[1], piece.kind, shown.text, shown.marks, -score, created, f"{number}.{position}", role,
-            piece.tool, *session[2:],
-        )  # fmt: skip
-
-    def _session(self, branch: int, position: int, owning: Row) -> Steps[Row | None]:
-        """Say in which session a message is found: its own, or one that shares it where its own is left out."""
-        if self.where is not None:
-            value = self.where.session.value
-            return value.id, value.title, value.channel, value.archived_at, value.deleted_at, value.parent
-        if owning[0]:
-            return owning[1:]
-        return (yield from one("search_reaching", branch=branch, position=position, **self.params))
+        value = self.where.session.value
+        return value.id, value.title, value.channel, value.archived_at, value.deleted_at, value.parent
 
     def _may_be_title(self) -> bool:
         """Whether titles can fit: they have no role, no tool and no time, and there must be a word to find."""
@@ -367,25 +352,6 @@ def _params(scope: Scope, ask: Ask, where: _Where | None) -> dict[str, Any]:
 
 def _list(values: frozenset[str]) -> str | None:
     return json.encode(sorted(values)) if values else None
-
-
-def _title(row: Row, score: float, needles: Sequence[Needle]) -> Hit:
-    id_, title, channel, archived_at, deleted_at, parent, created = row
-    shown = excerpt(title, needles)
-    return Hit(
-        id_, title, "title", shown.text, shown.marks, -score, created, channel=channel, archived_at=archived_at,
-        deleted_at=deleted_at, parent=parent,
-    )  # fmt: skip
-
-
-def _shown(found: Sequence[Piece], needles: Sequence[Needle]) -> tuple[Piece, Excerpt]:
-    """Choose the part of a message that shows most of what was looked for."""
-    best: tuple[Piece, Excerpt] | None = None
-    for piece in found:
-        shown = excerpt(piece.text, needles)
-        if best is None or shown.found > best[1].found:
-            best = piece, shown
-    return best or (Piece("text", "", None, 0), Excerpt("", (), 0))
 
 
 def asked(

@@ -23,7 +23,8 @@ from recollect.ops.search.words import fold, terms, tokens
 PAGE = 200
 _CHARACTERS = 2_000_000
 _TITLES = 500
-_NEAR = 1_000
+NEAR = 1_000
+"""How far before its result a call may be."""
 _OPEN = ("pending", "streaming")
 # Taking one message out of the index at once costs about as much as writing this many of it anew.
 _WORTH_REWRITING = 100
@@ -40,6 +41,14 @@ class Behind(NamedTuple):
     last: int
 
 
+class Waiting(NamedTuple):
+    """What is not indexed, and the mark of the index that this is said of."""
+
+    mark: str | None
+    behind: list[Behind]
+    titles: bool
+
+
 class _Done(NamedTuple):
     branches: int
     messages: int
@@ -47,8 +56,18 @@ class _Done(NamedTuple):
 
 def catch_up(scope: Scope) -> Plan[int]:
     """Index everything that is committed by now, a bounded piece at a time: how many messages that were."""
-    behind: list[Behind]
-    behind, titles = yield Op(_behind, scope, writes=False)
+    found: Waiting = yield waiting(scope)
+    return (yield from index(scope, found))
+
+
+def waiting(scope: Scope) -> Op[Waiting]:
+    """Look for what is not indexed."""
+    return Op(_waiting, scope, writes=False)
+
+
+def index(scope: Scope, found: Waiting) -> Plan[int]:
+    """Index what was found waiting: how many messages that were."""
+    behind, titles = found.behind, found.titles
     while titles:
         titles = yield Op(_titles, scope)
     count = 0
@@ -59,10 +78,11 @@ def catch_up(scope: Scope) -> Plan[int]:
     return count
 
 
-def _behind(scope: Scope) -> Steps[tuple[list[Behind], bool]]:
+def _waiting(scope: Scope) -> Steps[Waiting]:
+    name = yield from mark()
     found = yield from rows("search_behind", owner=scope.owner)
     title = yield from one("search_untitled", owner=scope.owner, limit=1)
-    return [Behind(*row) for row in found], title is not None
+    return Waiting(name, [Behind(*row) for row in found], title is not None)
 
 
 def _titles(scope: Scope) -> Steps[bool]:
@@ -160,13 +180,13 @@ def tools_of(branch: int, low: int, high: int) -> Steps[dict[int, dict[int, str]
     """
     named: dict[int, dict[int, str]] = {}
     for span in (yield from path(branch)):
-        start, end = max(span.low, low - _NEAR), min(span.high, high)
+        start, end = max(span.low, low - NEAR), min(span.high, high)
         if start >= end:
             continue
         for call, position, part, tool in (
             yield from rows("search_tools", branch=branch, of=span.branch, low=start, high=end)
         ):
-            if call > position - _NEAR:
+            if call > position - NEAR:
                 named.setdefault(position, {})[part] = tool
     return named
 

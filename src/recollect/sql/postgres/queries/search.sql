@@ -56,6 +56,13 @@ AND (:no_sessions::text IS NULL OR s.id <> ALL ((SELECT recollect.listed(:no_ses
 s.id, s.title, s.channel, s.archived_at, s.deleted_at,
 (SELECT p.id FROM recollect.sessions AS p WHERE p.tree = s.parent >> 20 AND p.number = (s.parent & 1048575)::int)
 
+-- shared: listed
+(
+    SELECT (e.value ->> 0)::bigint >> 20 AS tree, ((e.value ->> 0)::bigint & 1048575)::int AS branch,
+        (e.value ->> 1)::int AS position
+    FROM json_array_elements(:hits::json) AS e
+) AS h
+
 -- shared: branch
 tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
@@ -319,14 +326,35 @@ SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_b
 -- name: search_messages
 {ranked}
 
--- name: search_hit
-SELECT b.number, m.role, m.created_at, m.blobs, m.parts::varchar,
+-- name: search_hits
+SELECT (m.tree << 20) | m.branch, m.position, b.number, m.role, m.created_at, m.blobs, m.parts::varchar,
     s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits}, {session}
-FROM recollect.messages AS m
+FROM {listed}
+CROSS JOIN LATERAL (
+    SELECT * FROM recollect.messages AS n WHERE n.tree = h.tree AND n.branch = h.branch AND n.position = h.position OFFSET 0
+) AS m
 JOIN recollect.branches AS b ON b.tree = m.tree AND b.number = m.branch
 LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
-WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575)::int AND m.position = :position
-    AND m.deleted_at IS NULL
+WHERE m.deleted_at IS NULL
+
+-- name: search_hits_tools
+WITH RECURSIVE path (tree, branch, position, number, parent, fork_at, high) AS (
+    SELECT h.tree, h.branch, h.position, b.number, b.parent, b.fork_at, h.position
+    FROM {listed} JOIN recollect.branches AS b ON b.tree = h.tree AND b.number = h.branch
+    UNION ALL
+    SELECT p.tree, p.branch, p.position, b.number, b.parent, b.fork_at, p.fork_at
+    FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
+    WHERE p.fork_at > p.position - :near::int
+)
+SELECT (p.tree << 20) | p.branch, p.position, c.result_part, c.tool
+FROM path AS p
+CROSS JOIN LATERAL (
+    SELECT n.result_part, n.tool FROM recollect.tool_calls AS n
+    WHERE n.tree = p.tree AND n.message_branch = p.number
+        AND n.message_position > greatest(p.fork_at, p.position - :near::int) AND n.message_position <= p.high
+        AND n.branch = p.branch AND n.result = p.position
+    OFFSET 0
+) AS c
 
 -- name: search_reaching
 WITH RECURSIVE below (tree, number) AS (

@@ -197,11 +197,28 @@ SELECT 0, 0, 0, 0, 0 WHERE :sought AND :loose AND :sample
 -- name: search_newest
 {ranked}
 
--- name: search_hit
-SELECT b.number, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB),
+-- name: search_hits
+SELECT m.key >> 32, m.key & 4294967295, b.number, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB),
     s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}, {session}
-FROM messages AS m JOIN branches AS b ON b.key = :branch LEFT JOIN sessions AS s ON s.key = b.session
-WHERE m.key = (:branch << 32) | :position AND m.deleted_at IS NULL
+FROM json_each(:hits) AS h
+CROSS JOIN messages AS m ON m.key = ((h.value ->> 0) << 32) | (h.value ->> 1)
+CROSS JOIN branches AS b ON b.key = h.value ->> 0
+LEFT JOIN sessions AS s ON s.key = b.session
+WHERE m.deleted_at IS NULL
+
+-- name: search_hits_tools
+WITH RECURSIVE path (branch, position, key, parent, fork_at, high) AS (
+    SELECT b.key, h.value ->> 1, b.key, b.parent, b.fork_at, h.value ->> 1
+    FROM json_each(:hits) AS h CROSS JOIN branches AS b ON b.key = h.value ->> 0
+    UNION ALL
+    SELECT p.branch, p.position, b.key, b.parent, b.fork_at, p.fork_at
+    FROM path AS p CROSS JOIN branches AS b ON b.key = p.parent
+    WHERE p.fork_at > p.position - :near
+)
+SELECT p.branch, p.position, c.result_part, c.tool
+FROM path AS p
+CROSS JOIN tool_calls AS c ON c.message > (p.key << 32) | max(p.fork_at, p.position - :near)
+    AND c.message <= (p.key << 32) | p.high AND c.branch = p.branch AND c.result = (p.branch << 32) | p.position
 
 -- name: search_reaching
 WITH RECURSIVE below (key) AS (
