@@ -45,6 +45,8 @@ def _searches(store: recollect.Store) -> None:
         "two words": lambda one, other: f"{one} {other}",
         "either of two": lambda one, other: f"{one} OR {other}",
         "two in a row": lambda one, other: f'"{one} {other}"',
+        "three in a row": lambda one, other: f'"{one} {other} {one}"',
+        "one without another": lambda one, other: f"{one} -{other}",
         "two words of a person": lambda one, other: f"role:user {one} {other}",
         "two words, since a time": lambda one, other: f"after:2020 {one} {other}",
         "a piece of a word": lambda one, _: one[1:],

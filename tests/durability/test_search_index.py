@@ -201,7 +201,7 @@ class TestErasing:
 
     def test_with_calls_that_were_answered_late(self, path, monkeypatch):
         """Taken out in other pages than put in, a message has the same words."""
-        monkeypatch.setattr(index, "_NEAR", 20)
+        monkeypatch.setattr(index, "NEAR", 20)
         with recollect.open(path) as store:
             session = store.session("cli:a")
             for number in range(30):
