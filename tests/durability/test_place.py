@@ -440,6 +440,15 @@ class TestWatched:
                 subprocess.run([sys.executable, "-c", ELSEWHERE, path], check=True, timeout=60)
                 told(changes, "cli:new")
 
+    def test_a_disk_that_fails_is_told_in_our_words(self, path, monkeypatch):
+        def failing(connection):
+            raise apsw.IOError("disk I/O error")
+
+        with recollect.open(path) as store, store.watch(timeout=60) as changes:
+            monkeypatch.setattr("recollect.engine.sqlite.watch._version", failing)
+            with pytest.raises(RecollectError):
+                next(iter(changes))
+
     def test_for_a_task(self, path, other):
         async def main() -> None:
             async with recollect.open_async(path) as store:

@@ -58,6 +58,7 @@ class LoopbackProxy:
 
     def _spring(self, client: socket.socket, server: socket.socket, data: bytes) -> None:
         how, self.trap = self.trap, None
+        self.sprung.set()  # before the client can notice anything, and look
         if how == "late":
             self._held.append((server, data))
             client.close()
@@ -68,13 +69,11 @@ class LoopbackProxy:
                 answered += server.recv(65536)
             if how == "told":
                 client.sendall(_message(b"E", _LOST) + _message(b"Z", b"I"))
-                self.sprung.set()
                 while client.recv(65536):  # it hangs up when it has read this
                     pass
             self._end(client, server)
         else:
             self._end(client, server)
-        self.sprung.set()
 
     def _end(self, *sockets: socket.socket) -> None:
         for each in sockets:

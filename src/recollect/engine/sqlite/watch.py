@@ -13,6 +13,7 @@ import apsw
 
 from recollect.engine.bell import Rung
 from recollect.engine.sqlite.connection import connect_reader
+from recollect.engine.sqlite.failure import meaning
 from recollect.engine.sqlite.place import identity
 
 _STEP = 0.025
@@ -54,7 +55,11 @@ class FileBell:
             self._rung.wait(min(_STEP, left))
 
     def _committed(self) -> bool:
-        before, self._version = self._version, _version(self._connection)
+        before = self._version
+        try:
+            self._version = _version(self._connection)
+        except apsw.Error as error:
+            raise meaning(error, self._path, self._timeout) from error
         return self._version != before
 
     def _replaced(self) -> bool:
