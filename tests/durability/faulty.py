@@ -65,6 +65,7 @@ def one_by_one(path: str, faults: Faults, writes: int, met: collections.Counter)
     store = recollect.open(path, timeout=5)
     talk = store.session("cli:one")
     talk.append(said("0"), key="0")
+    talk.messages(last=3)  # what is loaded for this is no file of the store's
     with faults:
         for number in range(1, writes):
             insisted(lambda number=number: talk.append(said(str(number)), key=str(number)), met)
