@@ -61,10 +61,9 @@ async def between(account: Account, session: AsyncSession, clock: Clock, *, firs
     end = await _end(session)
     until = end if last is None else min(last, end)
     count = max(min(until - first + 1, MOST), PAGE if last is None else 1)
-    if last is not None:
-        return await _view(account, session, clock, before=until + 1, count=count, align=first > until)
     # To the end, wherever that is by then: what is said meanwhile comes on top, and pushes out nothing older.
-    return await _view(account, session, clock, before=None, count=count, align=first > until, back_to=first)
+    before = None if last is None else until + 1
+    return await _view(account, session, clock, before=before, count=count, align=first > until, back_to=first)
 
 
 async def around(account: Account, session: AsyncSession, clock: Clock, *, position: int) -> View:
