@@ -293,23 +293,17 @@ def _moment(text: str, now: int) -> int | None:
 
 def positive(node: Node | None) -> Iterator[Words]:
     """Go through the words that a hit may have."""
-    if isinstance(node, Words):
-        yield node
-    elif isinstance(node, Either):
-        for item in node.any_of:
-            yield from positive(item)
-    elif isinstance(node, Both):
-        for item in node.these:
-            yield from positive(item)
+    return every(node, unwanted=False)
 
 
-def every(node: Node | None) -> Iterator[Words]:
-    """Go through all words, those that a hit must not have too."""
+def every(node: Node | None, *, unwanted: bool = True) -> Iterator[Words]:
+    """Go through all words, also the unwanted that a hit must not have."""
     if isinstance(node, Words):
         yield node
     elif node is not None:
-        for item in node.any_of if isinstance(node, Either) else (*node.these, *node.none_of):
-            yield from every(item)
+        below = node.any_of if isinstance(node, Either) else (*node.these, *(node.none_of if unwanted else ()))
+        for item in below:
+            yield from every(item, unwanted=unwanted)
 
 
 def moment(value: Moment | None, name: str, now: int) -> int | None:
