@@ -322,8 +322,9 @@ def checked(disk: str, promised: dict[str, int]) -> None:
 
 
 def small_log(store) -> None:
-    file = store._engine._file
-    file.writer.wal_autocheckpoint(SMALL_LOG)
+    from recollect.engine.sqlite.log import fold_at
+
+    fold_at(store._engine._file.writer, SMALL_LOG, 5.0)
 
 
 def settings(store, level: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recollect import formats
-from recollect.formats import anthropic, openai
+from recollect.formats import anthropic, openai, registry
 from recollect.formats.guess import guess
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -36,6 +36,13 @@ def test_it_gives_what_the_long_way_gives(module, message):
     assert short is not None
     assert [short] == module.read(message) == formats.read(message) == formats.read(message, module.NAME)
     assert guess(message) == module.NAME
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_a_role_with_a_string_is_read_as_its_format_reads_it(name, role):
+    message = {"role": role, "content": "a text"}
+    assert formats.read(message, name) == registry._named(name).read(message)
 
 
 @pytest.mark.parametrize(

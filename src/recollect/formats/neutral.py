@@ -40,11 +40,11 @@ PutParts = Callable[[list[dict[str, Any]], Role, Sequence[Part], dict[str, Any] 
 """The same, where the format is known."""
 
 
-def read_at_once(message: dict[str, Any]) -> Draft | None:
+def read_at_once(message: dict[str, Any], format: str | None = None) -> Draft | None:
     """Read a role with a string, the most common message by far, before it is looked at more closely."""
     name, content = message.get("role"), message.get("content")
     if type(content) is str and type(name) is str and name in _ROLES and len(message) == len(MESSAGE_FIELDS):
-        return Draft(role=_ROLES[name], parts=(TextPart(text=content),))
+        return Draft(role=_ROLES[name], parts=(TextPart(text=content),), format=format)
     return None
 
 

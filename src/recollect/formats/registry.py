@@ -18,6 +18,11 @@ from recollect.model.message import Draft, Message, checked
 class Format(Protocol):
     """What the file of a format offers."""
 
+    @property
+    def NAME(self) -> str:  # noqa: N802
+        """What it is called."""
+        ...
+
     def read(self, message: dict[str, Any]) -> list[Draft]:
         """Read a message, or a whole response, of this format."""
         ...
@@ -33,6 +38,9 @@ class Format(Protocol):
 
 _FORMATS: dict[str, Format] = {anthropic.NAME: anthropic, openai.NAME: openai, plain.NAME: plain}
 _ITEMS = "openai-responses"
+_ALIKE = frozenset({anthropic.NAME, openai.NAME, _ITEMS, "ai-sdk"})
+"""Where a role with a string is just that, and nothing is to be kept beside it."""
+
 _ADDED = frozenset({"parsed", "parsed_arguments"})
 _NESTED = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
 # Loaded when they are used.
@@ -162,8 +170,8 @@ def _as_sent(message: Any) -> Any:
 def _read_at_once(message: dict[str, Any], given: Format | None) -> Draft | None:
     """Read the most common messages by far without looking at them more closely."""
     draft = None
-    if given is None:
-        draft = neutral.read_at_once(message)
+    if given is None or given.NAME in _ALIKE:
+        draft = neutral.read_at_once(message, None if given is None else given.NAME)
     if draft is None and given in (None, openai):
         draft = openai.read_at_once(message)
     if draft is None and given in (None, anthropic):

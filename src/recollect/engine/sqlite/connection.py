@@ -30,8 +30,10 @@ _VFS = "cksmvfs"
 _STATEMENTS = 256
 _LOG_LIMIT = 64 * 1024 * 1024
 _CACHE_KIB = 8_000
-_STEP = 0.001
-_STEPS = 10
+_BRIEFLY = 0.0005
+_TURN = 0.02
+_OFTEN = 0.0001
+_RARELY = 50 * _OFTEN
 _vfs_lock = threading.Lock()
 
 
@@ -69,8 +71,13 @@ def connect(path: str, timeout: float) -> apsw.Connection:
         connection = apsw.Connection(
             path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs(), statementcachesize=_STATEMENTS
         )
-        connection.execute("PRAGMA checksum_verification = OFF")
+        accept_pages(connection)
     return _prepared(connection, timeout)
+
+
+def accept_pages(connection: apsw.Connection) -> None:
+    """Have pages read that have no fitting checksum. A file that had none yet when it was opened asks for it again."""
+    connection.execute("PRAGMA checksum_verification = OFF")
 
 
 def connect_reader(path: str, timeout: float, *, verify: bool = False) -> apsw.Connection:
@@ -104,7 +111,7 @@ def _prepared(connection: apsw.Connection, timeout: float) -> apsw.Connection:
 
 
 def wait_at_most(connection: apsw.Connection, seconds: float, first: Callable[[], None] | None = None) -> None:
-    """Wait for a lock in short steps. SQLite's own steps grow to 100 ms, in which nobody writes.
+    """Wait for a lock; SQLite's own steps grow to 100 ms, in which nobody writes.
 
     `first` is called when a lock is met, before it is waited for.
     """
@@ -112,17 +119,31 @@ def wait_at_most(connection: apsw.Connection, seconds: float, first: Callable[[]
 
     def again(count: int) -> bool:
         nonlocal begun
+        now = time.monotonic()
         if count == 0:
-            begun = time.monotonic()
+            begun = now
             if first is not None:
                 first()
-        elif time.monotonic() - begun > seconds:
+        elif now - begun > seconds:
             return False
-        chance = (time.perf_counter_ns() & 1023) / 1024  # so that two who wait do not wake together for ever
-        time.sleep(_STEP * chance * min(count + 1, _STEPS))
+        time.sleep(_pause(count, now - begun))
         return True
 
     connection.set_busy_handler(again)
+
+
+def _pause(count: int, waited: float) -> float:
+    """Say how long to wait before the next look: by chance, so that two who wait do not wake together for ever.
+
+    A single write is over soon. Where the lock is held after that, others write without a break, and a change of the
+    writer costs as much as a write: they have their turn. Then it is looked often, until somebody makes a pause.
+    """
+    chance = (time.perf_counter_ns() & 1023) / 1024
+    if count == 0:
+        return _BRIEFLY * chance
+    if waited < _TURN:
+        return (_TURN - waited) * (0.5 + chance)
+    return min(_OFTEN * count, _RARELY) * chance
 
 
 def configure(connection: apsw.Connection) -> None:

@@ -15,10 +15,11 @@ import msgspec
 from recollect import sql
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
-from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
+from recollect.engine.sqlite.connection import accept_pages, configure, connect, connect_reader, wait_at_most
 from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
+from recollect.engine.sqlite.log import fold_at
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.place import Place, place, set_aside
 from recollect.engine.sqlite.ranking import register
@@ -95,8 +96,9 @@ class File(Forkable):
         try:
             connection = connect(self.path, self.timeout)
             ready(connection, self.path, self.timeout)
+            accept_pages(connection)
             register(connection)
-            connection.wal_autocheckpoint(self._checkpoint)
+            fold_at(connection, self._checkpoint, self.timeout)
         except apsw.Error as error:
             meant = self.meaning(error, 0 if connection is None else connection.system_errno)
             _abandon(connection)  # after it was looked at: closing gives files back that may have been one too many
