@@ -64,7 +64,7 @@ from recollect.model.part import (
 from recollect.model.repair import Repair
 from recollect.model.snapshot import Snapshot
 from recollect.model.tool_call import ToolCall
-from recollect.store import Session, Store, Stream, Turn, open, restore
+from recollect.store import Session, Store, Stream, Turn, check_backup, open, restore
 
 if TYPE_CHECKING:
     from recollect.context.compaction import CompactionPolicy
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from recollect.model.finding import Finding, Findings
     from recollect.model.presence import Arrived, Presence
     from recollect.model.pruning import Pruned, PruneReport
-    from recollect.model.space import Optimized, Space
+    from recollect.model.space import Backup, Optimized, Space
     from recollect.model.statistics import Stats, Tally, ToolStats
     from recollect.store.watch import Watch
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
@@ -83,6 +83,7 @@ __version__ = "0.1.0"
 
 # Values that only some programs name: the module of each is loaded with its first use.
 _LATER = {
+    "Backup": "space",
     "Finding": "finding",
     "Findings": "finding",
     "Copied": "copied",
@@ -135,6 +136,7 @@ __all__ = [
     "AsyncTurn",
     "AsyncWatch",
     "AttachmentPart",
+    "Backup",
     "BotRefused",
     "Branch",
     "BranchNotFound",
@@ -207,6 +209,7 @@ __all__ = [
     "TurnNotFound",
     "UnknownFormat",
     "Watch",
+    "check_backup",
     "copy",
     "open",
     "open_async",

@@ -20,14 +20,14 @@ from recollect.op import Op, Plan, Scope
 from recollect.store.session import Session
 from recollect.store.turn import Stream, Turn
 
-__all__ = ["Session", "Store", "Stream", "Turn", "open", "restore"]
+__all__ = ["Session", "Store", "Stream", "Turn", "check_backup", "open", "restore"]
 
 if TYPE_CHECKING:
     from recollect.engine.postgres.sync import PostgresEngine
     from recollect.model.finding import Findings
     from recollect.model.moment import Duration, Moment
     from recollect.model.pruning import PruneReport
-    from recollect.model.space import Optimized, Space
+    from recollect.model.space import Backup, Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
     from recollect.store.watch import Watch
 
@@ -72,11 +72,30 @@ def restore(
     """
     from recollect.engine.sqlite.backup import restore as bring_back  # noqa: PLC0415
 
+    source, place = _ends(backup, path)
+    return bring_back(source, place, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
+
+
+def check_backup(
+    backup: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    verify: bool = True,
+    timeout: float = 30.0,
+) -> Backup:
+    """Say what a backup holds, and raise what stands against bringing it back with restore(). Nothing is changed."""
+    from recollect.engine.sqlite.backup import look  # noqa: PLC0415
+
+    source, place = _ends(backup, path)
+    return look(source, place, verify=verify, timeout=timeout)
+
+
+def _ends(backup: str | os.PathLike[str], path: str | os.PathLike[str] | None) -> tuple[str, str]:
+    """Say from where to where a backup is brought back."""
     place = target(path)
     if place.engine != "sqlite":
         raise NotSupported(what="Bringing back a backup")
-    source = argument.path("A backup", backup)
-    return bring_back(source, place.path, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
+    return argument.path("A backup", backup), place.path
 
 
 class Store:
