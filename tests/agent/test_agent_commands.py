@@ -274,6 +274,13 @@ async def test_export(talking, tmp_path):
         assert "already" in (await commands.run(talk, f"/export md {tmp_path / 'out.md'}")).text
 
 
+async def test_an_export_to_a_home_that_is_not_known_is_refused(talking):
+    async with talking() as talk:
+        said = await commands.run(talk, "/export md ~nobody-is-called-so/out.md")
+        assert said.failed
+        assert "home folder that is not known" in said.text
+
+
 async def test_an_export_is_called_as_the_conversation_is(talking, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     async with talking() as talk:

@@ -9,6 +9,7 @@ from typing import Any
 from recollect.agent.conversation import Conversation
 from recollect.agent.titles import said, shortened
 from recollect.agent.tools import found
+from recollect.config import expanded
 from recollect.errors import Conflict, InvalidValue, MessageNotFound
 from recollect.model.message import Message
 from recollect.model.title import file_name
@@ -268,7 +269,7 @@ async def export(talk: Conversation, argument: str) -> str:
 
 
 def _full(name: str) -> str:
-    return os.path.abspath(os.path.expanduser(name))
+    return os.path.abspath(expanded(name))
 
 
 async def _write(session: Any, format: str, path: str) -> None:
