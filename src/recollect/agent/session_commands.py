@@ -57,19 +57,25 @@ async def new(talk: Conversation, title: str) -> str:
 
 
 async def kept(session: AsyncSession) -> bool:
-    """Leave no empty session behind: one in which nothing was said and that nobody named. Say whether it is there.
-
-    One that was rewound to its beginning shows no message, and has them on another branch.
-    """
+    """Leave no empty session behind; say whether it is there."""
     try:
         await session.refresh()
     except SessionNotFound:
         return False
-    named = session.title or session.channel or session.pinned_at
-    if named or session.message_count or len(await session.branches()) > 1:
+    if not await is_empty(session):
         return True
     await session.store.erase_session(session.id)
     return False
+
+
+async def is_empty(session: AsyncSession) -> bool:
+    """Whether nothing was said in a session and nobody named it.
+
+    One that was rewound to its beginning shows no message, and has them on another branch.
+    """
+    if session.message_count or session.title or session.channel or session.pinned_at:
+        return False
+    return len(await session.branches()) == 1
 
 
 async def clear(talk: Conversation, _: str) -> str:
