@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
-import tempfile
 import time
 from typing import Any
 
 import recollect
-from million import MESSAGES, SESSIONS, made
+from million import asked_for
 
 _TIMES = 41
 _LISTS: dict[str, dict[str, Any]] = {
@@ -31,12 +28,7 @@ _LISTS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Measure each list."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--path", default=os.path.join(tempfile.gettempdir(), "recollect-million.db"))
-    parser.add_argument("--sessions", type=int, default=SESSIONS)
-    parser.add_argument("--messages", type=int, default=MESSAGES)
-    options = parser.parse_args()
-    path = made(options.path, sessions=options.sessions, messages=options.messages)
+    path = asked_for(__doc__)
     with recollect.open(path) as store:
         print(f"{'a page of 50, milliseconds':<28} {'first':>8} {'middle':>8}")
         for name, arguments in _LISTS.items():

@@ -21,7 +21,6 @@ from contenders.contender import plain
 from data import turns
 
 LONG, MIDDLE, NEW, WARM = "bench:10000", "bench:1000", "bench:new", "bench:warm"
-LONG_MESSAGES, MIDDLE_MESSAGES = 10_000, 1_000
 WORDS = "there would"
 
 

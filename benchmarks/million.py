@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import os
 import random
+import tempfile
 import time
 from typing import Any
 
@@ -72,16 +73,21 @@ async def _task(store: Any, numbers: Any, lengths: list[int], data: list[Any]) -
             left, at = left - len(some), (at + len(some)) % len(data)
 
 
-def main() -> None:
-    """Make the store where it is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path")
+def asked_for(description: str | None) -> str:
+    """Make the store that the command line names, unless it is there already, and give its path."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--path", default=os.path.join(tempfile.gettempdir(), "recollect-million.db"))
     parser.add_argument("--sessions", type=int, default=SESSIONS)
     parser.add_argument("--messages", type=int, default=MESSAGES)
     options = parser.parse_args()
+    return made(options.path, sessions=options.sessions, messages=options.messages)
+
+
+def main() -> None:
+    """Make the store where it is asked for."""
     begun = time.perf_counter()
-    made(options.path, sessions=options.sessions, messages=options.messages)
-    print(f"{os.path.getsize(options.path):,} bytes, made in {time.perf_counter() - begun:.0f} s")
+    path = asked_for(__doc__)
+    print(f"{os.path.getsize(path):,} bytes, made in {time.perf_counter() - begun:.0f} s")
 
 
 if __name__ == "__main__":

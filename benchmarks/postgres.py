@@ -11,33 +11,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 
 import recollect
-from data import Turn, turns
+from clock import best, turns_per_second
+from data import turns
 from raw_postgres import RawPostgres
 
 ID = "0196f0f0-7e6b-7000-8000-000000000000"
 BLOCK = 50
-
-
-def timed(action: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
-
-
-def best(action: Callable[[], Any], times: int) -> float:
-    gc.collect()
-    return min(timed(action) for _ in range(times))
 
 
 def append_each(url: str, count: int, way: str, owner: str) -> tuple[float, float]:
@@ -96,26 +85,8 @@ def tasks(url: str, count: int, each: int) -> float:
             position = raw.append(f"tasks{run}", position, turn)
         theirs = len(half) / (time.perf_counter() - begun)
         raw.close()
-        ratios.append(asyncio.run(_tasks(url, data, count, run)) / theirs)
+        ratios.append(asyncio.run(turns_per_second(url, data, count, f"task:{run}")) / theirs)
     return statistics.median(ratios)
-
-
-async def _tasks(url: str, data: list[Turn], count: int, run: int) -> float:
-    async with recollect.open_async(url) as store:
-        sessions = [await store.session(f"task:{run}:{number}") for number in range(count)]
-
-        async def work(number: int) -> None:
-            for turn in data[number::count]:
-                await sessions[number].append(turn)
-
-        begun = time.perf_counter()
-        await asyncio.gather(*(work(number) for number in range(count)))
-        taken = time.perf_counter() - begun
-        for number, session in enumerate(sessions):
-            await session.refresh()
-            expected = sum(len(turn) for turn in data[number::count])
-            assert session.message_count == expected, "a turn was lost"
-    return len(data) / taken
 
 
 @contextlib.contextmanager

@@ -25,17 +25,12 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import recollect
+from clock import timed, turns_per_second
 from data import Turn, turns
 from raw import Raw
 
 ID = "0196f0f0-7e6b-7000-8000-000000000000"
 BLOCK = 50
-
-
-def timed(action: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
 
 
 def against(ours: Callable[[], Any], theirs: Callable[[], Any], times: int) -> float:
@@ -138,26 +133,8 @@ def tasks(folder: str, count: int, each: int) -> float:
             position = raw.append(ID, position, turn)
         theirs = len(data) // 2 / (time.perf_counter() - begun)
         raw.close()
-        ratios.append(asyncio.run(_tasks(f"{folder}/ours-tasks-{run}.db", data, count)) / theirs)
+        ratios.append(asyncio.run(turns_per_second(f"{folder}/ours-tasks-{run}.db", data, count)) / theirs)
     return statistics.median(ratios)
-
-
-async def _tasks(path: str, data: list[Turn], count: int) -> float:
-    async with recollect.open_async(path) as store:
-        sessions = [await store.session(f"task:{number}") for number in range(count)]
-
-        async def work(number: int) -> None:
-            for turn in data[number::count]:
-                await sessions[number].append(turn)
-
-        begun = time.perf_counter()
-        await asyncio.gather(*(work(number) for number in range(count)))
-        taken = time.perf_counter() - begun
-        for number, session in enumerate(sessions):
-            await session.refresh()
-            expected = sum(len(turn) for turn in data[number::count])
-            assert session.message_count == expected, "a turn was lost"
-    return len(data) / taken
 
 
 def processes(folder: str, count: int, each: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import random
@@ -13,7 +12,7 @@ from collections.abc import Callable
 
 import recollect
 from data import turns
-from million import MESSAGES, SESSIONS, made
+from million import asked_for
 
 _TIMES = 31
 _APPENDS = 2_000
@@ -22,12 +21,7 @@ _EVERY = 50
 
 def main() -> None:
     """Index the store, search in it, and append beside searches."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--path", default=os.path.join(tempfile.gettempdir(), "recollect-million.db"))
-    parser.add_argument("--sessions", type=int, default=SESSIONS)
-    parser.add_argument("--messages", type=int, default=MESSAGES)
-    options = parser.parse_args()
-    path = made(options.path, sessions=options.sessions, messages=options.messages)
+    path = asked_for(__doc__)
     with recollect.open(path) as store:
         before, begun = os.path.getsize(path), time.perf_counter()
         count = store.index()

@@ -7,26 +7,13 @@ A session of 10,000 messages is fitted to 100,000 tokens. Counts are stored: the
 
 from __future__ import annotations
 
-import gc
 import tempfile
-import time
-from collections.abc import Callable
-from typing import Any
 
 import recollect
+from clock import best
 from data import turns
 
 BUDGET = 100_000
-
-
-def best(action: Callable[[], Any], times: int = 7) -> float:
-    gc.collect()
-    taken: list[float] = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        action()
-        taken.append(time.perf_counter() - begun)
-    return min(taken)
 
 
 def fill(session: recollect.Session, count: int) -> None:

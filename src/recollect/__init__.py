@@ -64,7 +64,7 @@ from recollect.model.part import (
 from recollect.model.repair import Repair
 from recollect.model.snapshot import Snapshot
 from recollect.model.tool_call import ToolCall
-from recollect.store import Session, Store, Stream, Turn, open, restore
+from recollect.store import Session, Store, Stream, Turn, open
 
 if TYPE_CHECKING:
     from recollect.context.compaction import CompactionPolicy
@@ -73,55 +73,49 @@ if TYPE_CHECKING:
     from recollect.model.finding import Finding, Findings
     from recollect.model.presence import Arrived, Presence
     from recollect.model.pruning import Pruned, PruneReport
-    from recollect.model.space import Optimized, Space
+    from recollect.model.space import Backup, Optimized, Space
     from recollect.model.statistics import Stats, Tally, ToolStats
+    from recollect.store.backups import check_backup, restore
     from recollect.store.watch import Watch
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
     from recollect.store_async.watch import AsyncWatch
 
 __version__ = "0.1.0"
 
-# Values that only some programs name: the module of each is loaded with its first use.
+# What only some programs name, and where: each is loaded with its first use. asyncio alone costs 40 ms.
 _LATER = {
-    "Finding": "finding",
-    "Findings": "finding",
-    "Copied": "copied",
-    "Difference": "copied",
-    "Optimized": "space",
-    "Space": "space",
-    "Arrived": "presence",
-    "Presence": "presence",
-    "Pruned": "pruning",
-    "PruneReport": "pruning",
-    "Stats": "statistics",
-    "Tally": "statistics",
-    "ToolStats": "statistics",
+    "Arrived": "model.presence",
+    "AsyncSession": "store_async",
+    "AsyncStore": "store_async",
+    "AsyncStream": "store_async",
+    "AsyncTurn": "store_async",
+    "AsyncWatch": "store_async.watch",
+    "Backup": "model.space",
+    "CompactionPolicy": "context.compaction",
+    "Copied": "model.copied",
+    "Difference": "model.copied",
+    "Finding": "model.finding",
+    "Findings": "model.finding",
+    "Optimized": "model.space",
+    "Presence": "model.presence",
+    "PruneReport": "model.pruning",
+    "Pruned": "model.pruning",
+    "Space": "model.space",
+    "Stats": "model.statistics",
+    "Tally": "model.statistics",
+    "ToolStats": "model.statistics",
+    "Watch": "store.watch",
+    "check_backup": "store.backups",
+    "copy": "export.copying",
+    "open_async": "store_async",
+    "restore": "store.backups",
 }
-_ASYNC = ("AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async")
-_WATCHES = {"AsyncWatch": "recollect.store_async.watch", "Watch": "recollect.store.watch"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load the async half on first use: asyncio costs 40 ms that a command line need not pay. So with what is rare."""
-    if name in _ASYNC:
-        from recollect import store_async  # noqa: PLC0415
-
-        return getattr(store_async, name)
-    if name == "copy":
-        from recollect.export.copying import copy  # noqa: PLC0415
-
-        return copy
-    if name in _WATCHES:
-        from importlib import import_module  # noqa: PLC0415
-
-        return getattr(import_module(_WATCHES[name]), name)
+    """Load what not every program uses."""
     if name in _LATER:
-        module = __import__(f"recollect.model.{_LATER[name]}", fromlist=[name])
-        return getattr(module, name)
-    if name == "CompactionPolicy":
-        from recollect.context import compaction  # noqa: PLC0415
-
-        return compaction.CompactionPolicy
+        return getattr(__import__(f"recollect.{_LATER[name]}", fromlist=[name]), name)
     raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
@@ -135,6 +129,7 @@ __all__ = [
     "AsyncTurn",
     "AsyncWatch",
     "AttachmentPart",
+    "Backup",
     "BotRefused",
     "Branch",
     "BranchNotFound",
@@ -207,6 +202,7 @@ __all__ = [
     "TurnNotFound",
     "UnknownFormat",
     "Watch",
+    "check_backup",
     "copy",
     "open",
     "open_async",

@@ -7,7 +7,7 @@ import os
 import pytest
 from scripted import Scripted, say
 
-from recollect.agent import commands
+from recollect.agent import commands, session_commands
 from recollect.model.title import file_name
 
 NAMES = [
@@ -103,6 +103,25 @@ async def test_new_leaves_no_empty_session_behind(talking):
         await commands.run(talk, "/new")
         await commands.run(talk, "/resume cli:a")
         assert [found.id for found in await talk.session.store.list_sessions()] == ["cli:a"]
+
+
+async def test_a_session_that_somebody_named_stays_though_nothing_was_said(talking):
+    async with talking() as talk:
+        await talk.move(await talk.session.store.session("cli:b"))
+        assert "cli:b" in (await commands.run(talk, "/new")).text
+        assert await talk.session.store.get_session("cli:b") is not None
+
+
+async def test_what_was_rewound_to_its_beginning_is_not_empty(talking):
+    async with talking() as talk:
+        store = talk.session.store
+        empty, rewound = await store.create_session(), await store.create_session()
+        await rewound.append({"role": "user", "content": "an answer never came, so it has no title"})
+        await rewound.rewind(0)
+        assert not await session_commands.kept(empty)
+        assert await session_commands.kept(rewound)
+        assert await store.get_session(empty.id) is None
+        assert await store.get_session(rewound.id) is not None
 
 
 async def test_clear_keeps_the_name_of_the_session_and_the_old_talk(talking):
@@ -272,6 +291,13 @@ async def test_export(talking, tmp_path):
             assert not (await commands.run(talk, f"/export {format} {path}")).failed
             assert os.path.getsize(path)
         assert "already" in (await commands.run(talk, f"/export md {tmp_path / 'out.md'}")).text
+
+
+async def test_an_export_to_a_home_that_is_not_known_is_refused(talking):
+    async with talking() as talk:
+        said = await commands.run(talk, "/export md ~nobody-is-called-so/out.md")
+        assert said.failed
+        assert "home folder that is not known" in said.text
 
 
 async def test_an_export_is_called_as_the_conversation_is(talking, tmp_path, monkeypatch):

@@ -48,6 +48,15 @@ def notices(events):
     return [event.text for event in events if isinstance(event, Notice)]
 
 
+async def test_a_folder_in_a_home_that_is_not_known_is_told(agent):
+    model, _ = calls()
+    servers = [McpServer("shelf", SERVER, folder="~nobody-is-called-so/shelf")]
+    async with agent(model, mcp=servers, title=lambda _: "T") as there:
+        talk = await there.talk("cli:a")
+        (told,) = notices(await happening(talk, "Hello"))
+        assert "home folder that is not known" in told
+
+
 async def test_its_tools_are_called(agent, stored, capfd):
     model, known = calls(("shelf_lend", '{"book": "Emma"}'))
     servers = [McpServer("shelf", SERVER, env={"UNTIL": "Friday"}, timeout=120), McpServer("none", ("/no/such",))]

@@ -138,44 +138,48 @@ def anthropic(*steps, thinking=None, calls=(), stop="end_turn"):
     return [*events, event("message_stop")]
 
 
-def responses(*steps, thinking=None, calls=()):
-    """Stream an answer as the Responses API does, with encrypted reasoning where there is a thought."""
-    events, output, number = [], [], 0
+class _Response:
+    """An answer as the Responses API streams it, item by item."""
 
-    def event(kind, **data):
-        nonlocal number
-        number += 1
-        return f"event: {kind}\ndata: {json.dumps({'type': kind, 'sequence_number': number, **data})}\n\n"
+    def __init__(self):
+        self.output = []
+        self.number = 0
 
-    def whole(status, **more):
+    def event(self, kind, **data):
+        self.number += 1
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, 'sequence_number': self.number, **data})}\n\n"
+
+    def whole(self, status, **more):
         return {
-            "id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "gpt-5-test", "output": output,
-            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None,
-            "instructions": None, "metadata": {}, "temperature": 1.0, "top_p": 1.0, "usage": None, **more,
+            "id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "gpt-5-test",
+            "output": self.output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None,
+            "incomplete_details": None, "instructions": None, "metadata": {}, "temperature": 1.0, "top_p": 1.0,
+            "usage": None, **more,
         }  # fmt: skip
 
-    def item(begun, done, *between):
-        index = len(output)
-        made = [event("response.output_item.added", output_index=index, item=begun)]
+    def item(self, begun, done, *between):
+        index = len(self.output)
+        made = [self.event("response.output_item.added", output_index=index, item=begun)]
         made += [
-            step if not isinstance(step, tuple) else event(step[0], output_index=index, **step[1]) for step in between
+            step if not isinstance(step, tuple) else self.event(step[0], output_index=index, **step[1])
+            for step in between
         ]
-        output.append(done)
-        return [*made, event("response.output_item.done", output_index=index, item=done)]
+        self.output.append(done)
+        return [*made, self.event("response.output_item.done", output_index=index, item=done)]
 
-    events.append(event("response.created", response=whole("in_progress")))
-    if thinking:
+    def thought(self, thinking):
         begun = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": None}
         part = {"type": "summary_text", "text": thinking}
         at = {"item_id": "rs_1", "summary_index": 0}
-        events += item(
+        return self.item(
             begun, {**begun, "summary": [part], "encrypted_content": "ZW5jcnlwdGVk"},
             ("response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}}),
             ("response.reasoning_summary_text.delta", {**at, "delta": thinking}),
             ("response.reasoning_summary_text.done", {**at, "text": thinking}),
             ("response.reasoning_summary_part.done", {**at, "part": part}),
         )  # fmt: skip
-    if steps:
+
+    def said(self, steps):
         begun = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
         text = "".join(step for step in steps if isinstance(step, str))
         part = {"type": "output_text", "text": text, "annotations": []}
@@ -184,28 +188,37 @@ def responses(*steps, thinking=None, calls=()):
             ("response.output_text.delta", {**at, "delta": step, "logprobs": []}) if isinstance(step, str) else step
             for step in steps
         ]
-        events += item(
+        return self.item(
             begun, {**begun, "status": "completed", "content": [part]},
             ("response.content_part.added", {**at, "part": {**part, "text": ""}}), *deltas,
             ("response.output_text.done", {**at, "text": text, "logprobs": []}),
             ("response.content_part.done", {**at, "part": part}),
         )  # fmt: skip
-    for id, name, arguments in calls:
+
+    def called(self, id, name, arguments):
         call = {
-            "id": f"fc_{id}",
-            "type": "function_call",
-            "call_id": id,
-            "name": name,
-            "arguments": arguments,
+            "id": f"fc_{id}", "type": "function_call", "call_id": id, "name": name, "arguments": arguments,
             "status": "completed",
-        }
-        events += item(
+        }  # fmt: skip
+        return self.item(
             {**call, "arguments": "", "status": "in_progress"}, call,
             ("response.function_call_arguments.delta", {"item_id": f"fc_{id}", "delta": arguments}),
             ("response.function_call_arguments.done", {"item_id": f"fc_{id}", "name": name, "arguments": arguments}),
         )  # fmt: skip
+
+
+def responses(*steps, thinking=None, calls=()):
+    """Stream an answer as the Responses API does, with encrypted reasoning where there is a thought."""
+    made = _Response()
+    events = [made.event("response.created", response=made.whole("in_progress"))]
+    if thinking:
+        events += made.thought(thinking)
+    if steps:
+        events += made.said(steps)
+    for call in calls:
+        events += made.called(*call)
     usage = {
         "input_tokens": 11, "output_tokens": 7, "total_tokens": 18, "input_tokens_details": {"cached_tokens": 0},
         "output_tokens_details": {"reasoning_tokens": 0},
     }  # fmt: skip
-    return [*events, event("response.completed", response=whole("completed", usage=usage))]
+    return [*events, made.event("response.completed", response=made.whole("completed", usage=usage))]

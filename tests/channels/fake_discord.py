@@ -19,7 +19,7 @@ from fake_discord_gateway import Gateway
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.Gsecre.t-of-the-bot-that-nobody-may-see"
 EPOCH = 1_420_070_400_000
-BOT, APPLICATION, GUILD, EVERYONE = 900, 900, 500, 500
+BOT, APPLICATION, GUILD = 900, 900, 500
 TEXT, DM, THREAD = 0, 1, 11
 EPHEMERAL = 64
 BODY = web.RequestKey("body", object)

@@ -152,7 +152,7 @@ async def test_what_somebody_else_said_is_quoted_to_the_model(path):
 
 async def test_files(path):
     model = Scripted()
-    async with FakeTelegram() as server, running(server, path, model, most_bytes=100):
+    async with FakeTelegram() as server, running(server, path, model, max_file_size=100):
         server.files = {"small": b"\xff\xd8small", "big": b"\xff\xd8big", "notes": b"buy milk", "large": b"x" * 200}
         photo = [
             {"file_id": size, "file_unique_id": size, "width": n, "height": n}

@@ -147,3 +147,14 @@ def test_reading_changes_nothing_that_others_see(call, talk):
     call("sessions", "show", talk.id)
     call("sessions", "list")
     assert talk.refresh().to_dict() == before
+
+
+def test_calls_of_a_turn_whose_process_is_gone_are_not_said_to_run(call, store):
+    session = store.session("cli:a")
+    turn = session.turn("Go")
+    turn.add({"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "run", "input": {}}]})
+    session.start_tool_call("c")
+    assert "→ run {} running" in call("sessions", "show", "cli:a").stdout  # its process is this one
+    store._engine._file.writer.execute("UPDATE turns SET lease_until = 1")
+    assert "→ run {} ✗" in call("sessions", "show", "cli:a").stdout
+    assert session.turns()[0].status == "interrupted"

@@ -237,7 +237,13 @@ class TestDatabase:
         call("db", "backup", file, "-y")
         store.erase_session(talk.id)
         store.close()
-        call("db", "restore", file, "--dry-run")
+        foretold = call("db", "restore", file, "--dry-run").stderr
+        assert "is sound: 1 session, 4 messages" in foretold
+        assert "kept beside it" in foretold
+        holds = json.loads(call("db", "restore", file, "--dry-run", "--json").stdout)["holds"]
+        assert holds["bytes"] == os.path.getsize(file)
+        assert (holds["sessions"], holds["messages"]) == (1, 4)
+        assert talk.id not in call("sessions", "list").stdout
         call("db", "restore", file, code=4)
         kept = json.loads(call("db", "restore", file, "-y", "--json").stdout)["kept"]
         assert os.path.exists(kept)
@@ -246,6 +252,12 @@ class TestDatabase:
         assert talk.id not in call("sessions", "list").stdout
         call(*shlex.split(undo[1]), "-y")
         assert talk.id in call("sessions", "list").stdout
+
+    def test_a_dry_run_refuses_what_bringing_it_back_would(self, call, talk, tmp_path):
+        other = tmp_path / "notes.txt"
+        other.write_text("These are notes. " * 500)
+        for more in (["--dry-run"], ["-y"]):
+            assert "is not a Recollect database" in call("db", "restore", str(other), *more, code=1).stderr
 
     def test_stats_and_optimize(self, call, talk):
         assert json.loads(call("db", "stats", "--json").stdout)

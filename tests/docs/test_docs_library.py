@@ -36,6 +36,7 @@ VALUES = {
     "Hit": recollect.Hit,
     "PruneReport": recollect.PruneReport, "Pruned": recollect.Pruned, "Findings": recollect.Findings,
     "Finding": recollect.Finding, "Space": recollect.Space, "Optimized": recollect.Optimized,
+    "Backup": recollect.Backup,
     "Stats": recollect.Stats, "Tally": recollect.Tally, "ToolStats": recollect.ToolStats, "Turn value": TurnValue, "Appended": Appended, **{kind.__name__: kind for kind in PARTS},
 }  # fmt: skip
 SHARED = {"to_dict", "from_dict", "to_json", "from_json"}

@@ -14,6 +14,7 @@ import pytest
 from mounts import disk_of
 
 import recollect
+from recollect import sql
 from recollect.engine.sqlite.connection import connect
 from recollect.errors import Corrupted, DiskFull, NotADatabase, SchemaTooNew, StoreLocked, StoreUnavailable
 
@@ -307,8 +308,9 @@ class TestRestore:
             (foreign, NotADatabase), (text, NotADatabase), (empty, NotADatabase), (newer, SchemaTooNew),
             (tmp_path / "none.db", StoreUnavailable), (path, recollect.InvalidValue),
         ):  # fmt: skip
-            with pytest.raises(error):
-                recollect.restore(source, path)
+            for done in (recollect.restore, recollect.check_backup):
+                with pytest.raises(error):
+                    done(source, path)
         with pytest.raises(recollect.InvalidValue):
             recollect.restore(backup, ":memory:")
         with recollect.open(path) as store:
@@ -320,10 +322,12 @@ class TestRestore:
             body = file.read()
             file.seek(body.index(b"Earlier"))
             file.write(b"Eagerly")
-        with pytest.raises(Corrupted):
-            recollect.restore(backup, path)
+        for done in (recollect.restore, recollect.check_backup):
+            with pytest.raises(Corrupted):
+                done(backup, path)
         with recollect.open(path) as store:
             assert store.session("a").title == "After"
+        assert recollect.check_backup(backup, path, verify=False).messages == 3
         assert recollect.restore(backup, path, verify=False) is not None
         with recollect.open(path) as store:
             assert store.session("a").task == "Eagerly"
@@ -363,32 +367,33 @@ class TestRestore:
         connection = connect_new(foreign)
         connection.execute("CREATE TABLE theirs (a)")
         connection.close()
-        with pytest.raises(NotADatabase):
-            recollect.restore(backup, foreign)
+        for done in (recollect.restore, recollect.check_backup):
+            with pytest.raises(NotADatabase):
+                done(backup, foreign)
         assert os.path.exists(foreign)
         assert glob.glob(foreign + "*") == [foreign]
 
-    def test_an_older_backup_is_brought_up_to_date(self, backup, path, tmp_path):
-        from recollect import sql
+    def test_what_it_holds_is_said_and_nothing_is_changed(self, backup, path):
+        with recollect.open(path) as store:
+            before = set(os.listdir(os.path.dirname(path)))
+            os.chmod(backup, 0o400)
+            found = recollect.check_backup(backup, path)
+            assert set(os.listdir(os.path.dirname(path))) == before
+            assert len(store.session("a").messages()) == 5
+        assert (found.path, found.bytes) == (backup, os.path.getsize(backup))
+        assert (found.schema, found.sessions, found.messages) == (sql.migrations("sqlite")[-1][0], 1, 3)
+        assert found.active_at is not None
 
-        old = str(tmp_path / "old.db")
-        shutil.copy(backup, old)
-        tables = ("titles", "search")
-        connection = connect(old, 5.0)
-        for (name,) in connection.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
-        ).fetchall():
-            if f"INDEX {name} " not in sql.migrations("sqlite")[0][2]:
-                connection.execute(f"DROP INDEX {name}")
-        connection.execute(f"DROP TABLE {tables[0]}")
-        connection.execute("PRAGMA user_version = 1")
-        connection.close()
-        if len(sql.migrations("sqlite")) > 2:
-            pytest.skip("what later migrations made is still there")
-        recollect.restore(old, path)
+    def test_an_older_backup_is_brought_up_to_date(self, backup, path, monkeypatch):
+        known = sql.migrations("sqlite")
+        version = known[-1][0]
+        monkeypatch.setattr(sql, "migrations", lambda engine: [*known, (version + 1, "more", "CREATE TABLE more (a)")])
+        assert recollect.check_backup(backup, path).schema == version
+        recollect.restore(backup, path)
         with recollect.open(path) as store:
             assert [session.title for session in store.list_sessions(order="title")] == ["Before"]
-        assert glob.glob(path + "*.v1.backup*") == glob.glob(path + "*.part*") == []
+            assert store._engine._file.writer.execute("PRAGMA user_version").get == version + 1
+        assert glob.glob(path + "*.backup*") == glob.glob(path + "*.part*") == []
 
 
 def pages(path: str) -> list[bytes]:

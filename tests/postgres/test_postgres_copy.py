@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 import recollect
-from recollect.ops import copies
+from recollect.ops.slices import JOURNAL
 from recollect.testing.place import contents
 
 HOSTILE = [
@@ -226,7 +226,7 @@ def _reached(target):
     if "://" not in target and not os.path.exists(target):
         return None
     with recollect.open(target) as store:
-        return store.run(copies.journal(""))
+        return store.setting(JOURNAL)
 
 
 CHANGES = [

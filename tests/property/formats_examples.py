@@ -12,10 +12,6 @@ from typing import Any
 
 import pytest
 
-from recollect.model.json import decode, decode_as, encode
-from recollect.model.message import Draft, Message
-from recollect.model.part import Part
-
 DEPTH = 8
 LISTS = (list, collections.abc.Iterable, collections.abc.Sequence)
 SCALARS: dict[Any, Any] = {str: "words", int: 1, float: 1.5, bool: True, object: {"any": [1]}, Any: None}
@@ -118,22 +114,6 @@ def assert_valid(messages: list[dict[str, Any]], name: str) -> None:
     for message in messages:
         if is_clean(message):
             assert unread(valid.validate_python(message)) == message
-
-
-def stored(drafts: list[Draft]) -> list[Message]:
-    """Take drafts through the JSON that the store writes."""
-    return [
-        Message(
-            branch=1,
-            position=place,
-            role=draft.role,
-            parts=decode_as(tuple[Part, ...], encode(draft.parts)),
-            format=draft.format,
-            native=decode(encode(draft.native)),
-            created_at=0,
-        )
-        for place, draft in enumerate(drafts, 1)
-    ]
 
 
 def exactly(value: Any) -> str:

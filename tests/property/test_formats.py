@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from formats_examples import assert_valid, exactly, stored
+from formats_examples import assert_valid, exactly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import formats
 from recollect.model.json import encode
 from recollect.model.message import Draft
+from stored_drafts import stored
 
 quick = settings(max_examples=150, deadline=None)
 broad = settings(max_examples=60, deadline=None)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from formats_examples import exactly, examples, stored
+from formats_examples import exactly, examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from recollect import formats
+from stored_drafts import stored
 
 FOLDER = Path(__file__).parents[2] / ".node"
 NODE = shutil.which("node")

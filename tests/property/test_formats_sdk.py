@@ -11,10 +11,11 @@ import typing
 from typing import Any
 
 import pytest
-from formats_examples import adapter, assert_valid, bare, exactly, examples, fields, stored
+from formats_examples import adapter, assert_valid, bare, exactly, examples, fields
 
 from recollect import formats
 from recollect.formats import guess
+from stored_drafts import stored
 
 TARGETS = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui")
 

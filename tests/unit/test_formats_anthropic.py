@@ -9,9 +9,10 @@ import pytest
 
 from recollect import formats
 from recollect.errors import InvalidValue
-from recollect.model.json import decode, decode_as, encode
-from recollect.model.message import Draft, Message
-from recollect.model.part import DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.json import encode
+from recollect.model.message import Draft
+from recollect.model.part import DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from stored_drafts import stored
 
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "README.md"}}
 RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "hello"}
@@ -31,22 +32,6 @@ RESPONSE = {
         "service_tier": "standard",
     },
 }
-
-
-def stored(drafts: list[Draft]) -> list[Message]:
-    """Take drafts through the JSON that the store writes."""
-    return [
-        Message(
-            branch=1,
-            position=place,
-            role=draft.role,
-            parts=decode_as(tuple[Part, ...], encode(draft.parts)),
-            format=draft.format,
-            native=decode(encode(draft.native)),
-            created_at=0,
-        )
-        for place, draft in enumerate(drafts, 1)
-    ]
 
 
 def back(message: Any, format: str | None = "anthropic") -> list[dict[str, Any]]:

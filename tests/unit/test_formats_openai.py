@@ -9,9 +9,10 @@ import pytest
 
 from recollect import formats
 from recollect.errors import InvalidValue
-from recollect.model.json import decode, decode_as, encode
-from recollect.model.message import Draft, Message
-from recollect.model.part import DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.json import encode
+from recollect.model.message import Draft
+from recollect.model.part import DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from stored_drafts import stored
 
 FUNCTION = {"name": "read", "arguments": '{"path": "README.md"}'}
 CALL = {"id": "call_1", "type": "function", "function": FUNCTION}
@@ -38,22 +39,6 @@ COMPLETION = {
     "usage": {"prompt_tokens": 12, "completion_tokens": 8, "total_tokens": 20},
     "service_tier": "default",
 }
-
-
-def stored(drafts: list[Draft]) -> list[Message]:
-    """Take drafts through the JSON that the store writes."""
-    return [
-        Message(
-            branch=1,
-            position=place,
-            role=draft.role,
-            parts=decode_as(tuple[Part, ...], encode(draft.parts)),
-            format=draft.format,
-            native=decode(encode(draft.native)),
-            created_at=0,
-        )
-        for place, draft in enumerate(drafts, 1)
-    ]
 
 
 def back(message: Any, format: str | None = "openai") -> list[dict[str, Any]]:

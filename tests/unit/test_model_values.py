@@ -33,7 +33,7 @@ from recollect.model.pruning import Pruned, PruneReport
 from recollect.model.repair import Repair
 from recollect.model.session import Session
 from recollect.model.snapshot import Snapshot
-from recollect.model.space import Optimized, Space
+from recollect.model.space import Backup, Optimized, Space
 from recollect.model.statistics import Stats, Tally, ToolStats
 from recollect.model.tool_call import ToolCall
 from recollect.model.turn import Turn, failure
@@ -74,6 +74,7 @@ VALUES = [
     Finding(kind="counter", message="m", advice="a", level="notice", session="s", repaired=True),
     Findings(checked=("counters",), found=(Finding(kind="k", message="m", advice="a"),)),
     Optimized(before=9, after=4),
+    Backup(path="/b.db", bytes=9, schema=5, sessions=1, messages=2, active_at=AT),
     Pruned(id="a", title="T", active_at=AT, messages=2, bytes=9, reason="size"),
     Copied(
         source="a.db", target="postgresql://b", owners=("", "ann"), everyone=True, counts={"sessions": 3},

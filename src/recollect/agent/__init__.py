@@ -7,7 +7,7 @@
     recorder.py    what is written while it happens, and held while the store fails
     commands.py    the slash commands that every surface shares
 
-Nothing here knows a terminal, a page or a bot, and only provider.py and pydantic_messages.py know Pydantic AI.
+Nothing here knows a terminal, a page or a bot, and only provider.py, pydantic_messages.py and mcp.py know Pydantic AI.
 """
 
 from __future__ import annotations

@@ -15,11 +15,9 @@ from recollect.agent.conversation import Answer, Conversation
 from recollect.agent.events import Event, Notice
 from recollect.config.servers import McpServer
 from recollect.errors import InvalidValue
-from recollect.model.message import Draft, Message
 from recollect.store_async import AsyncSession, AsyncStore, open_async
 
-Spoken = Sequence[Draft | Message]
-Writes = Callable[[Spoken], str | Awaitable[str | None] | None]
+Writes = Callable[[models.Spoken], str | Awaitable[str | None] | None]
 Instructions = str | Callable[[], str]
 
 INSTRUCTIONS = (

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from recollect.agent.models import Spoken
+from recollect.agent.recall import is_recalled
 from recollect.agent.titles import said
 from recollect.model.message import Draft, Message
 
@@ -86,7 +87,7 @@ def reply(spoken: Spoken, tools: Sequence[str]) -> Reply:
     """Answer what was said last."""
     place = max((index for index, message in enumerate(spoken) if message.role == "user"), default=-1)
     text = _SPEAKER.sub("", said(spoken[place]).strip()) if place >= 0 else ""
-    before = [message for message in spoken[:place] if not (message.metadata or {}).get("recalled")]
+    before = [message for message in spoken[:place] if not is_recalled(message)]
     for pattern, answer in _PHRASES:
         match = pattern.search(text)
         if match:
@@ -215,7 +216,7 @@ def _summarize(heard: Heard) -> Reply:
 
 def summary(spoken: Spoken) -> str:
     """Say what was asked, in a list."""
-    asked = _asked([message for message in spoken if not (message.metadata or {}).get("recalled")])
+    asked = _asked([message for message in spoken if not is_recalled(message)])
     if not asked:
         return "Nothing was said yet."
     return f"So far you said {len(asked)} things:\n\n" + "\n".join(f"{n}. {_quoted(t)}" for n, t in enumerate(asked, 1))

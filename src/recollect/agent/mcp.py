@@ -19,6 +19,7 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
 from recollect.agent.events import Event, Notice
+from recollect.config import expanded
 from recollect.config.servers import McpServer
 
 Tell = Callable[[Event], None]
@@ -121,7 +122,7 @@ def _made(server: McpServer, said: TextIO) -> MCPToolset[Any]:
     if server.url is not None:
         return MCPToolset(server.url, headers=dict(server.headers) or None, **options)
     program, *arguments = server.command
-    folder = None if server.folder is None else os.path.expanduser(server.folder)
+    folder = None if server.folder is None else expanded(server.folder)
     started = StdioTransport(program, arguments, env=dict(server.env), cwd=folder, keep_alive=False, log_file=said)
     return MCPToolset(started, **options)
 

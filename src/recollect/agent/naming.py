@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from recollect.agent import titles
+from recollect.agent.models import Spoken
+from recollect.agent.recall import is_recalled
 from recollect.errors import RecollectError
-from recollect.model.message import Draft, Message
 from recollect.store_async.session import AsyncSession
 
-Spoken = Sequence[Draft | Message]
 Write = Callable[[Spoken], Awaitable[str]]
 
 _READ = 6
@@ -32,7 +32,7 @@ class Naming:
         """Give a session that has none a title; `write` makes the better one, and None leaves it at the first."""
         if session.title:
             return
-        first = next((draft for draft in spoken if draft.role == "user" and not _recalled(draft)), None)
+        first = next((draft for draft in spoken if draft.role == "user" and not is_recalled(draft)), None)
         title = titles.from_text(first)
         if not title:
             return
@@ -63,7 +63,3 @@ class Naming:
             await asyncio.wait(self._beside, timeout=_PATIENCE)
             for task in self._beside:
                 task.cancel()
-
-
-def _recalled(draft: Draft | Message) -> bool:
-    return bool((draft.metadata or {}).get("recalled"))

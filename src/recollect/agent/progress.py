@@ -10,8 +10,9 @@ import msgspec
 
 from recollect.agent.events import ToolFinished, ToolStarted
 from recollect.agent.recorder import Recording
+from recollect.agent.titles import said
 from recollect.model.message import Draft
-from recollect.model.part import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.part import ReasoningPart, ToolCallPart, ToolResultPart
 from recollect.model.stream import Gathering, Kind
 from recollect.model.turn import failure
 
@@ -36,8 +37,8 @@ class Progress:
     @property
     def text(self) -> str:
         """What the model has said in this turn."""
-        said = [*self._texts, _text(self._gathering.draft("streaming"))]
-        return "\n\n".join(text for text in said if text)
+        texts = [*self._texts, said(self._gathering.draft("streaming"))]
+        return "\n\n".join(text for text in texts if text)
 
     def piece(self, text: str, kind: Kind) -> None:
         """Take a piece of the answer."""
@@ -50,7 +51,7 @@ class Progress:
         """Take a complete response; a thought in it is given the time that it took."""
         draft = self._timed(draft)
         self._gathering = Gathering(time.monotonic())
-        self._texts.append(_text(draft))
+        self._texts.append(said(draft))
         self._used.append(draft)
         self._open |= {part.call_id: part for part in draft.parts if isinstance(part, ToolCallPart)}
         self._recording.answered(draft)
@@ -104,10 +105,6 @@ class Progress:
             "input_tokens": sum(given) if given else None,
             "output_tokens": sum(taken) if taken else None,
         }
-
-
-def _text(draft: Draft) -> str:
-    return "".join(part.text for part in draft.parts if isinstance(part, TextPart))
 
 
 def _canceled(part: ToolCallPart, error: BaseException) -> Draft:

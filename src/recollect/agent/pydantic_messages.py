@@ -2,7 +2,7 @@
 
 What our fields do not hold of a response (ids, signatures, usage, the provider's details) is kept beside them in
 `native`, under the format `pydantic-ai`, and laid over them on the way back. Messages of other formats are translated.
-This file and provider.py are the only ones that know Pydantic AI.
+This file, provider.py and mcp.py are the only ones that know Pydantic AI.
 """
 
 from __future__ import annotations

@@ -55,8 +55,13 @@ async def from_search(store: AsyncStore, query: str, budget: int = BUDGET) -> Dr
     )
 
 
+def is_recalled(message: Draft | Message) -> bool:
+    """Whether a message was brought in from elsewhere, and not said here."""
+    return bool((message.metadata or {}).get("recalled"))
+
+
 def _speaks(message: Message) -> bool:
-    return message.role in _SPEAKERS and bool(message.text) and not (message.metadata or {}).get("recalled")
+    return message.role in _SPEAKERS and bool(message.text) and not is_recalled(message)
 
 
 def _line(message: Message) -> str:

@@ -78,8 +78,7 @@ class Recorder:
             self._wake.set()
         elif self._failing:
             job.tried.set()
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work())
+        self._running()
         return job
 
     async def _work(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from recollect.agent.conversation import Conversation
 from recollect.agent.titles import said, shortened
 from recollect.agent.tools import found
-from recollect.errors import Conflict, InvalidValue, MessageNotFound
+from recollect.config import expanded
+from recollect.errors import Conflict, InvalidValue, MessageNotFound, SessionNotFound
 from recollect.model.message import Message
 from recollect.model.title import file_name
 from recollect.model.value import iso
@@ -52,19 +53,29 @@ async def new(talk: Conversation, title: str) -> str:
         return told
     fields = {"title": title} if title else {}
     await talk.move(await old.store.create_session(model=talk.model.name, **fields))
-    return f"A new conversation begins. The old one: `/resume {old.id}`" if await _kept(old) else "A new conversation."
+    return f"A new conversation begins. The old one: `/resume {old.id}`" if await kept(old) else "A new conversation."
 
 
-async def _kept(old: Any) -> bool:
-    """Leave no empty session behind; say whether there is something to go back to."""
-    await old.refresh()
-    if old.message_count or old.title or old.pinned_at:
-        return True
-    branches = await old.branches()
-    if len(branches) <= 1:
-        await old.store.erase_session(old.id)
+async def kept(session: AsyncSession) -> bool:
+    """Leave no empty session behind; say whether it is there."""
+    try:
+        await session.refresh()
+    except SessionNotFound:
         return False
-    return True
+    if not await is_empty(session):
+        return True
+    await session.store.erase_session(session.id)
+    return False
+
+
+async def is_empty(session: AsyncSession) -> bool:
+    """Whether nothing was said in a session and nobody named it.
+
+    One that was rewound to its beginning shows no message, and has them on another branch.
+    """
+    if session.message_count or session.title or session.channel or session.pinned_at:
+        return False
+    return len(await session.branches()) == 1
 
 
 async def clear(talk: Conversation, _: str) -> str:
@@ -163,7 +174,7 @@ async def resume(talk: Conversation, name: str) -> str:
     session = await store.session((await store.find_session(name)).id, create=False)
     if session.id != old.id:
         await talk.move(session)
-        await _kept(old)
+        await kept(old)
     return f"Back in {_named(session)}, with {session.message_count} messages."
 
 
@@ -268,7 +279,7 @@ async def export(talk: Conversation, argument: str) -> str:
 
 
 def _full(name: str) -> str:
-    return os.path.abspath(os.path.expanduser(name))
+    return os.path.abspath(expanded(name))
 
 
 async def _write(session: Any, format: str, path: str) -> None:

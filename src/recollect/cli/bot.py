@@ -44,9 +44,7 @@ def run(
     from recollect.channels.bot.presenting import instructions  # noqa: PLC0415
 
     name = platform.lower()
-    if place.retention(config):
-        with place.writing():  # lets go of what the configuration says is to go
-            pass
+    place.retain(config)
     agent = configured(
         place.named(), model=model, config=config, instructions=instructions(platform), compact=compact, name=name
     )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from recollect.cli import extra, place
+from recollect.cli.ending import INTERRUPTED
 from recollect.cli.group import Command
-from recollect.errors import InvalidValue, SessionNotFound
+from recollect.errors import InvalidValue
 
 if TYPE_CHECKING:
     from recollect.agent import Agent, Conversation
@@ -62,9 +63,8 @@ def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) ->
     from recollect.agent import configured  # noqa: PLC0415
 
     config = place.settings()
-    if not ephemeral and place.retention(config):
-        with place.writing():  # lets go of what the configuration says is to go
-            pass
+    if not ephemeral:
+        place.retain(config)
     agent = configured(
         ":memory:" if ephemeral else place.named(),
         model=choice.model,
@@ -76,7 +76,7 @@ def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) ->
     try:
         status = asyncio.run(_run(agent, choice, ephemeral=ephemeral))
     except KeyboardInterrupt:
-        status = 130
+        status = INTERRUPTED
     except ImportError as error:
         raise extra.refusal("chat", error.name) from error
     click.get_current_context().exit(status)
@@ -94,6 +94,7 @@ def _check(choice: Choice, *, ephemeral: bool) -> None:
 
 async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
     from recollect.agent.models import talkable  # noqa: PLC0415
+    from recollect.agent.session_commands import kept  # noqa: PLC0415
     from recollect.channels.terminal.talk import interactive  # noqa: PLC0415
 
     async with agent:
@@ -106,7 +107,7 @@ async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
             talk = await agent.talk(session, context=choice.context, model=choice.model or talkable(session.model))
         except BaseException:
             if fresh:  # a model that can not be asked, or a context that is not there: nothing was said
-                await _kept(session)
+                await kept(session)
             raise
         if choice.name:
             await session.update(title=choice.name)
@@ -152,6 +153,7 @@ async def _resumed(store: AsyncStore, name: str, *, at_terminal: bool) -> AsyncS
 
 
 async def _at_terminal(talk: Conversation, *, ephemeral: bool) -> None:
+    from recollect.agent.session_commands import kept  # noqa: PLC0415
     from recollect.channels.terminal.entry import Entry  # noqa: PLC0415
     from recollect.channels.terminal.screen import Screen  # noqa: PLC0415
     from recollect.channels.terminal.talk import TerminalTalk, goodbye  # noqa: PLC0415
@@ -164,24 +166,13 @@ async def _at_terminal(talk: Conversation, *, ephemeral: bool) -> None:
         await there.leave()
         if ephemeral:
             screen.notice("Nothing of this conversation was kept.")
-        elif await _kept(talk.session):
+        elif await kept(talk.session):
             screen.notice(goodbye(talk))
-
-
-async def _kept(session: AsyncSession) -> bool:
-    """Leave no empty session behind: one in which nothing was said and that nobody named."""
-    try:
-        await session.refresh()
-    except SessionNotFound:
-        return False
-    if session.message_count or session.title or session.channel:
-        return True
-    await session.store.erase_session(session.id)
-    return False
 
 
 async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> int:
     from recollect.agent import Notice  # noqa: PLC0415
+    from recollect.agent.session_commands import kept  # noqa: PLC0415
     from recollect.channels.terminal.busy import since  # noqa: PLC0415
     from recollect.channels.terminal.plain import JsonScreen, PlainScreen  # noqa: PLC0415
     from recollect.channels.terminal.talk import once, rescued  # noqa: PLC0415
@@ -195,7 +186,7 @@ async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> i
     if not await talk.close():
         click.echo(rescued(talk), err=True)
     if fresh:
-        await _kept(talk.session)
+        await kept(talk.session)
     return status
 
 

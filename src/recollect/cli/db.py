@@ -13,6 +13,7 @@ from recollect.cli.asking import must_agree
 from recollect.cli.document import plain, print_json
 from recollect.cli.ending import PROBLEMS
 from recollect.cli.group import Group
+from recollect.cli.moment import minute
 from recollect.cli.progress import Progress
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
@@ -125,20 +126,18 @@ def backup(file: str, yes: bool, as_json: bool) -> None:
 def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Bring a backup back.
 
-    The present database is kept beside it, under another name that is printed.
+    The present database is kept beside it, under another name that is printed. `--dry-run` looks the backup through,
+    and says what it holds.
     """
-    there = place.where()
-    if dry_run:
-        if as_json:
-            print_json({"path": there, "backup": file, "kept": None, "dry_run": True})
-        else:
-            remark(f"{file} would take the place of {there}, which would be kept beside it.")
-        return
-    if not place.missing():
-        must_agree(f"Put {file} in the place of {there}? The present one is kept beside it.", yes=yes)
     import recollect  # noqa: PLC0415
 
     library: Any = recollect
+    there = place.where()
+    if dry_run:
+        _foretell(library.check_backup(file, there, verify=not no_verify), file, there, as_json=as_json)
+        return
+    if not place.missing():
+        must_agree(f"Put {file} in the place of {there}? The present one is kept beside it.", yes=yes)
     kept = library.restore(file, there, verify=not no_verify)
     if as_json:
         print_json({"path": there, "backup": file, "kept": kept, "dry_run": False})
@@ -146,6 +145,18 @@ def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool)
         remark(f"{there} is restored from {file}." + (f" What was there before is in {kept}" if kept else ""))
         if kept:
             remark(f"To undo: recollect db restore {shlex.quote(kept)}")
+
+
+def _foretell(found: Any, file: str, there: str, *, as_json: bool) -> None:
+    """Say what a backup holds, and that it can be brought back."""
+    if as_json:
+        holds = {name: value for name, value in plain(found).items() if name != "path"}
+        print_json({"path": there, "backup": file, "kept": None, "dry_run": True, "holds": holds})
+        return
+    last = "" if found.active_at is None else f", last active {minute(found.active_at)}"
+    figures = f"{many(found.sessions, 'session')}, {many(found.messages, 'message')}, {amount.size(found.bytes)}{last}"
+    beside = "" if place.missing() else ", which would be kept beside it"
+    remark(f"{file} is sound: {figures}. It would take the place of {there}{beside}.")
 
 
 @db.command()

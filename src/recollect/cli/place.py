@@ -115,6 +115,13 @@ def keep_retention(store: Any, config: Config) -> None:
     say_retained(store.prune(**limits))
 
 
+def retain(config: Config) -> None:
+    """Let go of what the configuration says is to go, before a talk begins; where that is nothing, open nothing."""
+    if retention(config):
+        with opened() as store:
+            keep_retention(store, config)
+
+
 def say_retained(report: PruneReport) -> None:
     """Say what went because of the retention that is configured."""
     if report.count or report.trimmed:

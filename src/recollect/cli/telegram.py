@@ -47,11 +47,9 @@ def _check(config: Config) -> None:
 
 
 def _chosen(config: Config) -> dict[str, Any]:
-    names = {
-        "token": "token", "base_url": "base_url", "users": "allow", "chats": "chats", "most_bytes": "max_file_size",
-        "everything": "search_everything", "inherit": "inherit",
-    }  # fmt: skip
-    return {field: config[f"channels.telegram.{name}"] for field, name in names.items()}
+    names = ("token", "base_url", "chats", "max_file_size", "search_everything", "inherit")
+    chosen = {name: config[f"channels.telegram.{name}"] for name in names}
+    return {**chosen, "users": config["channels.telegram.allow"]}
 
 
 async def _serve(agent: Agent, config: Config) -> None:

@@ -3,7 +3,7 @@
     history.py     the view in a provider's form; sheet.py: written while it is read
     window.py      fitting it to a budget; counting.py: with a real tokenizer
     repair.py      making it acceptable: rules.py (who refuses what), soundness.py (is anything wrong),
-                   cleaning.py, answering.py, joining.py, consent.py
+                   cleaning.py, answering.py, joining.py, outputs.py, consent.py
     pairs.py       which result belongs to which call
     compaction.py  what a summary replaces, and when that is due
     drafts.py      what a caller hands over

@@ -83,15 +83,3 @@ def _part(name: str | None, mime_type: str | None, data: str | None, url: str | 
 def _text(block: dict[str, Any], name: str) -> str | None:
     value = block.get(name)
     return value if isinstance(value, str) else None
-
-
-def size(number: int | None) -> str:
-    """Write how large something is."""
-    if number is None:
-        return ""
-    left = float(number)
-    for unit in ("bytes", "KB", "MB"):
-        if left < 1_000:  # noqa: PLR2004
-            return f"{left:.0f} {unit}"
-        left /= 1_000
-    return f"{left:.1f} GB"

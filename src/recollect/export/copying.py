@@ -48,14 +48,17 @@ def copy(
     _check(origin, goal)
     owners = _named(owners, timeout)
     argument.function("progress", progress)
-    with opened_at(origin, "", timeout) as store:
+    with opened_at(origin, "", timeout, trusted=True) as store:
         found, everyone = store.run(copies.owners())
         shown = store.path
     chosen = found or [""] if owners is None else owners
     work = _Work(progress)
     differences: list[Difference] = []
     for owner in chosen:
-        with opened_at(origin, owner, timeout) as ours, opened_at(goal, owner, timeout) as theirs:
+        with (
+            opened_at(origin, owner, timeout, trusted=True) as ours,
+            opened_at(goal, owner, timeout, trusted=True) as theirs,
+        ):
             differences += _Copy(ours, theirs, owner, shown, work).run()
     return Copied(
         source=shown, target=goal.shown, owners=tuple(chosen), everyone=everyone or owners is not None,

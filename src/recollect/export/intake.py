@@ -52,7 +52,7 @@ class Intake:
     def run(self, pieces: Iterator[Piece]) -> Flow[Report]:
         """Import everything."""
         first = next(pieces, None)
-        while first is not None and (first.reason is not None or not records_or_chat(first.text)):
+        while first is not None and (first.reason is not None or not _tells_kind(first.text)):
             self.report.refuse(first.line, first.reason or _why(first.text))
             first = next(pieces, None)
         try:
@@ -234,7 +234,7 @@ def _from(first: Piece, rest: Iterator[Piece]) -> Iterator[Piece]:
     yield from rest
 
 
-def records_or_chat(text: bytes) -> bool:
+def _tells_kind(text: bytes) -> bool:
     """Whether a piece says what kind of file this is."""
     try:
         value = records.plain(text)

@@ -11,7 +11,8 @@ import re
 from typing import Any
 
 from recollect.export import attachment
-from recollect.export.transcript import Call, Said, Side, Summary
+from recollect.export.transcript import WHO, Call, Said, Side, Summary
+from recollect.model.amount import lasting, size
 from recollect.model.json import UNSET
 from recollect.model.part import (
     AttachmentPart,
@@ -25,7 +26,6 @@ from recollect.model.part import (
 from recollect.model.session import Session
 from recollect.model.value import iso
 
-_WHO = {"user": "Person", "assistant": "Agent", "system": "System", "tool": "Tool"}
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _CODE = re.compile(r"(`[^`\n]*`)")
@@ -73,7 +73,7 @@ class Markdown:
         notes += [] if said.model is None else [_words(said.model)]
         notes += [] if said.state == "completed" else [said.state]
         notes += ["deleted"] if said.deleted else []
-        pieces = [f"## {_WHO[said.role]}\n\n<sub>{' · '.join(notes)}</sub>"]
+        pieces = [f"## {WHO[said.role]}\n\n<sub>{' · '.join(notes)}</sub>"]
         for index, part in enumerate(said.parts):
             pieces.append(_part(part, said.calls.get(index), quoted=said.role == "user"))
         if said.error is not None:
@@ -136,7 +136,7 @@ def _call(part: ToolCallPart, call: Call | None) -> str:
     status = "pending" if call is None else call.status
     notes = [f"**Tool** `{part.tool.replace('`', ' ')}`", status]
     if call is not None and call.latency_ms is not None:
-        notes.append(f"{call.latency_ms:,} ms")
+        notes.append(lasting(call.latency_ms))
     pieces = [" · ".join(notes), _block(indented(part.input), "json")]
     if call is not None and call.error_message and (call.result is None or call.error_message != call.result.output):
         pieces.append(f"**Error** {_words(call.error_message)}")
@@ -159,7 +159,7 @@ def _attachment(part: AttachmentPart) -> str:
     if found.picture is not None:
         return f"![{name}]({found.picture})"
     if found.download is not None:
-        return f"[{name}]({found.download}) ({found.mime_type}, {attachment.size(found.size)})"
+        return f"[{name}]({found.download}) ({found.mime_type}, {size(found.size or 0)})"
     return f"Attachment: {name}" if found.link is None else f"Attachment: [{name}](<{found.link}>)"
 
 

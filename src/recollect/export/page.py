@@ -12,8 +12,8 @@ from typing import Any
 from recollect.export import attachment
 from recollect.export.markdown import indented, moment
 from recollect.export.prose import code, escaped, rendered
-from recollect.export.transcript import Call, Said, Side, Summary
-from recollect.model.amount import many
+from recollect.export.transcript import WHO, Call, Said, Side, Summary
+from recollect.model.amount import lasting, many, size
 from recollect.model.json import UNSET
 from recollect.model.part import (
     AttachmentPart,
@@ -27,7 +27,6 @@ from recollect.model.part import (
 from recollect.model.session import Session
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_WHO = {"user": "Person", "assistant": "Agent", "system": "System", "tool": "Tool"}
 _HINT = 160
 _FOOT = "<footer>Written by Recollect. Times are in UTC.</footer></main></body></html>"
 
@@ -109,7 +108,7 @@ class Page:
         deleted = " deleted" if said.deleted else ""
         return _encoded(
             f'{self._day_of(said)}<section class="message {said.role}{deleted}" id="{place}">'
-            f'<h2 class="who">{_WHO[said.role]}</h2><div class="body">{body}</div>{_meta(said, place)}</section>'
+            f'<h2 class="who">{WHO[said.role]}</h2><div class="body">{body}</div>{_meta(said, place)}</section>'
         )
 
     def _day_of(self, said: Said) -> str:
@@ -236,7 +235,7 @@ def _card(status: str, name: str, hint: str, took: int | None, inside: str, faul
     """Show a call on one line that opens; one that failed is open."""
     icon = _ICON.format(kind=f"is-{status}", label=status, path=_PATHS[status])
     opened = " open" if status == "error" else ""
-    duration = "" if not took else f'<span class="took">{_duration(took)}</span>'
+    duration = "" if not took else f'<span class="took">{lasting(took)}</span>'
     state = "" if status in ("success", "error") else f'<span class="took">{status}</span>'
     problem = f'<p class="fault" dir="auto">{escaped(fault)}</p>' if fault else ""
     return (
@@ -254,10 +253,6 @@ def _hint(given: Any) -> str:
     return " ".join(text[: _HINT * 2].split())[:_HINT]
 
 
-def _duration(took: int) -> str:
-    return f"{took:,} ms" if took < 1_000 else f"{took / 1_000:,.1f} s"  # noqa: PLR2004
-
-
 def _result(part: ToolResultPart) -> str:
     if part.content is None:
         told = part.output if part.data is UNSET else indented(part.data)
@@ -272,7 +267,7 @@ def _attachment(part: AttachmentPart) -> str:
     if found.picture is not None:
         return f'<figure class="attachment"><img src="{found.picture}" alt="{name}" loading="lazy"></figure>'
     icon = _ICON.format(kind="", label="file", path=_PATHS["file"])
-    note = " · ".join(told for told in (found.mime_type, attachment.size(found.size)) if told)
+    note = found.mime_type if found.size is None else f"{found.mime_type} · {size(found.size)}"
     inside = f"{icon}<span>{name}</span><small>{escaped(note)}</small>"
     if found.download is not None:
         return f'<p class="attachment"><a class="file" download="{name}" href="{found.download}">{inside}</a></p>'

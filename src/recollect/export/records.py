@@ -184,14 +184,14 @@ class SnapshotRecord(Record, kw_only=True, tag="snapshot"):
     updated_at: Time
 
 
-Any_ = (
+AnyRecord = (
     Header | SessionRecord | BranchRecord | BlobRecord | MessageRecord | TurnRecord | ToolCallRecord | CompactionRecord
     | SnapshotRecord
 )  # fmt: skip
 TYPES = frozenset({"header", "session", "branch", "blob", "message", "turn", "tool_call", "compaction", "snapshot"})
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Any_)
+_decoder = msgspec.json.Decoder(AnyRecord)
 
 
 def encode(record: Record) -> bytes:
@@ -199,7 +199,7 @@ def encode(record: Record) -> bytes:
     return _encoder.encode(record)
 
 
-def decode(text: bytes) -> Any_:
+def decode(text: bytes) -> AnyRecord:
     """Read a record; what is not one is refused with a reason."""
     try:
         return _decoder.decode(text)
@@ -221,10 +221,10 @@ def plain(text: bytes) -> Any:
         raise InvalidValue(f"It is not JSON: {error}.") from error
 
 
-def converted(value: Any) -> Any_:
+def converted(value: Any) -> AnyRecord:
     """Make a record of plain data."""
     try:
-        return msgspec.convert(value, Any_)
+        return msgspec.convert(value, AnyRecord)
     except msgspec.ValidationError as error:
         raise InvalidValue(worded(error)) from error
 

@@ -25,7 +25,7 @@ from recollect.model import blob, json, keys
 from recollect.model.part import Part
 from recollect.model.session import DATA_SCHEMA_VERSION, TEXT_FIELDS, Session
 from recollect.op import Row
-from recollect.ops import sessions
+from recollect.ops import fields
 from recollect.ops.transfer import Branch
 
 _Parts = tuple[Part, ...]
@@ -109,7 +109,7 @@ def session_columns(record: SessionRecord, soonest: int) -> dict[str, Any]:
     if record.data_schema_version > DATA_SCHEMA_VERSION:
         raise InvalidValue("It was written by a newer Recollect. Upgrade with `pip install -U recollect`.")
     given = {name: getattr(record, name) for name in TEXT_FIELDS}
-    columns = sessions.checked_fields({**given, "metadata": record.metadata}, 0)
+    columns = fields.checked({**given, "metadata": record.metadata}, 0)
     for name in ("created_at", "updated_at", "last_message_at", "pinned_at", "archived_at"):
         columns[name] = moment(getattr(record, name))
     columns["active_at"] = min(moment(record.active_at), soonest)

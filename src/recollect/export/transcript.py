@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from recollect.export import masks, stored
+from recollect.export import masks
 from recollect.export.flow import Flow, ask
 from recollect.export.lines import Options, within
 from recollect.export.selection import Chosen, Cut, spans, visit
@@ -19,7 +19,10 @@ from recollect.model.part import Part, ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Row, Scope
 from recollect.ops import transfer
-from recollect.ops.transfer import BLOBS, PARTS, POSITION
+from recollect.ops.transfer import BLOBS, CREATED, DELETED, ERROR, MODEL, PARTS, POSITION, ROLE, STATE, TOKENS
+
+WHO = {"user": "Person", "assistant": "Agent", "system": "System", "tool": "Tool"}
+"""Who says what, as people read it."""
 
 LEFT_OUT = "(what the tool answered was left out)"
 _Parts = tuple[Part, ...]
@@ -191,11 +194,11 @@ class _Writer:
         if self.options.progress is not None and self.messages % transfer.PAGE_ROWS == 0:
             self.options.progress(self.messages)
         if kept or not parts:
-            record = stored.of_message("", number, row)
             yield self.renderer.message(
                 Said(
-                    record.id, row[2], row[3] or "completed", row[7], row[10], row[4], row[16] is not None,
-                    self._error(row[11]), kept, _by_place(parts, kept, calls),
+                    f"{number}.{row[POSITION]}", row[ROLE], row[STATE] or "completed", row[CREATED], row[MODEL],
+                    row[TOKENS], row[DELETED] is not None, self._error(row[ERROR]), kept,
+                    _by_place(parts, kept, calls),
                 )
             )  # fmt: skip
 
@@ -235,7 +238,7 @@ class _Writer:
             answer: Row | None = next((other for other in near if other[POSITION] == position), None)
             if answer is None:
                 answer = yield from ask(transfer.message(branch, position))
-            if answer is not None and (self.options.deleted or answer[16] is None):
+            if answer is not None and (self.options.deleted or answer[DELETED] is None):
                 result = _result((yield from self._parts(answer)), part)
                 if result is not None:
                     self.shown.add((branch, position, part))

@@ -1,4 +1,4 @@
-"""Where the bytes of a store are, and what was given back."""
+"""Where the bytes of a store are, what was given back, and what a backup holds."""
 
 from __future__ import annotations
 
@@ -30,3 +30,15 @@ class Optimized(Value, frozen=True, kw_only=True, gc=False):
     def freed(self) -> int:
         """How many bytes were given back."""
         return max(self.before - self.after, 0)
+
+
+class Backup(Value, frozen=True, kw_only=True, gc=False):
+    """What a backup holds, of every owner and with what is in the trash."""
+
+    path: str
+    bytes: int
+    schema: int
+    sessions: int
+    messages: int
+    active_at: int | None = None
+    """When a session in it was last active."""

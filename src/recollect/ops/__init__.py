@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         check,
         compactions,
         comparison,
+        fields,
         leases,
         lists,
         messages,
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "arrivals", "bodies", "branches", "changes", "check", "compactions", "comparison", "leases", "lists",
-    "messages", "paths", "pins", "presence", "pruning", "record", "results", "retention", "search", "sessions",
+    "appends", "arrivals", "bodies", "branches", "changes", "check", "compactions", "comparison", "fields", "leases",
+    "lists", "messages", "paths", "pins", "presence", "pruning", "record", "results", "retention", "search", "sessions",
     "settings", "snapshots", "statistics", "streams", "thinning", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from recollect.model import json, keys
 from recollect.model.branch import Branch
 from recollect.model.session import Session
 from recollect.op import Op, Scope, Steps, do, one, rows
-from recollect.ops import messages, paths, sessions
+from recollect.ops import fields, messages, paths, sessions
 
 # What a fork takes over from its origin.
 _INHERITED = (
@@ -97,9 +97,7 @@ def _stand(scope: Scope, here: sessions.Here, branch: int) -> Steps[Session]:
     yield from do("branch_park", session=here.session)
     yield from do("session_stand", session=here.session, head=branch, now=scope.now, **totals._asdict())
     yield from sessions.activate(scope, here.session)
-    row = yield from one("session_by_key", session=here.session)
-    assert row is not None
-    return sessions.here(row).value
+    return (yield from sessions.stored(here.session)).value
 
 
 def switch(scope: Scope, session: str, number: int) -> Op[Session]:
@@ -134,9 +132,9 @@ def _numbered(here: sessions.Here, number: int) -> Steps[int]:
     return row[0]
 
 
-def fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, fields: dict[str, Any]) -> Op[Session]:
+def fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, given: dict[str, Any]) -> Op[Session]:
     """Make a new session that shares this one's past up to a message (all of it where none is named)."""
-    return Op(_fork, scope, session, at, keys.checked(new), sessions.checked_fields(fields, scope.now))
+    return Op(_fork, scope, session, at, keys.checked(new), fields.checked(given, scope.now))
 
 
 def _fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, columns: dict[str, Any]) -> Steps[Session]:
@@ -159,6 +157,4 @@ def _fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, colu
     branch, number = yield from sessions.new_branch(here.tree, key, parent, fork_at, scope.now)
     yield from _inherit(branch, here.head, path, parent, fork_at)
     yield from do("session_head", session=key, head=branch, branch=number, last=fork_at)
-    row = yield from one("session_by_key", session=key)
-    assert row is not None
-    return (yield from _stand(scope, sessions.here(row), branch))
+    return (yield from _stand(scope, (yield from sessions.stored(key)), branch))

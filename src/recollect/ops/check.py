@@ -140,10 +140,8 @@ def _standing(scope: Scope, here: sessions.Here, state: Row, repair: bool) -> St
         found.append(Finding(kind="counter", message=message, advice=_AGAIN, session=id, repaired=repair))
     wanted = None if here.value.title is None else folded(here.value.title)
     if title != wanted:
-        if repair and wanted is None:
-            yield from do("title_clear", session=here.session)
-        elif repair:
-            yield from do("title_set", session=here.session, owner=scope.owner, folded=wanted)
+        if repair:
+            yield from sessions.entitle(scope, here.session, here.value.title)
         # One that was made before titles were folded in full.
         level = "notice" if wanted and title == _small(here.value.title or "") else "problem"
         message = f"Session {id!r} is listed by another title than it has."

@@ -16,7 +16,7 @@ from recollect.model.part import TextPart
 from recollect.model.session import Session
 from recollect.model.tokens import estimate
 from recollect.op import Op, Row, Scope, Steps, do, one, rows
-from recollect.ops import leases, sessions
+from recollect.ops import fields, leases, sessions
 
 
 class Compacted(NamedTuple):
@@ -77,8 +77,7 @@ def compact(
 def _check(summary: Any) -> None:
     if not isinstance(summary, str) or not summary.strip():
         raise InvalidValue(f"A summary is a text that is not blank; got {summary!r}.")
-    if "\0" in summary or summary != summary.encode("utf-8", "replace").decode():
-        raise InvalidValue("The summary has characters that can not be stored (NUL or half of a surrogate pair).")
+    fields.check_storable("The summary", summary)
 
 
 def _compact(

@@ -46,16 +46,6 @@ def _size(owner: str) -> Steps[tuple[int, int]]:
     return int(row[0]), int(row[1])
 
 
-def journal(owner: str) -> Op[Journal | None]:
-    """Read what the target knows about a copy into it."""
-    return Op(_journal, owner, writes=False)
-
-
-def _journal(owner: str) -> Steps[Journal | None]:
-    row = yield from one("setting_get", owner=owner, key=JOURNAL)
-    return None if row is None else msgspec.json.decode(row[0], type=Journal)
-
-
 def begin(scope: Scope, source: str) -> Op[Journal | None]:
     """Begin a copy into an empty store; None where something is there that is not of a copy."""
     return Op(_begin, scope, source)

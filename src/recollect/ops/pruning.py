@@ -235,7 +235,5 @@ def _emptied(scope: Scope, until: int, after: int, dry_run: bool) -> Steps[tuple
         weighed: Any = yield from _weighed(scope, _Resting(key, id, title, active, listed, exempt=False))
         gone.append(_pruned(weighed, "trash"))
         if not dry_run:
-            whole = yield from one("session_by_key", session=key)
-            assert whole is not None
-            yield from retention.remove(scope, sessions.here(whole))
+            yield from retention.remove(scope, (yield from sessions.stored(key)))
     return gone, found[-1][0] if len(found) == _ERASED else None

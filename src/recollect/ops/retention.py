@@ -7,7 +7,7 @@ from typing import NamedTuple
 from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
 from recollect.model import json
 from recollect.op import Op, Row, Scope, Steps, do, each, one, rows
-from recollect.ops import leases, presence, search, sessions
+from recollect.ops import leases, paths, presence, search, sessions
 
 FORKS = ("refuse", "keep", "erase")
 
@@ -129,7 +129,7 @@ def _needed(branches: list[_Branch], gone: set[int]) -> dict[int, int | None]:
 def _cut(scope: Scope, branch: _Branch, branches: list[_Branch], cut: int) -> Steps[None]:
     """Delete the messages of a branch beyond a position, and the branch itself where nothing of it is left."""
     yield from search.cut(scope, branch.key, cut)
-    found: list[Row] = yield from rows("messages_blobs", branch=branch.key, low=cut, high=(1 << 32) - 1)
+    found: list[Row] = yield from rows("messages_blobs", branch=branch.key, low=cut, high=paths.LAST)
     dropped = [(scope.owner, name) for row in found for name in json.decode(row[0])]
     yield from each("blob_drop", dropped)
     yield from each("blob_sweep", dropped)

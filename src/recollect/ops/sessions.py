@@ -1,7 +1,7 @@
 """Sessions: create, open, change, put in the trash and take out again.
 
-What is said in them is in messages.py, turns.py and branches.py; lists of them are in lists.py, and erasing is in
-retention.py.
+What can be set is in fields.py; what is said in them is in messages.py, turns.py and branches.py; lists of them are in
+lists.py, and erasing is in retention.py.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from recollect.errors import (
 )
 from recollect.model import figure, json, keys
 from recollect.model.moment import DAY
-from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS, Session
+from recollect.model.session import FLAG_FIELDS, TEXT_FIELDS, Session
 from recollect.model.title import folded
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
-from recollect.ops import leases
+from recollect.ops import fields, leases
 
 _MATCHES = 6
 _BLANK: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
@@ -47,8 +47,8 @@ def value_of(row: Row) -> Session:
     if row[-1] is None:
         return Session(*row[4:-1])
     *rare, metadata = json.decode(row[-1])
-    fields: Row = (*row[4:-1], *rare, None if metadata is None else json.decode(metadata))
-    return Session(*fields)
+    whole: Row = (*row[4:-1], *rare, None if metadata is None else json.decode(metadata))
+    return Session(*whole)
 
 
 def find(scope: Scope, session: str) -> Steps[Here]:
@@ -81,6 +81,13 @@ def in_trash(scope: Scope, session: str) -> Steps[Row | None]:
     return (yield from one("session_in_trash", owner=scope.owner, id=session))
 
 
+def stored(key: int) -> Steps[Here]:
+    """Read a session that is there, by its key."""
+    row = yield from one("session_by_key", session=key)
+    assert row is not None
+    return here(row)
+
+
 def lost(session: str, key: int) -> Steps[SessionNotFound]:
     """Say why a session that was open is not there: it was erased, or it is in the trash."""
     row = yield from one("session_by_key", session=key)
@@ -98,56 +105,6 @@ def refused(scope: Scope, session: str, expected: int | None) -> Steps[Exception
     if row is None:
         return (yield from _missing(scope, session))
     return StaleRevision(session=session, revision=here(row).value.revision, expected=expected)
-
-
-def checked_fields(fields: dict[str, Any], now: int) -> dict[str, Any]:
-    """Check what a caller wants to set, and give it as columns."""
-    columns: dict[str, Any] = {}
-    for name, value in fields.items():
-        if name in FLAG_FIELDS:
-            columns[FLAG_FIELDS[name]] = now if _flag(name, value) else None
-        elif name == "metadata":
-            columns[name] = None if value is None else json.encode(_mapping(name, value))
-        elif name in TEXT_FIELDS:
-            columns[name] = _text(name, value)
-        else:
-            raise InvalidValue(f"A session has no field {name!r} to set. Those are: {', '.join(SETTABLE)}.")
-    return columns
-
-
-def _flag(name: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise InvalidValue(f"{name} is True or False; got {value!r}.")
-
-
-def _mapping(name: str, value: Any) -> Any:
-    plain = json.exact(value)
-    if isinstance(plain, dict):
-        return plain
-    raise InvalidValue(f"{name} is a dict; got {type(value).__name__}.")
-
-
-def _text(name: str, value: Any) -> str | None:
-    if name == "status":
-        if value in STATUSES:
-            return value
-        raise InvalidValue(f"A session's status is one of {', '.join(STATUSES)}; got {value!r}.")
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidValue(f"{name} is a text or None; got {type(value).__name__}.")
-    if "\0" in value or not _utf8(value):
-        raise InvalidValue(f"{name} has characters that can not be stored (NUL or half of a surrogate pair).")
-    return value
-
-
-def _utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
@@ -201,9 +158,9 @@ def entitle(scope: Scope, session: int, title: str | None) -> Steps[None]:
         yield from do("title_set", session=session, owner=scope.owner, folded=folded(title))
 
 
-def create(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
+def create(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
     """Make a new session; an id that is taken is an error."""
-    return Op(_create, scope, keys.checked(session), checked_fields(fields, scope.now))
+    return Op(_create, scope, keys.checked(session), fields.checked(given, scope.now))
 
 
 def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
@@ -223,9 +180,7 @@ def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]
     branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
     yield from do("session_head", session=key, head=branch, branch=number, last=0)
     yield from activate(scope, key)
-    row = yield from one("session_by_key", session=key)
-    assert row is not None
-    return here(row).value
+    return (yield from stored(key)).value
 
 
 def _delegating(scope: Scope, session: str) -> Steps[dict[str, Any]]:
@@ -246,9 +201,9 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
     return made[0], number[0]
 
 
-def ensure(scope: Scope, session: str, fields: dict[str, Any]) -> Op[Session]:
+def ensure(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
     """Open a session, or create it; either way it counts as active now."""
-    return Op(_ensure, scope, keys.checked(session), checked_fields(fields, scope.now))
+    return Op(_ensure, scope, keys.checked(session), fields.checked(given, scope.now))
 
 
 def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
@@ -263,9 +218,7 @@ def _open(scope: Scope, row: Row) -> Steps[Session]:
         return found.value
     yield from leases.recover(scope, found.session)
     yield from activate(scope, found.session)
-    again = yield from one("session_by_key", session=found.session)
-    assert again is not None
-    return here(again).value
+    return (yield from stored(found.session)).value
 
 
 def activate(scope: Scope, session: int) -> Steps[int]:
@@ -338,10 +291,10 @@ def _get(scope: Scope, session: str) -> Steps[Session | None]:
     return None if row is None else here(row).value
 
 
-def update(scope: Scope, session: str, fields: dict[str, Any], expected: int | None = None) -> Op[Session]:
+def update(scope: Scope, session: str, given: dict[str, Any], expected: int | None = None) -> Op[Session]:
     """Change what is known about a session."""
     figure.whole("expected", expected)
-    return Op(_update, scope, session, checked_fields(fields, scope.now), expected)
+    return Op(_update, scope, session, fields.checked(given, scope.now), expected)
 
 
 def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int | None) -> Steps[Session]:
@@ -387,9 +340,7 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
         )
     yield from do("session_restore", session=trashed[0], now=scope.now)
     yield from activate(scope, trashed[0])  # so that what is let go of by age does not take it back at once
-    row = yield from one("session_by_key", session=trashed[0])
-    assert row is not None
-    return here(row).value
+    return (yield from stored(trashed[0])).value
 
 
 def resolve(scope: Scope, name: str) -> Op[Session]:
@@ -403,7 +354,7 @@ def _resolve(scope: Scope, name: str) -> Steps[Session]:
     row = yield from living(scope, name)
     if row is not None:
         return here(row).value
-    if not _utf8(name):
+    if name != json.storable(name):
         raise SessionNotFound(session=name)
     matches = yield from rows("sessions_by_title", owner=scope.owner, title=name, limit=_MATCHES)
     if not matches and name:

@@ -14,13 +14,13 @@ import msgspec
 from recollect.errors import Conflict
 from recollect.op import Row, Scope, Steps, do, each, one, rows
 from recollect.ops import sessions
+from recollect.ops.paths import LAST
 from recollect.ops.transfer import DELETED, PAGE_BYTES, POSITION
 
 JOURNAL = "recollect.copy"
 """The setting in which a copy notes how far it came; it is no part of what is copied."""
 
 _SLICE = 512
-_LAST = (1 << 32) - 1
 _SESSION = (
     "id", "branch", "last", "open_turns", "relation", "revision", "message_count", "token_count", "input_tokens",
     "output_tokens", "created_at", "updated_at", "active_at", "last_message_at", "pinned_at", "archived_at",
@@ -157,7 +157,7 @@ class Reading:
             return
         number, key, low = here[0], here[-1], self.cursor.low if here[0] == self.cursor.place else 0
         end = yield from self._end_of(key, low)
-        span = {"branch": key, "low": low, "high": _LAST if end is None else end[0]}
+        span = {"branch": key, "low": low, "high": LAST if end is None else end[0]}
         messages = yield from rows("messages_rows", **span, deleted=True)
         self.messages += len(messages)
         self._add("messages", messages, number, 0 if end is None else end[1])
@@ -173,7 +173,7 @@ class Reading:
 
     def _end_of(self, branch: int, low: int) -> Steps[tuple[int, int, bool] | None]:
         """Find where a stretch ends: the position, how many bytes that are, and whether more may follow."""
-        sizes = yield from rows("messages_sizes", branch=branch, low=low, high=_LAST, limit=_SLICE, deleted=True)
+        sizes = yield from rows("messages_sizes", branch=branch, low=low, high=LAST, limit=_SLICE, deleted=True)
         total = 0
         for position, bytes_ in sizes:
             total += bytes_

@@ -43,17 +43,8 @@ class Found(NamedTuple):
 
 
 # A row of tool_calls as it is written: (branch, position, part) of the call, the branch whose row it is, and so on.
-_STATUS, _RESULT, _RESULT_PART, _CREATED, _STARTED, _COMPLETED, _LATENCY, _CODE, _MESSAGE = (
-    6,
-    8,
-    9,
-    10,
-    11,
-    12,
-    13,
-    14,
-    15,
-)
+_STATUS, _RESULT, _RESULT_PART = 6, 8, 9
+_CREATED, _STARTED, _COMPLETED, _LATENCY, _CODE, _MESSAGE = range(10, 16)
 
 
 def track(branch: int, first: int, records: Sequence[record.Record]) -> Steps[None]:

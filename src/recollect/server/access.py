@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from recollect.errors import RecollectError
 from recollect.server.account import Accounts
-from recollect.server.problem import TYPE, Problem, problem
+from recollect.server.problem import TYPE, Problem, coded, problem
 
 SLASH = "\ue000"
 """Stands for an escaped slash in a path until a handler reads it: ids may contain one, and routes split at it."""
@@ -60,16 +60,13 @@ HEADERS = (
 class Refusal(Exception):
     """A request that is answered here, and why."""
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
-        super().__init__(detail)
-        self.problem = Problem(status=status, code=code, title=code.replace("-", " ").capitalize(), detail=detail)
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
 
-    @classmethod
-    def of(cls, problem: Problem) -> Refusal:
-        """Answer with a problem."""
-        made = cls(problem.status, problem.code, problem.detail)
-        made.problem = problem
-        return made
+
+def _refusal(status: int, code: str, detail: str) -> Refusal:
+    return Refusal(coded(status, code, detail))
 
 
 class Access:
@@ -133,7 +130,7 @@ class Access:
         shown = host[:_SHOWN] or "a request without a host"
         known = _bare(host) in self._hosts or (self._public and _is_address(host))
         if not known or _HOST.fullmatch(host.strip()) is None:
-            raise Refusal(
+            raise _refusal(
                 421, "wrong-host",
                 f"This server does not answer for {shown!r}. server.hosts names the hosts "
                 f"that it is reached by.",
@@ -147,7 +144,7 @@ class Access:
         host = headers["host"].lower()
         own = (f"{_scheme(scope, headers)}://{host}", f"https://{host}")
         if (origin is not None and origin.lower() not in own) or site not in ("same-origin", "none"):
-            raise Refusal(403, "foreign-origin", "A page of another origin has no access here.")
+            raise _refusal(403, "foreign-origin", "A page of another origin has no access here.")
 
     async def _exchange(self, scope: Any, headers: Mapping[str, str], send: Any) -> bool:
         """Give a browser its cookie for the token in its link, and send it on without the token.
@@ -162,7 +159,7 @@ class Access:
         if token is None:
             return False
         if self._owner_of(token) is None:
-            raise Refusal(401, "wrong-token", "This link has a token that this server does not know.")
+            raise _refusal(401, "wrong-token", "This link has a token that this server does not know.")
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
         path = quote((scope.get("raw_path") or scope["path"].encode()).lstrip(b"/\\"), safe="/%:@!$&'()*+,;=~-._")
         body = _ARRIVAL.format(place=html.escape(f"/{path}" + (f"?{rest}" if rest else ""))).encode()
@@ -188,7 +185,7 @@ class Access:
         if kind.lower() == "bearer":
             owner = self._owner_of(token.strip())
             if owner is None:
-                raise Refusal(
+                raise _refusal(
                     401, "wrong-token",
                     "This server does not know this token. Use the one that `recollect serve` prints in its link.",
                 )  # fmt: skip
@@ -197,16 +194,16 @@ class Access:
             if owner is not None and scope["method"] not in _SAFE_METHODS:
                 self._check_own_page(headers)
         if owner is None:
-            raise Refusal(401, "token-needed", "This needs the token that `recollect serve` prints in its link.")
+            raise _refusal(401, "token-needed", "This needs the token that `recollect serve` prints in its link.")
         try:
             scope["state"]["account"] = await self._accounts.get(owner)
         except RecollectError as error:  # the store can not be opened now
-            raise Refusal.of(problem(error)) from error
+            raise Refusal(problem(error)) from error
 
     def _check_own_page(self, headers: Mapping[str, str]) -> None:
         """Take a write with a cookie only from what says that it is a page of ours; programs use the bearer token."""
         if "origin" not in headers and "sec-fetch-site" not in headers:
-            raise Refusal(403, "origin-needed", "A write with a cookie must say where it comes from (Origin).")
+            raise _refusal(403, "origin-needed", "A write with a cookie must say where it comes from (Origin).")
 
     def _owner_of(self, token: str) -> str | None:
         found = None
@@ -251,10 +248,10 @@ def _check_once(headers: Any) -> None:
     """Refuse a request that says twice what counts once: this side and a proxy could read it differently."""
     names = [name.lower() for name, _ in headers]
     if b"content-length" in names and b"transfer-encoding" in names:
-        raise Refusal(400, "invalid-request", "Say the length of the body, or send it in chunks, but not both.")
+        raise _refusal(400, "invalid-request", "Say the length of the body, or send it in chunks, but not both.")
     twice = next((name for name in _ONCE if names.count(name) > 1), None)
     if twice is not None:
-        raise Refusal(400, "invalid-request", f"The header {twice.decode()} is there more than once.")
+        raise _refusal(400, "invalid-request", f"The header {twice.decode()} is there more than once.")
 
 
 def _scheme(scope: Any, headers: Mapping[str, str]) -> str:

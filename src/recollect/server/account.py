@@ -12,7 +12,7 @@ from recollect.server.changes import Changes
 from recollect.server.feed import Feed
 from recollect.server.once import Once
 from recollect.server.talks import Talks
-from recollect.store_async import AsyncStore, open_async
+from recollect.store_async import AsyncSession, AsyncStore, open_async
 
 MakeAgent = Callable[[AsyncStore], Agent]
 Keep = Callable[[AsyncStore], Awaitable[None]]
@@ -31,6 +31,11 @@ class Account:
         self.closing = asyncio.Event() if closing is None else closing
         self.once: Once[Any] = Once()
         self.feed = Feed(self.changes, self.talks, self.closing)
+
+    async def session(self, name: str) -> AsyncSession:
+        """Give a session to look at; its activity is not touched. Raise why, where it is not there."""
+        found = await self.store.get_session(name)
+        return await self.store.session(name, create=False) if found is None else found
 
     async def close(self) -> None:
         """Stop what runs, write what waits, and close the store."""

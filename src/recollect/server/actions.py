@@ -151,7 +151,7 @@ async def choose_model(account: Account, session_id: str, model: str | None) -> 
     """Choose the model that a session goes on with; it must be one that can be talked to."""
     if model:
         await _known(account, model)
-    session = await account.store.get_session(session_id) or await account.store.session(session_id, create=False)
+    session = await account.session(session_id)
     return await session.update(model=model or None)
 
 

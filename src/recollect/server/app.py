@@ -20,7 +20,7 @@ from recollect.server.account import Account, Accounts
 from recollect.server.api import openapi
 from recollect.server.api.answer import ExactRequest
 from recollect.server.page.door import door
-from recollect.server.problem import TYPE, Problem, problem
+from recollect.server.problem import TYPE, Problem, coded, problem
 
 _log = logging.getLogger("recollect.server")
 
@@ -82,8 +82,7 @@ def _refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[
     if isinstance(extra, list) and extra:
         wrong = [f"{item.get('key') or 'the request'}: {item.get('message')}" for item in extra[:5]]
         detail = f"{detail.partition(' for ')[0]}: {'; '.join(wrong)}."
-    told = Problem(status=error.status_code, code=code, title=code.replace("-", " ").capitalize(), detail=detail)
-    answer = _response(request, told)
+    answer = _response(request, coded(error.status_code, code, detail))
     for name, value in (error.headers or {}).items():
         if name.lower() in ("allow", "retry-after"):
             answer.set_header(name, value)
@@ -93,16 +92,14 @@ def _refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[
 def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Answer what nobody foresaw, without telling more than that; the log has the rest."""
     if isinstance(error, RecursionError):
-        told = Problem(status=400, code="invalid-request", title="Invalid request", detail="This is nested too deeply.")
+        told = coded(400, "invalid-request", "This is nested too deeply.")
     elif (
         isinstance(error, UnicodeEncodeError) and request.method != "GET"
     ):  # half a surrogate pair where a number belongs
-        told = Problem(status=400, code="invalid-request", title="Invalid request", detail="This text can not be read.")
+        told = coded(400, "invalid-request", "This text can not be read.")
     else:
         _log.error("%.20r of %.200r failed", request.method, request.scope["path"], exc_info=error)
-        told = Problem(
-            status=500, code="server-error", title="Server error", detail="Something went wrong here. It is in the log."
-        )
+        told = coded(500, "server-error", "Something went wrong here. It is in the log.")
     return _response(request, told)
 
 

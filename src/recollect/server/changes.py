@@ -72,10 +72,8 @@ class Changes:
         """Whether everything after a number is still remembered."""
         return self.last - len(self._kept) <= number <= self.last and number >= 0
 
-    async def follow(
-        self, after: int | None = None, *, session: str | None = None, quiet: float | None = None
-    ) -> AsyncGenerator[Numbered | None]:
-        """Give the changes after a number (None: from now on), of one session or all; None after `quiet` seconds."""
+    async def follow(self, after: int | None = None, *, session: str | None = None) -> AsyncGenerator[Numbered]:
+        """Give the changes after a number (None: from now on), of one session or all."""
         await self.begin()
         at = self.last if after is None else after
         while True:
@@ -86,8 +84,8 @@ class Changes:
             for item in new:
                 if item.change is None or session in (None, item.change.session):
                     yield item
-            if at == self.last and not await _waited(pulse, quiet):
-                yield None
+            if at == self.last:
+                await pulse.wait()
 
     async def close(self) -> None:
         """End the watch."""
@@ -96,12 +94,3 @@ class Changes:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-
-async def _waited(pulse: asyncio.Event, quiet: float | None) -> bool:
-    """Wait for a pulse; False where none came in time."""
-    try:
-        await asyncio.wait_for(pulse.wait(), quiet)
-    except TimeoutError:
-        return False
-    return True

@@ -12,7 +12,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from recollect.server.access import HEADERS
-from recollect.server.problem import TYPE, Problem
+from recollect.server.problem import TYPE, coded
 
 PATIENCE = 30.0
 """Seconds from a connection, or from the first byte of a request, to the end of the request's headers."""
@@ -43,7 +43,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, with the headers that every answer has."""
-        told = Problem(status=400, code="invalid-request", title="Invalid request", detail=msg).body()
+        told = coded(400, "invalid-request", msg).body()
         given = [
             (b"content-type", TYPE.encode()), (b"content-length", str(len(told)).encode()),
             (b"connection", b"close"), (b"cache-control", b"no-store"), *HEADERS,

@@ -56,8 +56,6 @@ class Feed:
 
     async def _watch(self) -> None:
         async for item in self._changes.follow():
-            if item is None:
-                continue
             session, revision = item.change or ("", None)
             self._learn(session, revision)
             self._add(session, revision)

@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from recollect.errors import InvalidValue, NotFound
 from recollect.model.message import Message
@@ -26,7 +27,9 @@ TAKEN = (
 )  # fmt: skip
 """What may be sent along, and every kind of text, audio and video."""
 
-_POLICY = "default-src 'none'; sandbox"
+POLICY = "default-src 'none'; sandbox"
+"""What a file may do where a browser opens it: nothing."""
+
 _TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,80}", re.ASCII)
 _LONGEST_NAME = 200
 _SIGNATURES = {
@@ -82,34 +85,33 @@ def file(message: Message, number: int) -> File:
     if not 0 <= number < len(found):
         raise NotFound(f"Message {message.id} has no file {number}. It has {len(found)}.")
     part = found[number]
-    data = _bytes(part)
     kind = plain_type(part.mime_type)
     if kind in IMAGES:
         shown, disposition = kind, "inline"
-    elif kind.startswith("text/") and kind in ("text/plain", "text/csv", "text/markdown"):
+    elif kind in ("text/plain", "text/csv", "text/markdown"):
         shown, disposition = "text/plain", "inline"
     else:
         shown, disposition = "application/octet-stream", attachment(part.name or f"file {number}")
     headers = {
         "Content-Type": shown,
         "Content-Disposition": disposition,
-        "Content-Security-Policy": _POLICY,
+        "Content-Security-Policy": POLICY,
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "private, max-age=86400",
     }
-    return File(data, headers)
+    return File(content(part), headers)
 
 
-def _bytes(part: AttachmentPart) -> bytes:
+def content(part: AttachmentPart) -> bytes:
     """Give the bytes of a file, as base64, as text or in its address; one that is elsewhere is not fetched."""
-    data = part.data
-    if data is None and part.url is not None and part.url.startswith("data:") and ";base64," in part.url[:256]:
-        data = part.url.partition(";base64,")[2]
-    if data is not None:
-        try:
-            return base64.b64decode(data)
-        except (binascii.Error, ValueError) as error:
-            raise NotFound("The data of this file is not base64.") from error
     if part.text is not None:
         return part.text.encode("utf-8", "replace")
+    head, comma, rest = (part.url or "").partition(",")
+    try:
+        if part.data is not None:
+            return base64.b64decode(part.data)
+        if head.startswith("data:") and comma:
+            return base64.b64decode(rest) if head.endswith(";base64") else unquote_to_bytes(rest)
+    except (binascii.Error, ValueError) as error:
+        raise NotFound("The data of this file is not base64.") from error
     raise NotFound("This file is not in the store: the message has only its address.")

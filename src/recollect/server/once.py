@@ -1,4 +1,4 @@
-"""Actions by their keys, so that one that is sent twice happens once."""
+"""What is sent twice, by a client that lost the answer, happens once. The store knows it for good; this is quicker."""
 
 from __future__ import annotations
 

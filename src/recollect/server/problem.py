@@ -103,14 +103,16 @@ def code_of(error: errors.RecollectError) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
+def coded(status: int, code: str, detail: str, fields: dict[str, Any] | None = None) -> Problem:
+    """Make a problem; its title is its code in words."""
+    title = code.replace("-", " ").capitalize()
+    return Problem(status=status, code=code, title=title, detail=detail, fields=fields)
+
+
 def problem(error: errors.RecollectError) -> Problem:
     """Say what a client is told about an error."""
-    words = code_of(error).replace("-", " ")
     fields = {name: value for name, value in error.fields.items() if isinstance(value, _TOLD)}
-    return Problem(
-        status=status_of(error), code=code_of(error), title=words[:1].upper() + words[1:], detail=_detail(error),
-        fields=fields or None,
-    )  # fmt: skip
+    return coded(status_of(error), code_of(error), _detail(error), fields or None)
 
 
 def _detail(error: errors.RecollectError) -> str:

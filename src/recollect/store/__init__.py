@@ -20,7 +20,7 @@ from recollect.op import Op, Plan, Scope
 from recollect.store.session import Session
 from recollect.store.turn import Stream, Turn
 
-__all__ = ["Session", "Store", "Stream", "Turn", "open", "restore"]
+__all__ = ["Session", "Store", "Stream", "Turn", "open"]
 
 if TYPE_CHECKING:
     from recollect.engine.postgres.sync import PostgresEngine
@@ -41,42 +41,16 @@ def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", 
     `owner` is the scope whose sessions it sees, `timeout` how many seconds a locked file or a server is waited for.
     """
     check_given(owner, timeout)
-    place = target(path_or_url)
+    return opened_at(target(path_or_url), owner, timeout)
+
+
+def opened_at(place: Target, owner: str, timeout: float, *, trusted: bool = False) -> Store:
+    """Open a store at a place. `trusted` takes also a role that passes row-level security by, to copy any owner's."""
     if place.engine == "postgres":
         from recollect.engine.postgres.sync import PostgresEngine  # noqa: PLC0415  an extra, and 60 ms
 
-        return Store(PostgresEngine(place.path, owner=owner, timeout=timeout), owner)
+        return Store(PostgresEngine(place.path, owner=owner, timeout=timeout, trusted=trusted), owner)
     return Store(SqliteEngine(place.path, timeout=timeout), owner)
-
-
-def opened_at(place: Target, owner: str, timeout: float) -> Store:
-    """Open a store to copy it for any owner: on a server also with a role that passes row-level security by."""
-    if place.engine == "postgres":
-        from recollect.engine.postgres.sync import PostgresEngine  # noqa: PLC0415
-
-        return Store(PostgresEngine(place.path, owner=owner, timeout=timeout, trusted=True), owner)
-    return Store(SqliteEngine(place.path, timeout=timeout), owner)
-
-
-def restore(
-    backup: str | os.PathLike[str],
-    path: str | os.PathLike[str] | None = None,
-    *,
-    verify: bool = True,
-    timeout: float = 30.0,
-) -> str | None:
-    """Bring a backup back to a path, or to where open() would look; give the path of the copy kept of what was there.
-
-    Stores that are open on it, here and in other processes, go on with what the backup holds. `verify` says whether
-    the checksum of each page of the backup must fit.
-    """
-    from recollect.engine.sqlite.backup import restore as bring_back  # noqa: PLC0415
-
-    place = target(path)
-    if place.engine != "sqlite":
-        raise NotSupported(what="Bringing back a backup")
-    source = argument.path("A backup", backup)
-    return bring_back(source, place.path, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
 
 
 class Store:

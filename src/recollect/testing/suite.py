@@ -5,32 +5,31 @@ from __future__ import annotations
 from recollect.testing.arguments import TestArguments
 from recollect.testing.attachments import TestAttachments
 from recollect.testing.branches import TestErase, TestFork, TestRewind
+from recollect.testing.calls import TestToolsOfTurns, TestToolsOnBranches
 from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect.testing.concurrency import TestAtOnce, TestHandles
+from recollect.testing.deletion import TestDelete
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
 from recollect.testing.history import TestHistory
 from recollect.testing.index import TestSearchChanges, TestSearchIndex, TestSearchTogether
+from recollect.testing.leases import TestHolding
 from recollect.testing.lists import TestLists
 from recollect.testing.maintenance import TestMaintenance
-from recollect.testing.messages import TestAppend, TestDelete, TestRead
+from recollect.testing.messages import TestAppend, TestRead
+from recollect.testing.owners import TestOwners, TestSettings
 from recollect.testing.presence import TestPresence
-from recollect.testing.retention import TestDropOutput, TestEmptyTrash, TestPruneSessions, TestTrim
-from recollect.testing.search import (
-    TestSearch,
-    TestSearchFilters,
-    TestSearchHostile,
-    TestSearchPages,
-    TestSearchQuery,
-    TestSearchSnippets,
-    TestSearchWords,
-)
-from recollect.testing.sessions import TestOwners, TestSessions, TestSettings, TestTrash
+from recollect.testing.query import TestSearchFilters, TestSearchQuery, TestSearchWords
+from recollect.testing.retention import TestEmptyTrash, TestPruneSessions
+from recollect.testing.search import TestSearch, TestSearchHostile, TestSearchPages, TestSearchSnippets
+from recollect.testing.sessions import TestSessions
 from recollect.testing.statistics import TestStatistics, TestToolStatistics
 from recollect.testing.streams import TestStreams
-from recollect.testing.tools import TestTools, TestToolsOfTurns, TestToolsOnBranches
+from recollect.testing.thinning import TestDropOutput, TestTrim
+from recollect.testing.tools import TestTools
 from recollect.testing.transfer import TestTransfer
-from recollect.testing.turns import TestHolding, TestSaveTurn, TestTurns, TestTurnsTakenUp
+from recollect.testing.trash import TestTrash
+from recollect.testing.turns import TestSaveTurn, TestTurns, TestTurnsTakenUp
 from recollect.testing.watch import TestWatch
 
 _ANYWHERE: tuple[type, ...] = (

@@ -191,12 +191,10 @@ class Desk:
         try:
             order = command.parsed(incoming.text)
             if order is None:
-                done = await self._say(incoming, outlet)
+                await self._say(incoming, outlet)
             else:
                 await self.tell(outlet, await self._command(incoming, *order))
-                done = True
         except RecollectError as error:
-            done = True
             _log.warning("A message in %s could not be answered: %s", incoming.session, error)
             with contextlib.suppress(Undelivered):
                 await self.tell(outlet, f"\u26a0\ufe0f {error}")
@@ -205,8 +203,7 @@ class Desk:
             with contextlib.suppress(Undelivered):
                 await self.tell(outlet, f"\u26a0\ufe0f This could not be answered: {type(error).__name__}.")
             raise
-        if done:
-            await self.ledger.done(incoming)
+        await self.ledger.done(incoming)
 
     async def tell(self, outlet: Outlet, text: str) -> None:
         """Send a text, in as many messages as it needs."""
@@ -265,12 +262,12 @@ class Desk:
                 return await _forked(parent, incoming.session)
         return await store.session(incoming.session)
 
-    async def _say(self, incoming: Incoming, outlet: Outlet) -> bool:
-        """Put a message to the agent and show the answer as it comes. False where it is left for the next start."""
+    async def _say(self, incoming: Incoming, outlet: Outlet) -> None:
+        """Put a message to the agent and show the answer as it comes."""
         draft = incoming.draft()
         if not draft.parts:
             await self.tell(outlet, UNREADABLE)
-            return True
+            return
         for note in incoming.notes:
             with contextlib.suppress(Undelivered):
                 await self.tell(outlet, f"\u26a0\ufe0f {note}")
@@ -296,14 +293,13 @@ class Desk:
                     case _:
                         pass
         except (AlreadySaid, KeyReused):
-            return True  # the platform sent it again: it has its answer
+            return  # the platform sent it again: it has its answer
         except SessionBusy:
             await self.tell(outlet, "Another program is talking in this conversation. Say it again when it is done.")
-            return True
+            return
         finally:
             await delivery.drop()
         await self._finish(delivery, ended)
-        return True
 
     async def _finish(self, delivery: Delivery, ended: TurnEnded | None) -> None:
         """Show the end of an answer, and say so where it is none."""

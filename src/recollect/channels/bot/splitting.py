@@ -73,6 +73,17 @@ def blocks(text: str) -> list[Block]:
     return found if opened is None else [*found, opened]
 
 
+def outside_blocks(text: str, change: Callable[[str], str]) -> str:
+    """Change what is outside of code blocks; those stay as they are."""
+    changed: list[str] = []
+    done = 0
+    for block in blocks(text):
+        end = len(text) if block.end is None else block.end
+        changed += [change(text[done : block.start]), text[block.start : end]]
+        done = end
+    return "".join([*changed, change(text[done:])])
+
+
 def _open(text: str) -> str | None:
     """Give the line that opened the code block in which a text ends; None where it ends outside of one."""
     found = blocks(text)

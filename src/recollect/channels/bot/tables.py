@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from recollect.channels.bot.splitting import blocks, is_rule
+from recollect.channels.bot.splitting import is_rule, outside_blocks
 
 _CELL = re.compile(r"(?<!\\)\|")
 _WIDEST = 48
@@ -13,16 +13,10 @@ _WIDEST = 48
 
 def laid_out(text: str) -> str:
     """Give a text with its tables written so that they can be read without tables. Code blocks stay as they are."""
-    given: list[str] = []
-    done = 0
-    for block in blocks(text):
-        end = len(text) if block.end is None else block.end
-        given += [_outside(text[done : block.start]), text[block.start : end]]
-        done = end
-    return "".join([*given, _outside(text[done:])])
+    return outside_blocks(text, _without_tables)
 
 
-def _outside(text: str) -> str:
+def _without_tables(text: str) -> str:
     """Write the tables of a text without code blocks. Each line is looked at once: a model may write a million."""
     if "|" not in text:
         return text

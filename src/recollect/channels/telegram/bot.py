@@ -40,8 +40,8 @@ class Settings(NamedTuple):
     base_url: str = ADDRESS
     users: tuple[str, ...] = ()
     chats: tuple[str, ...] = ()
-    most_bytes: int = 20_000_000
-    everything: bool = False
+    max_file_size: int = 20_000_000
+    search_everything: bool = False
     inherit: bool = False
     poll: int = 30
     pause: float = 1.0
@@ -81,7 +81,7 @@ class TelegramBot:
         settings = self._settings
         access = Access(users=settings.users, guilds=settings.chats)
         desk = Desk(
-            self._agent, f"telegram:{me.id}", self._reach, access, everything=settings.everything,
+            self._agent, f"telegram:{me.id}", self._reach, access, everything=settings.search_everything,
             inherit=settings.inherit,
         )  # fmt: skip
         try:
@@ -190,7 +190,7 @@ class TelegramBot:
         if not await desk.admit(incoming):
             return
         listed = [file for message in album for file in files.found(message)]
-        came, notes = await files.fetched(self._bot, listed, self._settings.most_bytes)
+        came, notes = await files.fetched(self._bot, listed, self._settings.max_file_size)
         await desk.take(msgspec.structs.replace(incoming, attachments=tuple(came), notes=tuple(notes)))
 
     def _refused(self, error: TelegramError) -> RecollectError:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from telegram import Bot, LinkPreviewOptions, MessageEntity, ReplyParameters
-from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter, TelegramError
+from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, RetryAfter, TelegramError
 
 from recollect.channels.bot import Incoming, Secrets, SlowDown, Undelivered
 from recollect.channels.bot.splitting import utf16
@@ -113,8 +113,6 @@ class TelegramOutlet:
             raise self._undelivered(error, again=False) from None
         except (Forbidden, InvalidToken) as error:
             raise self._undelivered(error, again=False) from None
-        except NetworkError as error:
-            raise self._undelivered(error, again=True) from None
         except TelegramError as error:
             raise self._undelivered(error, again=True) from None
         return await self._tried(call, refusals=refusals)

@@ -34,6 +34,7 @@ from recollect.agent.events import (
     TurnEnded,
     TurnStarted,
 )
+from recollect.agent.recall import is_recalled
 from recollect.channels.terminal.markdown import Blocks
 from recollect.channels.terminal.safe import clean, cut, line
 from recollect.model.message import Message
@@ -256,8 +257,7 @@ class Screen:
 
     def message(self, message: Message) -> None:
         """Show one stored message."""
-        recalled = (message.metadata or {}).get("recalled")
-        if recalled:
+        if is_recalled(message):
             self.notice(f"Recalled: {cut(message.text, self._width - 14)}")
         elif message.role == "user" and message.text:
             rows = clean(message.text).splitlines()

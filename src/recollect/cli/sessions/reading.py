@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,11 @@ from recollect.cli.amount import Number
 from recollect.cli.document import print_with
 from recollect.cli.group import Command
 from recollect.cli.screen import is_terminal, remark
+from recollect.errors import StoreError
 
 if TYPE_CHECKING:
     from recollect.model.message import Message
-    from recollect.store import Session
+    from recollect.store import Session, Store
 
 
 @click.command(cls=Command)
@@ -33,7 +35,7 @@ def show(id: str, last: int | None, branch: int | None, full: bool, plain: bool,
     left. On a terminal long tool output is shortened and Markdown is laid out. --json has every field of every message.
     """
     with place.reading() as store:
-        session = store.find_session(id)
+        session = _as_it_stands(store, id)
         branches = session.branches()
         if as_json:
             fields = {**session.to_dict(), "branches": [found.to_dict() for found in branches]}
@@ -50,6 +52,15 @@ def show(id: str, last: int | None, branch: int | None, full: bool, plain: bool,
             shown += 1
     if not shown:
         remark("It has no messages yet.")
+
+
+def _as_it_stands(store: Store, name: str) -> Session:
+    """Find a conversation. What a process that is gone left open is marked first, else its calls would run for ever."""
+    session = store.find_session(name)
+    if any(turn.status == "open" for turn in session.turns()):
+        with contextlib.suppress(StoreError):  # a store that can not be written is read as it is
+            store.recover(session.id)
+    return session.refresh()
 
 
 def _messages(session: Session, last: int | None, branch: int | None) -> Iterable[Message]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from typing import Any
 
 import apsw
 
@@ -29,6 +30,7 @@ from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.url import MEMORY, absolute
 from recollect.errors import Corrupted, DiskFull, FileExists, InvalidValue, NotADatabase, StoreUnavailable
+from recollect.model.space import Backup
 from recollect.model.value import iso
 
 Progress = Callable[[int, int], object]
@@ -139,28 +141,52 @@ def _examine(part: str, timeout: float, path: str) -> int:
     try:
         connection = connect_verified(part, timeout)
         try:
-            version = migration.check(connection, path, sql.migrations("sqlite")[-1][0])
-            if version == 0:
-                raise NotADatabase(path=path, reason="it is empty")
-            lines = connection.execute("PRAGMA integrity_check(1)").fetchall()
+            return _sound(connection, path)
         finally:
             connection.close()
     except apsw.Error as error:
         raise meaning(error, path, timeout) from error
+
+
+def _sound(connection: apsw.Connection, path: str) -> int:
+    version = migration.check(connection, path, sql.migrations("sqlite")[-1][0])
+    if version == 0:
+        raise NotADatabase(path=path, reason="it is empty")
+    lines = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if lines != [("ok",)]:
         raise Corrupted(path=path, reason=" ".join(str(lines[0][0]).split()))
     return version
 
 
+def look(source: str, path: str, *, verify: bool = True, timeout: float = 30.0) -> Backup:
+    """Say what a backup holds, where it could be brought back to a path; both are only read."""
+    source = _checked_source(source, path)
+    looked = path
+    try:
+        if os.path.exists(path):
+            _is_database(path, timeout)
+        looked = source
+        reader = connect_reader(source, timeout, verify=verify)
+        try:
+            return _described(reader, source)
+        finally:
+            reader.close()
+    except apsw.Error as error:
+        raise meaning(error, looked, timeout) from error
+
+
+def _described(reader: apsw.Connection, path: str) -> Backup:
+    reader.execute("BEGIN")
+    version = _sound(reader, path)
+    counted: Any = reader.execute("SELECT count(*), max(active_at), (SELECT count(*) FROM messages) FROM sessions").get
+    sessions, active_at, messages = counted
+    size = os.stat(path).st_size
+    return Backup(path=path, bytes=size, schema=version, sessions=sessions, messages=messages, active_at=active_at)
+
+
 def restore(source: str, path: str, now: int, *, verify: bool = True, timeout: float = 30.0) -> str | None:
     """Bring a backup back to a path, and give the path of the copy that was kept of what was there."""
-    source = _absolute(source)
-    if path == MEMORY:
-        raise InvalidValue("A backup is brought back to a file. Give its path.")
-    if not os.path.isfile(source):
-        raise StoreUnavailable(path=source, reason="there is no such file")
-    if os.path.realpath(source) == os.path.realpath(path):
-        raise InvalidValue(f"{source} is the store itself. Give the file of a backup.")
+    source = _checked_source(source, path)
     there = os.path.exists(path)
     prepare(path)
     stage = f"{path}.{os.urandom(6).hex()}.part"
@@ -182,6 +208,17 @@ def restore(source: str, path: str, now: int, *, verify: bool = True, timeout: f
         if not there and os.path.exists(path) and os.path.getsize(path) == 0:
             _unlink(path)
     return kept
+
+
+def _checked_source(source: str, path: str) -> str:
+    source = _absolute(source)
+    if path == MEMORY:
+        raise InvalidValue("A backup is brought back to a file. Give its path.")
+    if not os.path.isfile(source):
+        raise StoreUnavailable(path=source, reason="there is no such file")
+    if os.path.realpath(source) == os.path.realpath(path):
+        raise InvalidValue(f"{source} is the store itself. Give the file of a backup.")
+    return source
 
 
 def _prepare_stage(source: str, stage: str, timeout: float, *, verify: bool) -> None:

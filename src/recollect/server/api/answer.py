@@ -112,11 +112,7 @@ def message_id(text: str) -> str:
 
 async def found(account: Account, session: str) -> AsyncSession:
     """Give the session of a path; its activity is not touched. One that is not there, or in the trash, is an error."""
-    name = session_id(session)
-    opened = await account.store.get_session(name)
-    if opened is None:
-        opened = await account.store.session(name, create=False)  # it raises what says why
-    return opened
+    return await account.session(session_id(session))
 
 
 async def matching(account: Account, session: str, tag: str | None) -> AsyncSession:

@@ -41,8 +41,6 @@ async def _followed(account: Account, last: str | None) -> AsyncGenerator[bytes]
         async for piece in _missed(account, after, None if found is None else found.group(3)):
             yield piece
     async for item in account.changes.follow(after):
-        if item is None:
-            continue
         if item.change is None:
             yield stream.event("reset", {}, _id(account, item.number))
             continue

@@ -10,9 +10,8 @@ from litestar.params import QueryParameter
 from recollect.server.account import Account
 from recollect.server.api import shapes
 from recollect.server.api.answer import After, told
-from recollect.server.api.sessions import Either
+from recollect.server.api.sessions import EITHER, Either
 
-_EITHER: dict[str, bool | None] = {"true": True, "false": False, "any": None}
 Names = Annotated[list[str] | None, QueryParameter(description="One of these; may be given more than once.")]
 
 
@@ -38,7 +37,7 @@ async def search(
     """Search titles and messages, the best hits first. It sees everything that was stored before."""
     hits = await account.store.search(
         q, limit, after=after, session=session, role=role, tool=tool, channel=channel, model=model, status=status,
-        since=since, until=until, archived=_EITHER[archived], pinned=_EITHER[pinned], deleted=deleted,
+        since=since, until=until, archived=EITHER[archived], pinned=EITHER[pinned], deleted=deleted,
         delegates=delegates,
     )  # fmt: skip
     return told({"hits": [hit.to_dict() for hit in hits], "next": hits.next})

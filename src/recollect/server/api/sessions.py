@@ -35,7 +35,7 @@ from recollect.server.names import session_id
 
 TAGS = ["sessions"]
 Either = Literal["true", "false", "any"]
-_EITHER: dict[str, bool | None] = {"true": True, "false": False, "any": None}
+EITHER: dict[str, bool | None] = {"true": True, "false": False, "any": None}
 
 
 class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -118,8 +118,8 @@ async def list_sessions(
 ) -> Response[shapes.Sessions]:
     """List sessions, the newest first. Sub-agents' sessions and archived ones are left out unless asked for."""
     listed = await account.store.list_sessions(
-        limit, after=after, order=order, archived=_EITHER[archived], pinned=_EITHER[pinned], pinned_first=pinned_first,
-        delegates=_EITHER[delegates], channel=channel, model=model, status=status, role=role, tool=tool, since=since,
+        limit, after=after, order=order, archived=EITHER[archived], pinned=EITHER[pinned], pinned_first=pinned_first,
+        delegates=EITHER[delegates], channel=channel, model=model, status=status, role=role, tool=tool, since=since,
         until=until, parent=parent,
     )  # fmt: skip
     return told({"sessions": [session_plain(account, item.info) for item in listed], "next": listed.next})

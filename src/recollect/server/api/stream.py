@@ -150,7 +150,6 @@ async def _news(account: Account, session: str, number: int, begun: asyncio.Even
         if not first.done():
             return None, number
         item = first.result()
-        assert item is not None
         if item.change is None:
             opened = await account.store.get_session(session)
             return (-1 if opened is None else opened.revision), item.number

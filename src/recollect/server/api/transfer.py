@@ -12,6 +12,7 @@ from recollect.export import Report
 from recollect.server import transfer
 from recollect.server.account import Account
 from recollect.server.api.answer import SessionPath, found, told
+from recollect.server.files import POLICY
 
 TAGS = ["export"]
 Format = Literal["md", "json", "jsonl", "html"]
@@ -23,7 +24,7 @@ Deleted = Annotated[
 
 
 def _sent(download: transfer.Download) -> Stream:
-    headers = {"Content-Disposition": download.disposition, "Content-Security-Policy": "default-src 'none'; sandbox"}
+    headers = {"Content-Disposition": download.disposition, "Content-Security-Policy": POLICY}
     return Stream(download.pieces, media_type=download.type, headers=headers)
 
 

@@ -3,7 +3,7 @@
 templates/ is Jinja2, with every value escaped. static/ has styles, scripts, and htmx as it was published, with its
 licence; assets.py gives each file a name that changes with its content. door.py is what a browser sees that may not
 come in. Around the conversation: rows and sidebar (the list), marks (what is done to a row), searching, charts and
-figures, transfers (files out and in), keys (the help); clock and amount write times and numbers.
+figures, transfers (files out and in), keys (the help); clock writes times as the browser's zone has them.
 """
 
 from __future__ import annotations

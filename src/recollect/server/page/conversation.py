@@ -11,6 +11,7 @@ from litestar.response import Redirect
 
 from recollect.agent.commands import COMMANDS
 from recollect.agent.models import DEMO, talkable
+from recollect.agent.session_commands import is_empty
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
 from recollect.model import amount
 from recollect.model.message import Message
@@ -19,9 +20,9 @@ from recollect.server.names import piece, session_id
 from recollect.server.page import items, parts
 from recollect.server.page.branching import tip
 from recollect.server.page.clock import Clock, clock_of
-from recollect.server.page.frame import framed, html
+from recollect.server.page.frame import framed
 from recollect.server.page.naming import called
-from recollect.server.page.template import render
+from recollect.server.page.template import html, render
 from recollect.server.page.uploads import LIMITS
 from recollect.store_async import AsyncSession
 
@@ -54,8 +55,7 @@ async def begun(account: Account, fields: dict[str, Any], besides: Any = None) -
     `besides` names one in which something is being said, which may not be stored yet.
     """
     last = await account.store.last_session()
-    untouched = last is not None and not (last.message_count or last.title or last.pinned_at or last.channel)
-    if last is not None and untouched and last.id != besides and not fields and len(await last.branches()) == 1:
+    if last is not None and last.id != besides and not fields and await is_empty(last):
         return last
     return await account.store.create_session(**fields)
 

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from recollect.agent.recall import is_recalled
 from recollect.model import amount
 from recollect.model.compaction import Compaction
 from recollect.model.message import Message
@@ -121,7 +122,7 @@ class Drawing:
             files=files,
             step=step if step is not None and not step.under_answer else None,
             time=self._time(message),
-            recalled=bool((message.metadata or {}).get("recalled")),
+            recalled=is_recalled(message),
         )
         return item(f"m-{message.id}", shown)
 

@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
 
-from recollect.errors import SessionNotFound
 from recollect.model.message import Message
 from recollect.model.part import AttachmentPart, ToolResultPart
+from recollect.server import files
 from recollect.server.account import Account
 from recollect.server.names import session_id
+from recollect.server.page.conversation import opened
 from recollect.server.page.parts import SHOWN_IMAGES
 
 _LONGEST_NAME = 120
-_POLICY = "default-src 'none'; sandbox"
 
 
 @get("/files/{session:str}/{message:str}/{place:str}", include_in_schema=False)
 async def file(account: Account, session: str, message: str, place: str) -> Response[bytes]:
     """Give a file: an image to be seen, anything else to be saved."""
-    name = session_id(session)
-    found = await account.store.get_session(name)
-    if found is None:
-        raise SessionNotFound(session=name)
+    found = await opened(account, session_id(session))
     part = _part(await found.message(message), place)
-    content = None if part is None else _content(part)
-    if part is None or content is None:
+    if part is None:
         raise NotFoundException("There is no file in this place.")
     kind = (part.mime_type or "").lower()
     shown = kind in SHOWN_IMAGES
     disposition = "inline" if shown else "attachment"
     given = (part.name or f"file-{message}-{place}")[:_LONGEST_NAME].encode("utf-8", "replace")
     headers = {
-        "content-security-policy": _POLICY,
+        "content-security-policy": files.POLICY,
         "content-disposition": f"{disposition}; filename*=UTF-8''{quote(given, safe='')}",
         "cache-control": "private, max-age=3600",
     }
-    return Response(content, media_type=kind if shown else "application/octet-stream", headers=headers)
+    return Response(files.content(part), media_type=kind if shown else "application/octet-stream", headers=headers)
 
 
 def _part(message: Message, place: str) -> AttachmentPart | None:
@@ -57,20 +51,6 @@ def _part(message: Message, place: str) -> AttachmentPart | None:
         part = pieces[number]
         pieces = part.content or () if isinstance(part, ToolResultPart) else ()
     return part if isinstance(part, AttachmentPart) else None
-
-
-def _content(part: AttachmentPart) -> bytes | None:
-    if part.text is not None:
-        return part.text.encode("utf-8", "replace")
-    try:
-        if part.data is not None:
-            return base64.b64decode(part.data)
-        head, comma, rest = (part.url or "").partition(",")
-        if not head.startswith("data:") or not comma:
-            return None
-        return base64.b64decode(rest) if head.endswith(";base64") else unquote_to_bytes(rest)
-    except (binascii.Error, ValueError):
-        return None
 
 
 ROUTES: list[Any] = [file]

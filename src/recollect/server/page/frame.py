@@ -9,10 +9,9 @@ from litestar import Request, Response
 
 from recollect.server.account import Account
 from recollect.server.page.sidebar import sidebar
-from recollect.server.page.template import render
+from recollect.server.page.template import answer
 
 THEMES = ("system", "light", "dark")
-HTML = "text/html"  # the framework adds the charset
 
 
 async def framed(
@@ -29,7 +28,7 @@ async def framed(
     theme = request.cookies.get("theme", "system")
     await account.feed.begin()
     place = account.feed.mark(account.feed.count)  # of before the list is read: what changes meanwhile is told
-    filled = render(
+    return answer(
         template,
         title=title,
         main=markupsafe.Markup(main),  # noqa: S704  rendered by a template of ours
@@ -38,9 +37,3 @@ async def framed(
         theme=theme if theme in THEMES else "system",
         **{**await sidebar(request, account, session), **values},
     )
-    return html(filled)
-
-
-def html(text: str, status: int = 200) -> Response[str]:
-    """Answer with a piece of HTML."""
-    return Response(text, media_type=HTML, status_code=status)

@@ -7,11 +7,10 @@ from typing import Any, Literal
 import msgspec
 from litestar import delete, patch, post
 
-from recollect.errors import SessionNotFound
 from recollect.server.account import Account
 from recollect.server.names import session_id
+from recollect.server.page.conversation import opened
 from recollect.server.page.rows import COLORS
-from recollect.store_async import AsyncSession
 
 _LONGEST_TITLE = 500
 
@@ -42,17 +41,10 @@ class Erasing(msgspec.Struct):
     forks: Literal["refuse", "keep"] = "refuse"
 
 
-async def _living(account: Account, name: str) -> AsyncSession:
-    session = await account.store.get_session(session_id(name))
-    if session is None:
-        raise SessionNotFound(session=session_id(name))
-    return session
-
-
 @patch("/page/session/{session:str}", include_in_schema=False)
 async def change(account: Account, session: str, data: Change) -> dict[str, str | None]:
     """Change what is known about a session."""
-    found = await _living(account, session)
+    found = await opened(account, session_id(session))
     fields = data.fields()
     if fields:
         await found.update(**fields)
@@ -62,7 +54,7 @@ async def change(account: Account, session: str, data: Change) -> dict[str, str 
 @post("/page/session/{session:str}/fork", include_in_schema=False, status_code=201)
 async def fork(account: Account, session: str) -> dict[str, str]:
     """Make a new session that shares the past of this one."""
-    found = await _living(account, session)
+    found = await opened(account, session_id(session))
     title = {"title": f"{found.title[: _LONGEST_TITLE - 7]} (fork)"} if found.title else {}
     return {"session": (await found.fork(**title)).id}
 

@@ -7,6 +7,7 @@ from typing import Any
 from litestar import Request, Response, get
 from litestar.exceptions import NotFoundException
 
+from recollect.agent.session_commands import resume_hint
 from recollect.model import amount
 from recollect.model.message import Message
 from recollect.model.part import ToolCallPart, ToolResultPart
@@ -17,8 +18,7 @@ from recollect.server.names import session_id
 from recollect.server.page import branching, items, parts
 from recollect.server.page.clock import clock_of
 from recollect.server.page.conversation import header, opened
-from recollect.server.page.frame import html
-from recollect.server.page.template import render
+from recollect.server.page.template import answer
 from recollect.store_async import AsyncSession
 
 _AT = "/page/conversation/{session:str}"
@@ -48,10 +48,10 @@ async def details(request: _Asked, account: Account, session: str) -> Response[s
         ("Sub-agents", str(info.delegate_count) if info.delegate_count else None),
         ("Folder", info.working_dir),
         ("Known elsewhere as", info.external_id),
-        ("In the terminal", f"recollect chat -r {info.id}"),
+        ("In the terminal", resume_hint(found)),
     ]
     extra = parts.pretty(info.metadata) if info.metadata else ""
-    return html(render("details.html", rows=[row for row in rows if row[1]], prompt=info.system_prompt, extra=extra))
+    return answer("details.html", rows=[row for row in rows if row[1]], prompt=info.system_prompt, extra=extra)
 
 
 @get(f"{_AT}/branches", include_in_schema=False)
@@ -59,7 +59,7 @@ async def branches(request: _Asked, account: Account, session: str) -> Response[
     """Show the tree of branches."""
     found = await opened(account, session_id(session))
     tree = await branching.tree(found, await found.branches())
-    return html(render("branches.html", tree=tree, clock=clock_of(request.cookies), many=amount.many))
+    return answer("branches.html", tree=tree, clock=clock_of(request.cookies), many=amount.many)
 
 
 @get(f"{_AT}/tool/{{place:str}}", include_in_schema=False)
@@ -79,7 +79,7 @@ async def tool(account: Account, session: str, place: str) -> Response[str]:
         "call": part, "arguments": parts.pretty(part.input), "output": output,
         "status": "pending" if call is None else call.status, "told": None if call is None else call.error_message,
     }  # fmt: skip
-    return html(render("tool.html", **fields))
+    return answer("tool.html", **fields)
 
 
 async def _call(session: AsyncSession, message: Message, part: ToolCallPart) -> ToolCall | None:
@@ -105,7 +105,7 @@ async def fold(
     if chosen is None:
         raise NotFoundException("This was not summed up, or it was undone.")
     view = await items.folded(account, found, clock_of(request.cookies), chosen, before)
-    return html(render("fold_items.html", view=view, round=round_, safe=parts.safe))
+    return answer("fold_items.html", view=view, round=round_, safe=parts.safe)
 
 
 @get(f"{_AT}/text", include_in_schema=False)

@@ -14,7 +14,7 @@ from recollect.server.account import Account
 from recollect.server.names import piece
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.naming import UNTITLED, called
-from recollect.server.page.template import render
+from recollect.server.page.template import answer
 
 PAGE = 30
 _ROLES = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
@@ -134,14 +134,13 @@ async def search(
         asked = {"q": q, "role": role, "channel": channel, "tool": tool, "model": model, "since": since,
                  "archived": archived, "delegates": str(delegates).lower(), "after": found.next}  # fmt: skip
         more = "/page/search?" + urlencode(asked)
-    filled = render(
+    return answer(
         "hits.html",
         places=places(found, clock, await looked_up(account, found)),
         more=more,
         first=after is None,
         query=q,
     )
-    return Response(filled, media_type="text/html")
 
 
 ROUTES: list[Any] = [search]

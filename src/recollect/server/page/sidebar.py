@@ -18,7 +18,7 @@ from recollect.server.page import keys
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.naming import first_words
 from recollect.server.page.rows import COLORS, Group, Row, groups, row, wanting_words
-from recollect.server.page.template import render
+from recollect.server.page.template import answer
 
 PAGE = 40
 """Sessions in one page of the list: more than fit on a screen."""
@@ -30,7 +30,6 @@ _MOST_ROWS = 100
 _MOST_LOOKED_AT = 2_000
 
 View = Literal["", "archived", "trash"]
-HTML = "text/html"
 
 
 class Filter(NamedTuple):
@@ -102,7 +101,7 @@ async def sessions(
     """Give a page of the list."""
     chosen = Filter(view, channel, model)
     filled = await _page(account, clock_of(request.cookies), chosen, after, group, None)
-    return Response(render("sessions.html", **filled), media_type=HTML)
+    return answer("sessions.html", **filled)
 
 
 async def _page(
@@ -140,7 +139,7 @@ async def rows(
     found = await asyncio.gather(*(account.store.get_session(id) for id in dict.fromkeys(ids)))
     infos = [session.info for session in found if session is not None and chosen.fits(session.info)]
     made = await _rows(account, infos, clock_of(request.cookies))
-    return Response(render("rows.html", rows=made, current=None), media_type=HTML)
+    return answer("rows.html", rows=made, current=None)
 
 
 @get("/page/children/{session:str}", include_in_schema=False)
@@ -148,7 +147,7 @@ async def children(request: Request[Any, Any, Any], account: Account, session: s
     """Give the sub-agents' sessions of a session."""
     found = await account.store.list_sessions(200, parent=session_id(session), delegates=True, archived=None)
     made = await _rows(account, [one.info for one in found], clock_of(request.cookies))
-    return Response(render("rows.html", rows=made, current=None), media_type=HTML)
+    return answer("rows.html", rows=made, current=None)
 
 
 @get("/page/filters", include_in_schema=False)

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import jinja2
+from litestar import Response
 
 from recollect.server.page.assets import asset
 from recollect.server.page.icons import icon
@@ -29,6 +30,16 @@ def _environment() -> jinja2.Environment:
 def render(name: str, /, **values: Any) -> str:
     """Fill a template."""
     return sendable(_environment().get_template(name).render(**values))
+
+
+def answer(name: str, /, **values: Any) -> Response[str]:
+    """Answer with a template that is filled."""
+    return html(render(name, **values))
+
+
+def html(text: str) -> Response[str]:
+    """Answer with HTML of ours."""
+    return Response(text, media_type="text/html")  # the framework adds the charset
 
 
 def sendable(text: str) -> str:

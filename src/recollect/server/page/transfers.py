@@ -11,7 +11,7 @@ from recollect.export import Report
 from recollect.model.amount import many
 from recollect.server import transfer
 from recollect.server.account import Account
-from recollect.server.page.template import render
+from recollect.server.page.template import answer
 
 _MOST_TOLD = 20
 
@@ -32,8 +32,7 @@ async def import_(
 ) -> Response[str]:
     """Take a file in, and say what was done."""
     report = await transfer.incoming(account, request.stream(), on_conflict=conflict)
-    filled = render("import_report.html", lines=told(report), report=report, most=_MOST_TOLD)
-    return Response(filled, media_type="text/html")
+    return answer("import_report.html", lines=told(report), report=report, most=_MOST_TOLD)
 
 
 def told(report: Report) -> list[str]:

@@ -13,6 +13,7 @@ from litestar.datastructures import UploadFile
 from recollect.errors import InvalidValue
 from recollect.model import amount
 from recollect.model.part import AttachmentPart
+from recollect.server.files import LARGEST
 
 _LONGEST_NAME = 200
 _IMAGES = {
@@ -27,7 +28,7 @@ class Limits(NamedTuple):
     size: int
 
 
-LIMITS = Limits(10, 20 * 1024 * 1024)
+LIMITS = Limits(10, LARGEST)
 
 
 async def attached(files: Sequence[UploadFile]) -> list[AttachmentPart]:

@@ -1,0 +1,56 @@
+"""What a caller sets on a session, checked and as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.errors import InvalidValue
+from recollect.model import json
+from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS
+
+
+def checked(given: dict[str, Any], now: int) -> dict[str, Any]:
+    """Check what a caller wants to set, and give it as columns."""
+    columns: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in FLAG_FIELDS:
+            columns[FLAG_FIELDS[name]] = now if _flag(name, value) else None
+        elif name == "metadata":
+            columns[name] = None if value is None else json.encode(_mapping(name, value))
+        elif name in TEXT_FIELDS:
+            columns[name] = _text(name, value)
+        else:
+            raise InvalidValue(f"A session has no field {name!r} to set. Those are: {', '.join(SETTABLE)}.")
+    return columns
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidValue(f"{name} is True or False; got {value!r}.")
+
+
+def _mapping(name: str, value: Any) -> Any:
+    plain = json.exact(value)
+    if isinstance(plain, dict):
+        return plain
+    raise InvalidValue(f"{name} is a dict; got {type(value).__name__}.")
+
+
+def _text(name: str, value: Any) -> str | None:
+    if name == "status":
+        if value in STATUSES:
+            return value
+        raise InvalidValue(f"A session's status is one of {', '.join(STATUSES)}; got {value!r}.")
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidValue(f"{name} is a text or None; got {type(value).__name__}.")
+    check_storable(name, value)
+    return value
+
+
+def check_storable(name: str, text: str) -> None:
+    """Refuse a text that is stored as it is and that no column can hold."""
+    if "\0" in text or text != json.storable(text):
+        raise InvalidValue(f"{name} has characters that can not be stored (NUL or half of a surrogate pair).")

@@ -1,0 +1,73 @@
+"""Owners: each has sessions and settings of their own, and which session was last active."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recollect.errors import (
+    InvalidValue,
+    SessionNotFound,
+)
+from recollect.store import Store
+from recollect.testing.place import Place, listed
+from recollect.testing.talk import NAN, texts, user
+
+
+class TestSettings:
+    """The last session, and settings of the caller's own."""
+
+    def test_the_last_session(self, store: Store, place: Place):
+        assert store.last_session() is None
+        store.session("a")
+        store.session("b")
+        assert store.last_session() == store.get_session("b")
+        store.set_last_session("a")
+        store.session("b")
+        store = place.reopen()
+        assert store.last_session() == store.get_session("a")
+        store.delete_session("a")
+        assert store.last_session() == store.get_session("b")
+        store.restore_session("a")
+        assert store.last_session() == store.get_session("a")
+        with pytest.raises(SessionNotFound):
+            store.set_last_session("nobody")
+
+    @pytest.mark.parametrize("value", ["text", 0, False, [], {"a": [None, 1.5]}, 2**80, "\ud800\0", ""])
+    def test_settings_hold_any_json(self, store: Store, place: Place, value: Any):
+        assert store.setting("k") is None
+        assert store.setting("k", "default") == "default"
+        store.set_setting("k", "before")
+        store.set_setting("k", value)
+        store = place.reopen()
+        assert store.setting("k", "default") == value
+        assert type(store.setting("k")) is type(value)
+        store.set_setting("k", None)
+        assert store.setting("k", "default") == "default"
+
+    def test_settings_refuse_what_json_can_not_carry(self, store: Store):
+        store.set_setting("k", "kept")
+        for odd in (NAN, object(), {1: 2}, b"x", {1, 2}):
+            with pytest.raises(InvalidValue):
+                store.set_setting("k", odd)
+        assert store.setting("k") == "kept"
+
+
+class TestOwners:
+    """Each owner has sessions, settings and ids of its own."""
+
+    def test_owners_do_not_see_one_another(self, store: Store, place: Place):
+        ann, bob = place.open("ann"), place.open("bob")
+        for name, other in (("nobody", store), ("ann", ann), ("bob", bob)):
+            assert other.get_session("a") is None
+            other.create_session("a").append(user(name), key="k")
+            other.set_setting("k", name)
+        ann.set_last_session("a")
+        bob.delete_session("a")
+        assert [len(listed(other)) for other in (store, ann, bob)] == [1, 1, 0]
+        assert [other.setting("k") for other in (store, ann, bob)] == ["nobody", "ann", "bob"]
+        assert ann.erase_session("a") == ["a"]
+        assert texts(store.session("a")) == ["nobody"]
+        assert texts(bob.restore_session("a")) == ["bob"]
+        assert bob.last_session() == bob.get_session("a")
