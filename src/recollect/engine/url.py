@@ -25,12 +25,21 @@ class Target(NamedTuple):
         """The path, or the URL without its password."""
         if self.engine != "postgres":
             return self.path
-        from urllib.parse import urlsplit, urlunsplit  # noqa: PLC0415  4 ms that a plain path need not pay
+        scheme, place, query = parted(self.path)
+        user, at, host = place.rpartition("@")
+        kept = "&".join(item for item in query if not item.startswith(("password=", "sslpassword=")))
+        return f"{scheme}{user.partition(':')[0]}{at}{host}{'?' if kept else ''}{kept}"
 
-        parts = urlsplit(self.path)
-        user, at, host = parts.netloc.rpartition("@")
-        kept = "&".join(item for item in parts.query.split("&") if not item.startswith(("password=", "sslpassword=")))
-        return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host, query=kept))
+
+def parted(url: str) -> tuple[str, str, list[str]]:
+    """Take a postgresql: URL apart as PostgreSQL's own library does: the scheme, what is named, and the query.
+
+    It knows no #, and a password may have a ? in it; urllib would take what follows for something else.
+    """
+    scheme, mark, rest = url.partition("://")
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    place, _, query = rest[len(user + at) :].partition("?")
+    return scheme + mark, user + at + place, [item for item in query.split("&") if item]
 
 
 def check(owner: Any, timeout: Any) -> None:
