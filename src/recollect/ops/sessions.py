@@ -170,7 +170,7 @@ def _row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork: dict[str, Any]) -> Steps[int]:
-    """Write the row of a new session; `fork` holds what a fork has from the start."""
+    """Write the row of a new session, the one with the newest activity; `fork` holds what a fork has from the start."""
     row = {**_row(session, columns), **fork}
     made = yield from one("session_insert", owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
     assert made is not None
@@ -222,7 +222,6 @@ def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]
     key = yield from insert(scope, session, tree[0], columns, parent)
     branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
     yield from do("session_head", session=key, head=branch, branch=number, last=0)
-    yield from activate(scope, key)
     row = yield from one("session_by_key", session=key)
     assert row is not None
     return here(row).value

@@ -458,7 +458,7 @@ INSERT INTO recollect.sessions (
 )
 SELECT
     place.tree, place.sessions, :owner::text, :id::text, :parent::bigint, :relation::text, :now::bigint, :now::bigint,
-    :now::bigint, :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
+    greatest(:now::bigint, {next}), :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
     :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text, :provider_config::text,
     :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text, :message_count::bigint,
     :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint
