@@ -45,6 +45,14 @@ JOIN LATERAL (
 ) AS m ON m.written = :messages::bigint
 WHERE {named}
 
+-- shared: traced
+SELECT 1 FROM recollect.sessions AS s
+WHERE {named} AND EXISTS (
+    SELECT FROM recollect.branches AS b
+    JOIN recollect.messages AS n ON n.tree = b.tree AND n.branch = b.number
+    WHERE b.tree = s.tree AND b.session = s.number AND n.created_at = ANY(:rows.6::bigint[])
+)
+
 -- shared: advance
 UPDATE recollect.sessions
 SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
@@ -279,6 +287,9 @@ WHERE {named} AND deleted_at IS NULL AND (
     )
 )
 
+-- traces: session_create
+SELECT 1 FROM recollect.sessions WHERE {named} AND created_at = :now::bigint
+
 -- lock: session_by_key
 SELECT number FROM recollect.sessions WHERE {this} FOR NO KEY UPDATE
 
@@ -493,6 +504,9 @@ SELECT {placed}, {counts} FROM advanced
 -- ends: session_append
 {recalled}
 
+-- traces: session_append
+{traced}
+
 -- name: session_save
 {saving}, {calling}
 SELECT {placed}, {counts} FROM advanced
@@ -503,6 +517,9 @@ SELECT {placed}, {counts} FROM advanced
 
 -- ends: session_save
 {recalled}
+
+-- traces: session_save
+{traced}
 
 -- name: sessions_held
 SELECT id FROM recollect.sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0
