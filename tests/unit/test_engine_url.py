@@ -152,7 +152,7 @@ def test_what_names_no_place(place):
         target(place)
 
 
-@pytest.mark.parametrize("owner", [None, 5, "a\0b", "\ud800", "x" * 257])
+@pytest.mark.parametrize("owner", [None, 5, "a\0b", "\ud800", "x" * 257, "é" * 255 + "漢"])
 def test_what_is_no_owner(owner):
     with pytest.raises(InvalidValue, match="owner"):
         recollect.open(MEMORY, owner=owner)

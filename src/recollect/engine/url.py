@@ -11,6 +11,7 @@ from recollect.model.json import storable
 
 MEMORY = ":memory:"
 _LONGEST_OWNER = 256
+_LARGEST_OWNER = 512
 _LONGEST = 10 * 365 * 24 * 3600
 
 
@@ -48,6 +49,8 @@ def check(owner: Any, timeout: Any) -> None:
         raise InvalidValue(f"An owner is a text, and '' where there is none; got {owner!r}.")
     if len(owner) > _LONGEST_OWNER:  # every index of PostgreSQL's begins with it, and has no room for a long one
         raise InvalidValue(f"An owner has at most {_LONGEST_OWNER} characters; this one has {len(owner):,}.")
+    if len(owner.encode()) > _LARGEST_OWNER:
+        raise InvalidValue(f"An owner has at most {_LARGEST_OWNER} bytes of UTF-8; this one has {len(owner.encode())}.")
     if type(timeout) not in (int, float) or not 0 <= timeout <= _LONGEST:
         raise InvalidValue(f"timeout is a number of seconds, from 0 to those of ten years; got {timeout!r}.")
 

@@ -24,6 +24,7 @@ from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import leases
 
 _MATCHES = 6
+_FOUND_BY = ("channel", "model")
 _BLANK: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
 
 
@@ -139,6 +140,8 @@ def _text(name: str, value: Any) -> str | None:
         raise InvalidValue(f"{name} is a text or None; got {type(value).__name__}.")
     if "\0" in value or not _utf8(value):
         raise InvalidValue(f"{name} has characters that can not be stored (NUL or half of a surrogate pair).")
+    if name in _FOUND_BY and len(value) > keys.LONGEST:  # PostgreSQL has no index of long texts
+        raise InvalidValue(f"{name} has at most {keys.LONGEST} characters; this one has {len(value):,}.")
     return value
 
 
@@ -404,13 +407,14 @@ def _resolve(scope: Scope, name: str) -> Steps[Session]:
         return here(row).value
     if not _utf8(name):
         raise SessionNotFound(session=name)
-    matches = yield from rows("sessions_by_title", owner=scope.owner, title=name, limit=_MATCHES)
+    alike = folded(name)
+    matches = yield from rows("sessions_by_title", owner=scope.owner, title=name, folded=alike, limit=_MATCHES)
     if not matches and name:
         matches = yield from rows(
             "sessions_by_prefix", owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCHES
         )
-    if not matches and folded(name):  # "coats" is what a person types who wants "Coats"
-        matches = yield from rows("sessions_titled_alike", owner=scope.owner, folded=folded(name), limit=_MATCHES)
+    if not matches and alike:  # "coats" is what a person types who wants "Coats"
+        matches = yield from rows("sessions_titled_alike", owner=scope.owner, folded=alike, limit=_MATCHES)
     if not matches:
         raise (yield from _missing(scope, name))
     if len(matches) > 1:

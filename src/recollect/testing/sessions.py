@@ -253,6 +253,18 @@ class TestSessions:
                 again.update(**one(field, odd))
         assert getattr(again.refresh(), field) is None
 
+    def test_texts_that_sessions_are_found_by_may_be_long(self, store: Store):
+        varied = "".join(map(chr, range(0x20000, 0x23000)))
+        session = store.session("a", title=varied)
+        store.session("b", title=varied + "b")
+        assert store.find_session(varied).id == "a"
+        assert sorted(order(store, order="title")) == ["a", "b"]
+        for field in ("model", "channel"):
+            assert getattr(session.update(**one(field, varied[:512])), field) == varied[:512]
+            assert order(store, **one(field, varied[:512])) == ["a"]
+            with pytest.raises(InvalidValue, match="at most 512 characters"):
+                session.update(**one(field, varied[:513]))
+
     def test_update_of_status(self, store: Store):
         session = store.session("a")
         for status in ("completed", "failed", "active"):

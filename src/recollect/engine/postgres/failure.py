@@ -81,8 +81,7 @@ def _limit(error: psycopg.Error) -> RecollectError | None:
     """Say what is larger than the server takes; None where nothing is."""
     if error.sqlstate == _TOO_LONG:
         return InvalidValue(
-            f"A text is too long for PostgreSQL to find it by: {_reason(error)}. Titles, models and channels may have "
-            "about 2,500 bytes there. Nothing was written; shorten it."
+            f"A text is too long for PostgreSQL to find it by: {_reason(error)}. Nothing was written; shorten it."
         )
     if error.sqlstate == _OUT_OF_RANGE:
         return LimitReached(what="The number of messages on a branch", limit=_LONGEST)

@@ -433,9 +433,10 @@ WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
-SELECT id, title FROM recollect.sessions
-WHERE owner = :owner AND deleted_at IS NULL AND title = :title
-ORDER BY active_at DESC LIMIT :limit
+SELECT s.id, s.title FROM recollect.titles AS t JOIN recollect.sessions AS s ON s.tree = t.tree AND s.number = t.session
+WHERE t.owner = :owner AND t.folded IN (:folded::text, left(lower(:title::text), 500)) AND s.title = :title::text
+    AND s.deleted_at IS NULL
+ORDER BY s.active_at DESC LIMIT :limit
 
 -- name: sessions_titled_alike
 SELECT s.id, s.title FROM recollect.titles AS t JOIN recollect.sessions AS s ON s.tree = t.tree AND s.number = t.session

@@ -164,9 +164,9 @@ WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
-SELECT id, title FROM sessions INDEXED BY sessions_title
-WHERE owner = :owner AND deleted_at IS NULL AND title = :title
-ORDER BY active_at DESC LIMIT :limit
+SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
+WHERE t.owner = :owner AND t.folded IN (:folded, lower(:title)) AND s.title = :title AND s.deleted_at IS NULL
+ORDER BY s.active_at DESC LIMIT :limit
 
 -- name: sessions_titled_alike
 SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
