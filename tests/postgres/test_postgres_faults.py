@@ -495,3 +495,38 @@ class _raising:  # noqa: N801
         with psycopg.connect(self._url, autocommit=True) as admin:
             admin.execute("DROP FUNCTION recollect.fail CASCADE")
             admin.execute("DROP SEQUENCE recollect.failures")
+
+
+class TestRemovedUnderneath:
+    """What an administrator does while a store is open."""
+
+    def test_tables_that_are_gone(self, databases):
+        name = databases.make()
+        with recollect.open(databases.url_of(name, "plain")) as store:
+            with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
+                admin.execute("DROP SCHEMA recollect CASCADE")
+            for act in (store.list_sessions, lambda: store.session("a")):
+                with pytest.raises(recollect.StoreUnavailable, match="its tables are gone") as caught:
+                    act()
+                assert "folder" not in str(caught.value)
+        databases.drop(name)
+
+    def test_a_database_that_is_gone(self, databases):
+        name = databases.make()
+        with recollect.open(databases.url_of(name, "plain"), timeout=0.5) as store:
+            databases.drop(name)
+            with pytest.raises(recollect.StoreUnavailable, match=f'"{name}" does not exist'):
+                store.session("a")
+
+    def test_a_limit_of_the_server_is_named(self, databases):
+        name = databases.make()
+        with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
+            admin.execute(f"ALTER ROLE plain IN DATABASE \"{name}\" SET statement_timeout = '300ms'")
+        with recollect.open(databases.url_of(name, "plain")) as store:
+            session = store.session("a")
+            with psycopg.connect(databases.url_of(name, "postgres")) as other:
+                other.execute("LOCK TABLE recollect.sessions")
+                with pytest.raises(recollect.StoreLocked, match="statement_timeout that is set"):
+                    session.append(said("x"))
+            assert session.append(said("y")).ids == ["1.1"]
+        databases.drop(name)

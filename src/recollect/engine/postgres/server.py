@@ -222,7 +222,7 @@ class Server:
                 with self._connection(until) as link:
                     return work(link)
             except StoreUnavailable as error:
-                raise unavailable(self.path, f"it was not there again in time; {_DOUBT}") from error
+                raise unavailable(self.path, f"{error.fields['reason']}; {_DOUBT}") from error
             except (Lost, psycopg.OperationalError) as error:
                 if time.monotonic() > until:
                     raise unavailable(self.path, f"{error}; {_DOUBT}") from error
