@@ -311,7 +311,7 @@ def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
 
 
 def _held(scope: Scope) -> Steps[list[str]]:
-    return [id for (id,) in (yield from rows("sessions_held", owner=scope.owner))]
+    return sorted(id for (id,) in (yield from rows("sessions_held", owner=scope.owner)))
 
 
 def _recover(scope: Scope, session: str) -> Steps[bool]:

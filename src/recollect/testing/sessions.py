@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -264,6 +265,12 @@ class TestSessions:
             assert order(store, **one(field, varied[:512])) == ["a"]
             with pytest.raises(InvalidValue, match="at most 512 characters"):
                 session.update(**one(field, varied[:513]))
+
+    def test_what_was_left_open_is_named_in_the_order_of_its_ids(self, store: Store):
+        for id in ("c", "a", "d", "b"):
+            store.session(id).turn("x", lease=0.001)
+        time.sleep(0.01)
+        assert store.recover() == ["a", "b", "c", "d"]
 
     def test_update_of_status(self, store: Store):
         session = store.session("a")
