@@ -59,7 +59,8 @@ def ready(address: Address, owner: str, timeout: float, known: list[Migration] |
     migrations = sql.migrations("postgres") if known is None else known
     where = address.shown
     try:
-        connection = psycopg.connect(address.conninfo, autocommit=True)
+        # Nothing is prepared: behind a pooler, another may have prepared something of the same name.
+        connection = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         raise unavailable(where, address.without_password(connection_reason(error))) from None
     try:
