@@ -16,6 +16,7 @@ from recollect.cli.group import Group
 from recollect.cli.progress import Progress
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
+from recollect.errors import NotSupported
 from recollect.model import amount
 from recollect.model.amount import many
 
@@ -127,6 +128,8 @@ def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool)
 
     The present database is kept beside it, under another name that is printed.
     """
+    if place.engine() != "sqlite":
+        raise NotSupported(what="Bringing back a backup")
     there = place.where()
     if dry_run:
         if as_json:
