@@ -68,6 +68,7 @@ WIDE = {
     "search_untitled": "an index of its own, with the titles alone that wait to be indexed",
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",
+    "session_insert": "the newest of the index, and no more",
     "session_advance": "the newest of the index, and no more",
     "session_append": "the same",
     "session_save": "the same",

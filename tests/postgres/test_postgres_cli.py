@@ -85,7 +85,8 @@ def test_what_only_a_file_has(call, talk, words, tmp_path):
 
 def test_no_backup_comes_back(call, tmp_path):
     (tmp_path / "copy.db").write_bytes(b"x")
-    assert "not there for this kind of store" in call("db", "restore", str(tmp_path / "copy.db"), "--yes", code=1)
+    for flag in ("--yes", "--dry-run", "--json"):  # and nobody is asked first
+        assert "not there for this kind of store" in call("db", "restore", str(tmp_path / "copy.db"), flag, code=1)
 
 
 def test_an_owner(call, database, databases):

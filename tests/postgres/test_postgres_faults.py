@@ -32,6 +32,11 @@ CALL = {
 RESULT = {"role": "tool", "tool_call_id": "c", "content": "r"}
 
 
+def await_other_millisecond(at):
+    while time.time_ns() // 1_000_000 <= at:
+        time.sleep(0.001)
+
+
 def through(url, port):
     parts = urlsplit(url)
     return parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
@@ -128,6 +133,43 @@ class TestLostConnections:
                 with pytest.raises(recollect.StoreUnavailable, match="may have been stored or not"):
                     session.append(said("once"))
             assert [message.text for message in session.messages()] == ["once"]
+
+    @pytest.mark.parametrize("how", ["after", "told"])
+    def test_what_met_nothing_is_refused_and_not_in_doubt(self, postgres, proxy, how):
+        """The commit of a change that found nothing to change leaves no row that tells its result."""
+        with recollect.open(through(postgres, proxy.port)) as store:
+            session = store.session("a")
+            seen = session.append(recollect.Draft(role="user", parts=(), created_at=1)).revision
+            for act, error in (
+                (lambda: session.append(said("x"), expected=seen - 1), recollect.StaleRevision),
+                (lambda: session.save_turn("x", said("y"), expected=seen - 1), recollect.StaleRevision),
+                (lambda: store.create_session("a"), recollect.SessionExists),
+            ):
+                await_other_millisecond(session.created_at)
+                proxy.trap = how
+                with pytest.raises(error):
+                    act()
+            session.turn("left", lease=0.001)
+            await_other_millisecond(session.refresh().updated_at)
+            proxy.trap = how
+            assert session.save_turn("q", said("r")).ids == ["1.3", "1.4"]
+            assert session.refresh().message_count == 4
+
+    def test_of_a_batch_only_what_met_nothing_is_refused(self, postgres, proxy):
+        async def story():
+            async with recollect.open_async(through(postgres, proxy.port)) as store:
+                sessions = [await store.session(str(number)) for number in range(4)]
+                for session in sessions:
+                    await session.append(recollect.Draft(role="user", parts=(), created_at=1))
+                await_other_millisecond(sessions[-1].created_at)
+                proxy.trap = "after"
+                tries = [session.append(said("x"), expected=0 if at % 2 else 1) for at, session in enumerate(sessions)]
+                found = await asyncio.gather(*tries, return_exceptions=True)
+                return found, [(await session.refresh()).message_count for session in sessions]
+
+        found, counts = asyncio.run(story())
+        assert [isinstance(each, recollect.StaleRevision) for each in found] == [False, True, False, True]
+        assert counts == [2, 1, 2, 1]
 
     def test_a_commit_whose_end_is_not_known_in_time(self, postgres, proxy):
         with recollect.open(through(postgres, proxy.port), timeout=3) as store:
@@ -453,3 +495,38 @@ class _raising:  # noqa: N801
         with psycopg.connect(self._url, autocommit=True) as admin:
             admin.execute("DROP FUNCTION recollect.fail CASCADE")
             admin.execute("DROP SEQUENCE recollect.failures")
+
+
+class TestRemovedUnderneath:
+    """What an administrator does while a store is open."""
+
+    def test_tables_that_are_gone(self, databases):
+        name = databases.make()
+        with recollect.open(databases.url_of(name, "plain")) as store:
+            with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
+                admin.execute("DROP SCHEMA recollect CASCADE")
+            for act in (store.list_sessions, lambda: store.session("a")):
+                with pytest.raises(recollect.StoreUnavailable, match="its tables are gone") as caught:
+                    act()
+                assert "folder" not in str(caught.value)
+        databases.drop(name)
+
+    def test_a_database_that_is_gone(self, databases):
+        name = databases.make()
+        with recollect.open(databases.url_of(name, "plain"), timeout=0.5) as store:
+            databases.drop(name)
+            with pytest.raises(recollect.StoreUnavailable, match=f'"{name}" does not exist'):
+                store.session("a")
+
+    def test_a_limit_of_the_server_is_named(self, databases):
+        name = databases.make()
+        with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
+            admin.execute(f"ALTER ROLE plain IN DATABASE \"{name}\" SET statement_timeout = '300ms'")
+        with recollect.open(databases.url_of(name, "plain")) as store:
+            session = store.session("a")
+            with psycopg.connect(databases.url_of(name, "postgres")) as other:
+                other.execute("LOCK TABLE recollect.sessions")
+                with pytest.raises(recollect.StoreLocked, match="statement_timeout that is set"):
+                    session.append(said("x"))
+            assert session.append(said("y")).ids == ["1.1"]
+        databases.drop(name)

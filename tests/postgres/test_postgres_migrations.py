@@ -45,6 +45,23 @@ def test_an_older_database_is_brought_up_to_date(empty):
     assert applied(empty)[-1] == (known[-1][0] + 1, "more")
 
 
+def test_nothing_is_prepared_on_the_way(empty, monkeypatch):
+    """A pooler would hand the connection to others with it, and theirs may have the same name."""
+    prepared = []
+
+    class Watched(psycopg.Connection):
+        def close(self):
+            prepared.append(self.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0])
+            super().close()
+
+    known = sql.migrations("postgres")
+    more = [*known, *((known[-1][0] + number, f"more_{number}", "SELECT 1") for number in range(1, 8))]
+    ready(Address(empty), "", 10, known[:1])
+    monkeypatch.setattr(psycopg, "connect", Watched.connect)
+    ready(Address(empty), "", 10, more)
+    assert prepared == [0]
+
+
 def test_a_migration_that_fails_leaves_nothing(empty):
     known = sql.migrations("postgres")
     broken = [*known, (known[-1][0] + 1, "broken", "CREATE TABLE recollect.half (x int); SELECT 1 / 0")]

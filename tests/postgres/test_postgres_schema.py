@@ -84,6 +84,9 @@ def test_every_query_is_understood_by_the_server(admin):
             assert set(whole.recall.names) <= {*whole.names, "transaction"}
             admin.execute(b"PREPARE checked AS " + whole.recall.text)
             admin.execute("DEALLOCATE checked")
+            assert set(whole.traces.names) <= set(whole.names)
+            admin.execute(b"PREPARE checked AS " + whole.traces.text)
+            admin.execute("DEALLOCATE checked")
     for name in sql.befores("postgres"):
         admin.execute(b"PREPARE checked AS " + book.before(name).text)
         admin.execute("DEALLOCATE checked")

@@ -33,14 +33,16 @@ def test_text_comes_back_out_of_an_array_that_the_server_made(values):
     assert json.loads(text.reader(114)(array.encode())) == values
 
 
-@pytest.mark.parametrize("field", ["title", "model", "channel"])
-def test_a_text_that_no_index_takes_is_named(postgres, field):
-    varied = "".join(map(chr, range(0x4E00, 0x4E00 + 3_000)))
-    with recollect.open(postgres) as store:
-        session = store.session("a")
-        with pytest.raises(recollect.InvalidValue, match="too long for PostgreSQL"):
-            session.update(**{field: varied})
-        assert session.update(**{field: varied[:500]}).to_dict()[field] == varied[:500]
+def test_what_a_session_is_found_by_fits_an_index(postgres):
+    """In characters of four bytes each, which can not be packed, and for the longest owner."""
+    varied = "".join(map(chr, range(0x20000, 0x20000 + 3_000)))
+    with recollect.open(postgres, owner=varied[:128]) as store:
+        session = store.create_session(varied[:512], title=varied, model=varied[:512], channel=varied[:512])
+        store.set_setting(varied[:512], 1)
+        assert (session.title, session.model, session.channel) == (varied, varied[:512], varied[:512])
+        assert store.find_session(varied).id == store.list_sessions(order="title")[0].id == session.id
+        assert store.list_sessions(model=session.model, channel=session.channel)[0].id == session.id
+        assert store.get_session(session.id).append({"role": "user", "content": "x"}, key=varied[:512]).ids == ["1.1"]
 
 
 @pytest.mark.parametrize("value", [0, -1, 2**62, True, False, None, "", "x", b"", b"\0\xff"], ids=repr)

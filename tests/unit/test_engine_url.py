@@ -123,6 +123,10 @@ def test_postgres(text):
         ("postgresql://host/x", "postgresql://host/x"),
         ("postgresql://me:hunter2@host:5433/x", "postgresql://me@host:5433/x"),
         ("postgres://me:hun:ter2@a,b/x?sslmode=require&password=hunter2", "postgres://me@a,b/x?sslmode=require"),
+        ("postgresql://me:hun#ter2@host/x?sslmode=require", "postgresql://me@host/x?sslmode=require"),
+        ("postgresql://me:hun?ter2@host/x", "postgresql://me@host/x"),
+        ("postgresql://me:hun/ter2@host/x", "postgresql://me@host/x"),
+        ("postgresql:///x?host=/run/pg&password=hunter2", "postgresql:///x?host=/run/pg"),
         ("a.db", None),
     ],
 )
@@ -148,7 +152,7 @@ def test_what_names_no_place(place):
         target(place)
 
 
-@pytest.mark.parametrize("owner", [None, 5, "a\0b", "\ud800", "x" * 257])
+@pytest.mark.parametrize("owner", [None, 5, "a\0b", "\ud800", "x" * 257, "é" * 255 + "漢"])
 def test_what_is_no_owner(owner):
     with pytest.raises(InvalidValue, match="owner"):
         recollect.open(MEMORY, owner=owner)

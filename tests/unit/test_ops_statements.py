@@ -424,7 +424,7 @@ class TestEnsure:
         script = self.made("cli:a", {"title": "T", "pinned": True}, [])
         assert script.names == [
             "session_ensure", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
-            "session_head", "session_activate", "session_by_key",
+            "session_head", "session_by_key",
         ]  # fmt: skip
         assert script.params("title_set")["folded"] == "t"
         row = script.params("session_insert")

@@ -17,6 +17,7 @@ from recollect.cli.moment import minute
 from recollect.cli.progress import Progress
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
+from recollect.errors import NotSupported
 from recollect.model import amount
 from recollect.model.amount import many
 
@@ -129,6 +130,8 @@ def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool)
     The present database is kept beside it, under another name that is printed. `--dry-run` looks the backup through,
     and says what it holds.
     """
+    if place.engine() != "sqlite":
+        raise NotSupported(what="Bringing back a backup")
     import recollect  # noqa: PLC0415
 
     library: Any = recollect

@@ -24,6 +24,7 @@ Time = str | Count
 Position = Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
 Start = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
+Name = Annotated[str, msgspec.Meta(max_length=512)]
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 Unfinished = Literal["pending", "streaming", "interrupted", "error"]
 
@@ -59,12 +60,12 @@ class SessionRecord(Record, kw_only=True, tag="session"):
     status: Status = "active"
     title: str | None = None
     task: str | None = None
-    channel: str | None = None
+    channel: Name | None = None
     channel_id: str | None = None
     external_id: str | None = None
     provider: str | None = None
     provider_config: str | None = None
-    model: str | None = None
+    model: Name | None = None
     working_dir: str | None = None
     system_prompt: str | None = None
     color: str | None = None

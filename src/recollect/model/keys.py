@@ -16,7 +16,7 @@ import msgspec
 
 from recollect.errors import InvalidValue
 
-_LONGEST = 512
+LONGEST = 512
 _DIGITS = 20
 _PROGRAM = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-")
 _DELEGATE = ":delegate:"
@@ -157,8 +157,8 @@ def checked(session: str) -> str:
     """Give the id back if it can be one."""
     if not isinstance(session, str) or not session.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"A session id is a text that is not empty, such as 'cli:default'; got {session!r}.")
-    if len(session) > _LONGEST:
-        raise InvalidValue(f"A session id has at most {_LONGEST} characters; this one has {len(session)}.")
+    if len(session) > LONGEST:
+        raise InvalidValue(f"A session id has at most {LONGEST} characters; this one has {len(session)}.")
     if not session.isprintable():
         raise InvalidValue(f"A session id has no control characters or line breaks; got {session!r}.")
     return session
@@ -166,7 +166,7 @@ def checked(session: str) -> str:
 
 def findable(session: object) -> bool:
     """Whether there can be a session with this id, so that looking for it makes sense."""
-    return isinstance(session, str) and session.isprintable() and 0 < len(session) <= _LONGEST
+    return isinstance(session, str) and session.isprintable() and 0 < len(session) <= LONGEST
 
 
 def place(session: str) -> tuple[str | None, str | None]:

@@ -6,17 +6,18 @@ PLAIN = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "
 """Letters that Unicode does not take apart into a letter and a mark. Stored titles are in order by it: it stays."""
 
 _LONGEST_NAME = 80
+_LONGEST = 500  # an index of PostgreSQL's has no room for a long text
 
 
 def folded(title: str) -> str:
-    """Fold a title: small letters, no marks, ß as ss. Blanks at its ends do not count."""
+    """Fold a title: small letters, no marks, ß as ss. Blanks at its ends do not count, nor does what is far from it."""
     if title.isascii():
-        return title.strip().lower()
+        return title.strip().lower()[:_LONGEST]
     import unicodedata  # noqa: PLC0415  only where a title has letters beyond ASCII
 
     # Twice: some letters have a small one only after they were taken apart, and that may come apart again.
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", title).casefold())
-    return "".join(letter for letter in apart if not unicodedata.combining(letter)).translate(PLAIN).strip()
+    return "".join(letter for letter in apart if not unicodedata.combining(letter)).translate(PLAIN).strip()[:_LONGEST]
 
 
 def file_name(title: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.errors import InvalidValue
-from recollect.model import json
+from recollect.model import json, keys
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS
+
+_FOUND_BY = ("channel", "model")
 
 
 def checked(given: dict[str, Any], now: int) -> dict[str, Any]:
@@ -47,6 +49,8 @@ def _text(name: str, value: Any) -> str | None:
     if not isinstance(value, str):
         raise InvalidValue(f"{name} is a text or None; got {type(value).__name__}.")
     check_storable(name, value)
+    if name in _FOUND_BY and len(value) > keys.LONGEST:  # PostgreSQL has no index of long texts
+        raise InvalidValue(f"{name} has at most {keys.LONGEST} characters; this one has {len(value):,}.")
     return value
 
 

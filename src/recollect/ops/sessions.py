@@ -127,7 +127,7 @@ def _row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork: dict[str, Any]) -> Steps[int]:
-    """Write the row of a new session; `fork` holds what a fork has from the start."""
+    """Write the row of a new session, the one with the newest activity; `fork` holds what a fork has from the start."""
     row = {**_row(session, columns), **fork}
     made = yield from one("session_insert", owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
     assert made is not None
@@ -179,7 +179,6 @@ def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]
     key = yield from insert(scope, session, tree[0], columns, parent)
     branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
     yield from do("session_head", session=key, head=branch, branch=number, last=0)
-    yield from activate(scope, key)
     return (yield from stored(key)).value
 
 
@@ -262,7 +261,7 @@ def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
 
 
 def _held(scope: Scope) -> Steps[list[str]]:
-    return [id for (id,) in (yield from rows("sessions_held", owner=scope.owner))]
+    return sorted(id for (id,) in (yield from rows("sessions_held", owner=scope.owner)))
 
 
 def _recover(scope: Scope, session: str) -> Steps[bool]:
@@ -356,13 +355,14 @@ def _resolve(scope: Scope, name: str) -> Steps[Session]:
         return here(row).value
     if name != json.storable(name):
         raise SessionNotFound(session=name)
-    matches = yield from rows("sessions_by_title", owner=scope.owner, title=name, limit=_MATCHES)
+    alike = folded(name)
+    matches = yield from rows("sessions_by_title", owner=scope.owner, title=name, folded=alike, limit=_MATCHES)
     if not matches and name:
         matches = yield from rows(
             "sessions_by_prefix", owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCHES
         )
-    if not matches and folded(name):  # "coats" is what a person types who wants "Coats"
-        matches = yield from rows("sessions_titled_alike", owner=scope.owner, folded=folded(name), limit=_MATCHES)
+    if not matches and alike:  # "coats" is what a person types who wants "Coats"
+        matches = yield from rows("sessions_titled_alike", owner=scope.owner, folded=alike, limit=_MATCHES)
     if not matches:
         raise (yield from _missing(scope, name))
     if len(matches) > 1:

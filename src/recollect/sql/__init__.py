@@ -7,7 +7,8 @@ query is run by an operation that writes; and `-- before: <name>`, what is to be
 does in two steps has `-- then: <name>`, the second one, and perhaps `-- or then: <name>`, another one for some cases.
 Where each journey to a server counts, `-- brief: <name>` is a query as it is without the calls of tools, and
 `-- ends: <name>` says that an operation which begins with the query mostly ends with it; below it stands what finds its
-row again where the answer was lost. Nothing here runs SQL.
+row again where the answer was lost, and after `-- traces: <name>` what gives a row unless the query surely met nothing.
+Nothing here runs SQL.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import re
 
 _HERE = os.path.dirname(__file__)
-_MARK = re.compile(r"^-- (shared|name|lock|before|then|or then|brief|ends):(.*)$", re.MULTILINE)
+_MARK = re.compile(r"^-- (shared|name|lock|before|then|or then|brief|ends|traces):(.*)$", re.MULTILINE)
 _kept: dict[str, dict[str, dict[str, str]]] = {}  # taking the files apart is a third of what opening a store costs
 
 
@@ -53,6 +54,11 @@ def briefs(engine: str) -> dict[str, str]:
 def ends(engine: str) -> dict[str, str]:
     """Read which queries an operation mostly ends with, and what finds their row again: the query's name to text."""
     return _marked(engine, "ends")
+
+
+def traces(engine: str) -> dict[str, str]:
+    """Read what looks for anything that such a query may have written: the query's name to text."""
+    return _marked(engine, "traces")
 
 
 def _marked(engine: str, mark: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ class TestSessions:
         assert session.history("anthropic") == []
         assert session.turns() == []
         assert session.tool_calls() == []
-        assert session.created_at <= session.active_at
+        assert session.created_at == session.active_at
 
     def test_a_session_without_an_id_gets_one_of_its_own(self, store: Store):
         first, second = store.session(), store.create_session()
@@ -252,6 +253,24 @@ class TestSessions:
             with pytest.raises(InvalidValue):
                 again.update(**one(field, odd))
         assert getattr(again.refresh(), field) is None
+
+    def test_texts_that_sessions_are_found_by_may_be_long(self, store: Store):
+        varied = "".join(map(chr, range(0x20000, 0x23000)))
+        session = store.session("a", title=varied)
+        store.session("b", title=varied + "b")
+        assert store.find_session(varied).id == "a"
+        assert sorted(order(store, order="title")) == ["a", "b"]
+        for field in ("model", "channel"):
+            assert getattr(session.update(**one(field, varied[:512])), field) == varied[:512]
+            assert order(store, **one(field, varied[:512])) == ["a"]
+            with pytest.raises(InvalidValue, match="at most 512 characters"):
+                session.update(**one(field, varied[:513]))
+
+    def test_what_was_left_open_is_named_in_the_order_of_its_ids(self, store: Store):
+        for id in ("c", "a", "d", "b"):
+            store.session(id).turn("x", lease=0.001)
+        time.sleep(0.01)
+        assert store.recover() == ["a", "b", "c", "d"]
 
     def test_update_of_status(self, store: Store):
         session = store.session("a")

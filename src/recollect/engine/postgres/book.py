@@ -53,12 +53,13 @@ class Whole(Statement):
     `:rows.2::text[]` is the second value of each of `rows`, as an array, and `:turn.2` the second value of `turn`.
     """
 
-    __slots__ = ("_parts", "brief", "recall")
+    __slots__ = ("_parts", "brief", "recall", "traces")
 
-    def __init__(self, name: str, text: str, brief: str | None, recall: str) -> None:
+    def __init__(self, name: str, text: str, brief: str | None, recall: str, traces: str = "") -> None:
         super().__init__(name, text)
-        self.brief = None if brief is None else Whole(f"{name}_brief", brief, None, recall)
+        self.brief = None if brief is None else Whole(f"{name}_brief", brief, None, recall, traces)
         self.recall = Statement(f"{name}_recall", recall) if recall else None
+        self.traces: Whole | None = Whole(f"{name}_traces", traces, None, "") if traces else None
         self._parts = [_part(each) for each in self.names]
 
     def fitting(self, params: Mapping[str, Any]) -> Whole:
@@ -146,7 +147,7 @@ class Book:
         self._texts = sql.queries("postgres")
         self._locks = {name: Lock(name, text) for name, text in sql.locks("postgres").items()}
         self._befores = {name: Statement(f"{name}_before", text) for name, text in sql.befores("postgres").items()}
-        self._briefs, self._ends = sql.briefs("postgres"), sql.ends("postgres")
+        self._briefs, self._ends, self._traces = sql.briefs("postgres"), sql.ends("postgres"), sql.traces("postgres")
         self._made: dict[str, Statement] = {}
         self._many: dict[str, Many] = {}
 
@@ -156,7 +157,10 @@ class Book:
         if made is None:
             recall = self._ends.get(name)
             text = self._texts[name]
-            made = Statement(name, text) if recall is None else Whole(name, text, self._briefs.get(name), recall)
+            if recall is None:
+                made = Statement(name, text)
+            else:
+                made = Whole(name, text, self._briefs.get(name), recall, self._traces.get(name, ""))
             self._made[name] = made
         return made
 

@@ -47,7 +47,7 @@ def meaning(error: psycopg.Error, where: str, seconds: float) -> RecollectError:
     """Give the error that the caller is to see; the driver's own becomes its cause."""
     state = error.sqlstate or ""
     if state == _WAITED:
-        return locked(where, seconds)
+        return _stopped(where, seconds, _reason(error))
     if state == _FULL:
         return DiskFull(path=where)
     if state in (_READ_ONLY, _NO_RIGHT):
@@ -66,7 +66,12 @@ def meaning(error: psycopg.Error, where: str, seconds: float) -> RecollectError:
             reason=reason,
         )
     if state in _NO_TABLE:
-        return StoreUnavailable(path=where, reason="its tables are gone; open it again to make them anew")
+        reason = "its tables are gone"
+        return StoreUnavailable(
+            f"{where}: {reason}. Restore a backup, or open it again to make them anew, with nothing in them.",
+            path=where,
+            reason=reason,
+        )
     limit = _limit(error)
     if limit is not None:
         return limit
@@ -81,8 +86,7 @@ def _limit(error: psycopg.Error) -> RecollectError | None:
     """Say what is larger than the server takes; None where nothing is."""
     if error.sqlstate == _TOO_LONG:
         return InvalidValue(
-            f"A text is too long for PostgreSQL to find it by: {_reason(error)}. Titles, models and channels may have "
-            "about 2,500 bytes there. Nothing was written; shorten it."
+            f"A text is too long for PostgreSQL to find it by: {_reason(error)}. Nothing was written; shorten it."
         )
     if error.sqlstate == _OUT_OF_RANGE:
         return LimitReached(what="The number of messages on a branch", limit=_LONGEST)
@@ -115,6 +119,18 @@ def locked(where: str, seconds: float) -> StoreLocked:
     return StoreLocked(
         f"{where} did not answer within {seconds:g} seconds; another transaction may hold this session. Nothing was "
         "written: try again, or end what holds it (pg_stat_activity shows it).",
+        path=where,
+        seconds=seconds,
+    )
+
+
+def _stopped(where: str, seconds: float, reason: str) -> StoreLocked:
+    """Say why a statement was ended: by us, when the time was up, or by a limit that the server was given."""
+    if "statement timeout" not in reason:
+        return locked(where, seconds)
+    return StoreLocked(
+        f"{where} ended a statement: a statement_timeout that is set for the role or the database is over ({reason}); "
+        "another transaction may hold this session. Nothing was written: try again, or allow more time.",
         path=where,
         seconds=seconds,
     )

@@ -22,7 +22,14 @@ SELECT
     to_regclass('recollect.migrations') IS NOT NULL,
     EXISTS (
         SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = 'recollect'
-    )
+    ),
+    coalesce((
+        SELECT name || ' = ' || setting FROM (VALUES
+            ('row_security', 'on'), ('standard_conforming_strings', 'on'),
+            ('recollect.owner', ''), ('recollect.sought', ''), ('recollect.piece', '')
+        ) AS needed (name, usual), current_setting(name, true) AS setting
+        WHERE setting <> usual LIMIT 1
+    ), '')
 """
 # IF NOT EXISTS would need the right to make a schema also where it is there.
 _TABLE = """
@@ -44,6 +51,7 @@ class _State(NamedTuple):
     replica: bool
     ours: bool
     taken: bool
+    unfit: str
 
 
 def ready(address: Address, owner: str, timeout: float, known: list[Migration] | None = None) -> None:
@@ -51,7 +59,8 @@ def ready(address: Address, owner: str, timeout: float, known: list[Migration] |
     migrations = sql.migrations("postgres") if known is None else known
     where = address.shown
     try:
-        connection = psycopg.connect(address.conninfo, autocommit=True)
+        # Nothing is prepared: behind a pooler, another may have prepared something of the same name.
+        connection = psycopg.connect(address.conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         raise unavailable(where, address.without_password(connection_reason(error))) from None
     try:
@@ -79,6 +88,12 @@ def _checked(connection: psycopg.Connection[Any], where: str, owner: str) -> _St
     state = _State(*row)
     if state.encoding != "UTF8":
         raise _refused(where, f"the database has the encoding {state.encoding}; make it anew with ENCODING 'UTF8'")
+    if state.unfit:
+        name = state.unfit.partition(" ")[0]
+        raise _refused(
+            where,
+            f"{state.unfit} is set for this role, the database or in the URL; ALTER ROLE ... RESET {name} undoes it",
+        )
     if state.taken and not state.ours:
         raise NotADatabase(
             f"{where} has a schema named recollect that is not Recollect's. Use another database. Nothing was changed.",

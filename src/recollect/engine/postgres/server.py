@@ -201,12 +201,18 @@ class Server:
         """Give the results of a commit that happened; None where it changes nothing to do it once more."""
         if unsettled.results is not None:
             return unsettled.results
-        if any(run.ends is None or run.ends.recall is None for run in unsettled.runs):
+        runs, spare = unsettled.runs, unsettled.spare
+        if any(run.ends is None or run.ends.recall is None for run in runs):
             return None
-        found = self._insisted(lambda link: transaction.recall(link, unsettled.runs, self.owner, committed), until)
-        if found is None:
+        if not self._insisted(lambda link: transaction.recall(link, runs, self.owner, committed), until):
             raise unavailable(self.path, f"the answer to a change was lost, and others have changed it since; {_DOUBT}")
-        return found
+        missed = [number for number, run in enumerate(runs) if not run.done]
+        if missed:
+            if spare is None:
+                return None
+            for number in missed:
+                spare(number)
+        return [run.result for run in runs]
 
     def _insisted(self, work: Callable[[Link], T], until: float) -> T:
         """Do something about a commit whose end is not known, again and again until the time is up."""
@@ -216,7 +222,7 @@ class Server:
                 with self._connection(until) as link:
                     return work(link)
             except StoreUnavailable as error:
-                raise unavailable(self.path, f"it was not there again in time; {_DOUBT}") from error
+                raise unavailable(self.path, f"{error.fields['reason']}; {_DOUBT}") from error
             except (Lost, psycopg.OperationalError) as error:
                 if time.monotonic() > until:
                     raise unavailable(self.path, f"{error}; {_DOUBT}") from error

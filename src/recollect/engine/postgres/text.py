@@ -18,6 +18,8 @@ Value = bytes | bytearray | None
 
 _MARK = b"\x10"
 _NUL, _MARKED_NUL, _MARKED_MARK = b"\0", b"\x100", b"\x10p"
+_HEXADECIMAL = b"\\x"
+_ESCAPED = re.compile(rb"\\(?:\\|([0-3][0-7]{2}))")  # how bytes come where bytea_output is `escape`
 _IN_JSON = re.compile(rb"\\\\|\\u0010([0p])")
 
 _INTEGERS = (20, 21, 23, 26, 1700)
@@ -121,7 +123,9 @@ def _boolean(data: bytes) -> bool:
 
 
 def _bytes(data: bytes) -> bytes:
-    return bytes.fromhex(data[2:].decode())
+    if data.startswith(_HEXADECIMAL):
+        return bytes.fromhex(data[2:].decode())
+    return _ESCAPED.sub(lambda found: b"\\" if found[1] is None else bytes((int(found[1], 8),)), data)
 
 
 _READ: dict[int, Callable[[bytes], Any]] = {

@@ -36,9 +36,10 @@ _chance = random.SystemRandom()  # a program may have seeded the other
 class Unsettled(Exception):
     """The connection was lost on COMMIT: what was done may be there or not. `results` are there if they were known."""
 
-    def __init__(self, runs: Sequence[Run[Any]]) -> None:
+    def __init__(self, runs: Sequence[Run[Any]], spare: Callable[[int], None] | None) -> None:
         super().__init__("the connection was lost on COMMIT")
         self.runs = runs
+        self.spare = spare
 
     @property
     def results(self) -> list[Any] | None:
@@ -241,7 +242,7 @@ def write(
     runs = [Run(op, book, link) for op in ops]
 
     def commit() -> list[list[Row]]:
-        return _commit(link, runs)
+        return _commit(link, runs, spare)
 
     begin(link, owner, mark)
     for statement, values in ahead:
@@ -269,35 +270,38 @@ def write(
     return [run.result for run in runs]
 
 
-def _commit(link: Link, runs: Sequence[Run[Any]]) -> list[list[Row]]:
+def _commit(link: Link, runs: Sequence[Run[Any]], spare: Callable[[int], None] | None) -> list[list[Row]]:
     """Commit, and give the rows of what was sent before it and not waited for."""
     link.send(COMMIT, [])
     try:
         return link.receive(end=True)
     except Lost as lost:
-        raise Unsettled(runs) from lost
+        raise Unsettled(runs, spare) from lost
     except psycopg.Error as error:
         if error.sqlstate in GONE:  # a pooler may say so after the server has committed
-            raise Unsettled(runs) from error
+            raise Unsettled(runs, spare) from error
         raise
 
 
-def recall(link: Link, runs: Sequence[Run[Any]], owner: str, transaction: str) -> list[Any] | None:
-    """Give the results of operations whose commit was found, by what it wrote; None where that is not there any more.
+def recall(link: Link, runs: Sequence[Run[Any]], owner: str, transaction: str) -> bool:
+    """Give operations whose commit was found their results, by what it wrote; False where that is not there any more.
 
-    A transaction is known by what the server keeps beside each row.
+    A transaction is known by what the server keeps beside each row. An operation of which there is no trace has met
+    nothing, and is left without a result: it may be run again.
     """
     place = _begin_reading(link, owner)
     for run in runs:
         assert run.ends is not None
         assert run.ends.recall is not None
+        assert run.ends.traces is not None
         link.send(run.ends.recall, run.ends.recall.values({**run.params, "transaction": transaction}))
+        link.send(run.ends.traces, run.ends.traces.values(run.params))
     link.send(COMMIT, [])
     found = link.receive(end=True)[place:]
-    for run, rows in zip(runs, found, strict=False):
-        if not rows or not run.end(rows):
-            return None
-    return [run.result for run in runs]
+    for run, rows, traces in zip(runs, found[::2], found[1::2], strict=False):
+        if not run.end(rows) if rows else traces:
+            return False
+    return True
 
 
 def begin(link: Link, owner: str, mark: Mark) -> None:

@@ -51,7 +51,6 @@ CREATE UNIQUE INDEX sessions_id ON sessions (owner, id) WHERE deleted_at IS NULL
 CREATE INDEX sessions_trash ON sessions (owner, id) WHERE deleted_at IS NOT NULL;
 CREATE INDEX sessions_active ON sessions (owner, active_at) WHERE deleted_at IS NULL;
 CREATE INDEX sessions_created ON sessions (owner, created_at) WHERE deleted_at IS NULL;
-CREATE INDEX sessions_title ON sessions (owner, title) WHERE title IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_tree ON sessions (tree);
 CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_channel ON sessions (owner, channel) WHERE channel IS NOT NULL AND deleted_at IS NULL;

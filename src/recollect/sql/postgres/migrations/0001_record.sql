@@ -60,7 +60,6 @@ CREATE UNIQUE INDEX sessions_id ON recollect.sessions (owner, id) WHERE deleted_
 CREATE INDEX sessions_trash ON recollect.sessions (owner, id) WHERE deleted_at IS NOT NULL;
 CREATE INDEX sessions_active ON recollect.sessions (owner, active_at, tree, number) WHERE deleted_at IS NULL;
 CREATE INDEX sessions_created ON recollect.sessions (owner, created_at, tree, number) WHERE deleted_at IS NULL;
-CREATE INDEX sessions_title ON recollect.sessions (owner, title) WHERE title IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_parent ON recollect.sessions (parent) WHERE parent IS NOT NULL;
 
 CREATE TABLE recollect.branches (

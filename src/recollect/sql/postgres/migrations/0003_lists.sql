@@ -25,7 +25,7 @@ CREATE INDEX titles_folded ON recollect.titles (owner, folded, tree, session);
 ALTER TABLE recollect.sessions NO FORCE ROW LEVEL SECURITY;
 
 INSERT INTO recollect.titles (tree, session, owner, folded)
-SELECT tree, number, owner, lower(title) FROM recollect.sessions WHERE title IS NOT NULL;
+SELECT tree, number, owner, left(lower(title), 500) FROM recollect.sessions WHERE title IS NOT NULL;
 
 ALTER TABLE recollect.sessions FORCE ROW LEVEL SECURITY;
 

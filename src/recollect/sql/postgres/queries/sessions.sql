@@ -45,6 +45,14 @@ JOIN LATERAL (
 ) AS m ON m.written = :messages::bigint
 WHERE {named}
 
+-- shared: traced
+SELECT 1 FROM recollect.sessions AS s
+WHERE {named} AND EXISTS (
+    SELECT FROM recollect.branches AS b
+    JOIN recollect.messages AS n ON n.tree = b.tree AND n.branch = b.number
+    WHERE b.tree = s.tree AND b.session = s.number AND n.created_at = ANY(:rows.6::bigint[])
+)
+
 -- shared: advance
 UPDATE recollect.sessions
 SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
@@ -279,6 +287,9 @@ WHERE {named} AND deleted_at IS NULL AND (
     )
 )
 
+-- traces: session_create
+SELECT 1 FROM recollect.sessions WHERE {named} AND created_at = :now::bigint
+
 -- lock: session_by_key
 SELECT number FROM recollect.sessions WHERE {this} FOR NO KEY UPDATE
 
@@ -422,9 +433,10 @@ WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
-SELECT id, title FROM recollect.sessions
-WHERE owner = :owner AND deleted_at IS NULL AND title = :title
-ORDER BY active_at DESC LIMIT :limit
+SELECT s.id, s.title FROM recollect.titles AS t JOIN recollect.sessions AS s ON s.tree = t.tree AND s.number = t.session
+WHERE t.owner = :owner AND t.folded IN (:folded::text, left(lower(:title::text), 500)) AND s.title = :title::text
+    AND s.deleted_at IS NULL
+ORDER BY s.active_at DESC LIMIT :limit
 
 -- name: sessions_titled_alike
 SELECT s.id, s.title FROM recollect.titles AS t JOIN recollect.sessions AS s ON s.tree = t.tree AND s.number = t.session
@@ -458,7 +470,7 @@ INSERT INTO recollect.sessions (
 )
 SELECT
     place.tree, place.sessions, :owner::text, :id::text, :parent::bigint, :relation::text, :now::bigint, :now::bigint,
-    :now::bigint, :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
+    greatest(:now::bigint, {next}), :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
     :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text, :provider_config::text,
     :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text, :message_count::bigint,
     :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint
@@ -493,6 +505,9 @@ SELECT {placed}, {counts} FROM advanced
 -- ends: session_append
 {recalled}
 
+-- traces: session_append
+{traced}
+
 -- name: session_save
 {saving}, {calling}
 SELECT {placed}, {counts} FROM advanced
@@ -503,6 +518,9 @@ SELECT {placed}, {counts} FROM advanced
 
 -- ends: session_save
 {recalled}
+
+-- traces: session_save
+{traced}
 
 -- name: sessions_held
 SELECT id FROM recollect.sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0

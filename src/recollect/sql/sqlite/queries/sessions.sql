@@ -164,9 +164,9 @@ WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
-SELECT id, title FROM sessions INDEXED BY sessions_title
-WHERE owner = :owner AND deleted_at IS NULL AND title = :title
-ORDER BY active_at DESC LIMIT :limit
+SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
+WHERE t.owner = :owner AND t.folded IN (:folded, lower(:title)) AND s.title = :title AND s.deleted_at IS NULL
+ORDER BY s.active_at DESC LIMIT :limit
 
 -- name: sessions_titled_alike
 SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
@@ -190,7 +190,10 @@ INSERT INTO sessions (
     status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
     system_prompt, color, metadata, message_count, token_count, input_tokens, output_tokens
 ) VALUES (
-    :owner, :id, :tree, :parent, :relation, :now, :now, :now, :last_message_at, :pinned_at, :archived_at,
+    :owner, :id, :tree, :parent, :relation, :now, :now, max(:now, coalesce((
+        SELECT 1 + o.active_at FROM sessions AS o INDEXED BY sessions_active
+        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
+    ), 0)), :last_message_at, :pinned_at, :archived_at,
     :status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model, :working_dir,
     :system_prompt, :color, :metadata, :message_count, :token_count, :input_tokens, :output_tokens
 )
