@@ -145,13 +145,18 @@ class File(Forkable):
         self.writer, self._former = self._open(), None
 
     def _disown(self, place: Place | None) -> None:
-        """See to it that another file which took the name of ours is not opened with our log.
+        """See to it that no other file, which has the name of ours or will have it, is opened with our log.
 
-        What the log holds goes into the file that it belongs to, wherever that is now; else the log is set aside.
+        What the log holds goes into the file that it belongs to, wherever that is now; else the log is set aside. Where
+        the file alone is gone, it is both: it may have been moved or removed, and a log is not thrown away on a guess.
         """
-        if place is None or not place.usurped() or (self.writer is not None and self._emptied()):
+        if place is None:
             return
-        set_aside(place)
+        if place.usurped():
+            if self.writer is None or not self._emptied():
+                set_aside(place)
+        elif place.bereft() and self.writer is not None and self._emptied("FULL"):
+            set_aside(place)
 
     def after_fork(self) -> bool:
         """Say if this process was forked since the file was last used."""
@@ -360,12 +365,12 @@ class File(Forkable):
         finally:
             self.leave()
 
-    def _emptied(self) -> bool:
-        """Fold the log into the file and cut it off; False where a reader holds it."""
+    def _emptied(self, how: str = "TRUNCATE") -> bool:
+        """Fold the log into the file and cut it off, or leave it there ("FULL"); False where a reader holds it."""
         assert self.writer is not None
         wait_at_most(self.writer, _SCRUB_WAIT)
         try:
-            return not self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            return not self.writer.execute(f"PRAGMA wal_checkpoint({how})").fetchall()[0][0]
         except apsw.Error:
             return False
         finally:

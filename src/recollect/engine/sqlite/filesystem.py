@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from recollect.engine.sqlite.failure import hindrance
+from recollect.engine.sqlite.place import save_log
 from recollect.errors import NetworkFileSystem, NotADatabase, StoreUnavailable
 
 # File systems of other machines, as the kernel names them. Their locks and shared memory can not be relied on.
@@ -33,6 +34,7 @@ def prepare(path: str) -> None:
         kind = network_kind(real)
         if kind is not None:
             raise NetworkFileSystem(path=path, kind=kind)
+        save_log(real)
         if not os.path.exists(real):
             _make_file(real)
         elif os.path.getsize(real) == 0:
