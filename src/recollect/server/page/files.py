@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from typing import Any
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
@@ -16,8 +16,8 @@ from recollect.model.part import AttachmentPart, ToolResultPart
 from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page.parts import SHOWN_IMAGES
+from recollect.server.transfer import attachment
 
-_LONGEST_NAME = 120
 _POLICY = "default-src 'none'; sandbox"
 
 
@@ -34,11 +34,10 @@ async def file(account: Account, session: str, message: str, place: str) -> Resp
         raise NotFoundException("There is no file in this place.")
     kind = (part.mime_type or "").lower()
     shown = kind in SHOWN_IMAGES
-    disposition = "inline" if shown else "attachment"
-    given = (part.name or f"file-{message}-{place}")[:_LONGEST_NAME].encode("utf-8", "replace")
+    disposition = attachment(part.name or f"file-{message}-{place}", "inline" if shown else "attachment")
     headers = {
         "content-security-policy": _POLICY,
-        "content-disposition": f"{disposition}; filename*=UTF-8''{quote(given, safe='')}",
+        "content-disposition": disposition,
         "cache-control": "private, max-age=3600",
     }
     return Response(content, media_type=kind if shown else "application/octet-stream", headers=headers)
