@@ -15,7 +15,7 @@ import msgspec
 from recollect import sql
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
-from recollect.engine.sqlite.connection import configure, connect, connect_reader, wait_at_most
+from recollect.engine.sqlite.connection import configure, connect, connect_reader, frozen, wait_at_most
 from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
@@ -66,6 +66,7 @@ class File(Forkable):
 
     def _open(self) -> apsw.Connection:
         """Open the connection that writes; on a full disk with the room that was kept back."""
+        self._frozen = frozen(self.path)
         try:
             connection = self._connected()
         except DiskFull:
@@ -186,6 +187,8 @@ class File(Forkable):
             opened = self.place
             if self.displaced(reading=True):
                 raise self.left(opened, fold=False)
+            if self._frozen is not None and self._frozen != frozen(self.path):
+                raise self._thawed()
             return result
         finally:
             if len(idle) < _IDLE and self.writer is not None and idle is self._idle:
@@ -259,6 +262,16 @@ class File(Forkable):
             f"Put the file back, or go on with the one that is there now: what is done next opens it.",
             path=self.path,
             reason="it was removed or replaced while it was open",
+        )
+
+    def _thawed(self) -> RecollectError:
+        """Let go of a file that was taken for one that does not change; it was read while someone wrote to it."""
+        self._idle, self.lapsed = [], True
+        return StoreUnavailable(
+            f"{self.path} was changed by another program while it was read here, where its file system is mounted "
+            f"read-only. Try again.",
+            path=self.path,
+            reason="it was changed through another mount",
         )
 
     def bell(self) -> Bell:

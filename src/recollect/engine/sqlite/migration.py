@@ -15,6 +15,7 @@ from recollect.engine.sqlite.connection import (
     expect_checksums,
     keep_log,
     patiently,
+    sealed,
     shape,
 )
 from recollect.engine.url import MEMORY
@@ -30,7 +31,7 @@ def ready(connection: apsw.Connection, path: str, timeout: float, known: list[Mi
     version = check(connection, path, latest)
     if version == 0:
         patiently(lambda: shape(connection, path), timeout)
-    elif path != MEMORY and connection.execute("PRAGMA journal_mode").fetchall()[0][0] != "wal":
+    elif path != MEMORY and not sealed(path) and connection.execute("PRAGMA journal_mode").fetchall()[0][0] != "wal":
         # A copy is one file, without a log beside it. Opened as a store it needs one.
         patiently(lambda: keep_log(connection, path), timeout)
     configure(connection)
