@@ -290,6 +290,21 @@ class TestReadOnly:
 
         assert asyncio.run(under_asyncio()) == 20
 
+    def test_a_search_on_it_says_what_it_could_not_look_at(self, filled, request):
+        with recollect.open(filled) as store:
+            store.search("1")
+            store.session("cli:a").append(said("newest"))
+        request.getfixturevalue("frozen")
+        with recollect.open(filled) as store:
+            found = store.search("newest")
+            assert found == []
+            assert filled in found.hindered
+            assert "read" in found.hindered
+        command = [sys.executable, "-m", "recollect", "--db", filled, "sessions", "search", "1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "not looked at" in done.stderr
+        assert "cli:a" in done.stdout
+
     def test_what_someone_writes_through_another_mount_is_seen(self, filled, tmp_path_factory):
         """A container may have the folder read-only, in which the machine itself writes."""
         folder, view = os.path.dirname(filled), tmp_path_factory.mktemp("view")
