@@ -242,10 +242,15 @@ def test_files_are_given_so_that_they_can_not_run(api, session):
 
 def test_the_token_is_made_once_and_only_its_owner_reads_it(tmp_path, monkeypatch):
     monkeypatch.setenv("RECOLLECT_CONFIG", "")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "new"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    first = token.kept()
+    before = os.umask(0)
+    try:
+        first = token.kept()
+    finally:
+        os.umask(before)
     path = next(tmp_path.rglob(token.NAME))
+    assert {folder.stat().st_mode & 0o777 for folder in (path.parent, tmp_path / "new")} == {0o700}
     assert len(first) >= 32
     assert path.stat().st_mode & 0o777 == 0o600
     os.chmod(path, 0o644)
