@@ -25,6 +25,21 @@ def test_nothing_yet(call, path):
 
 
 @pytest.mark.parametrize(
+    "words", [["sessions", "list"], ["sessions", "search", "x"], ["sessions", "show", "x"], ["db", "check"]]
+)
+def test_what_can_not_be_looked_for_is_not_said_to_be_empty(call, path, words):
+    """The folder may be closed to us, or a disk may not be there; the conversations are not gone for that."""
+    os.symlink(path, path)
+    shown = call(*words, code=1)
+    assert path in shown.stderr
+    assert "can not be opened" in shown.stderr
+    os.unlink(path)
+    with open(path, "w") as file:
+        file.write("x")
+    assert "Not a directory" in call("--db", f"{path}/talks.db", *words, code=1).stderr
+
+
+@pytest.mark.parametrize(
     "words",
     [["sessions", "list"], ["sessions", "list", "--json"], ["db", "path"], ["config"], ["sessions", "list", "--all"]],
 )

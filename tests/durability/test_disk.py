@@ -16,6 +16,7 @@ import pytest
 from mounts import disk_of, mounted, unmount
 
 import recollect
+from recollect import export
 from recollect.engine.sqlite.connection import connect_verified
 from recollect.engine.sqlite.failure import meaning
 from recollect.errors import Corrupted, DiskFull, StoreError, StoreLocked, StoreReadOnly, StoreUnavailable
@@ -268,6 +269,66 @@ class TestReadOnly:
 
     def test_a_file_system_that_is_read_only(self, frozen):
         self.refused(frozen)
+
+    def test_what_is_on_it_can_be_read_exported_checked_and_copied(self, frozen, tmp_path_factory):
+        copy = tmp_path_factory.mktemp("elsewhere") / "copy.db"
+        with recollect.open(frozen) as store:
+            assert len(texts(store.get_session("cli:a"))) == 20
+            assert [session.id for session in store.list_sessions()] == ["cli:a"]
+            assert b"".join(export.chunks(store, ["cli:a"], "md"))
+            assert store.check().problems == ()
+            store.backup(copy)
+            for change in (lambda: store.session("cli:a"), lambda: store.delete_session("cli:a"), store.optimize):
+                with pytest.raises(StoreReadOnly):
+                    change()
+        with recollect.open(copy) as store:
+            assert len(texts(store.session("cli:a"))) == 20
+
+        async def under_asyncio():
+            async with recollect.open_async(frozen) as store:
+                return len(await (await store.get_session("cli:a")).messages())
+
+        assert asyncio.run(under_asyncio()) == 20
+
+    def test_a_search_on_it_says_what_it_could_not_look_at(self, filled, request):
+        with recollect.open(filled) as store:
+            store.search("1")
+            store.session("cli:a").append(said("newest"))
+        request.getfixturevalue("frozen")
+        with recollect.open(filled) as store:
+            found = store.search("newest")
+            assert found == []
+            assert filled in found.hindered
+            assert "read" in found.hindered
+        command = [sys.executable, "-m", "recollect", "--db", filled, "sessions", "search", "1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "not looked at" in done.stderr
+        assert "cli:a" in done.stdout
+
+    def test_what_someone_writes_through_another_mount_is_seen(self, filled, tmp_path_factory):
+        """A container may have the folder read-only, in which the machine itself writes."""
+        folder, view = os.path.dirname(filled), tmp_path_factory.mktemp("view")
+        if not (mounted("--bind", folder, str(view)) and mounted("-o", "remount,ro,bind", str(view))):
+            pytest.skip("a folder can not be mounted read-only here")
+        try:
+            with recollect.open(view / os.path.basename(filled)) as reader:
+                assert len(texts(reader.get_session("cli:a"))) == 20
+                with recollect.open(filled) as writer:
+                    writer.session("cli:a").append(said("more"))
+                    with pytest.raises(StoreUnavailable, match="Try again"):
+                        reader.get_session("cli:a")
+                    assert len(texts(reader.get_session("cli:a"))) == 21
+        finally:
+            unmount(view)
+
+    def test_a_log_on_it_that_has_no_index(self, filled, request):
+        shutil.copy(filled, filled + "2")
+        with recollect.open(filled) as store:
+            store.session("cli:a").append(said("in the log"))
+            shutil.copy(filled + "-wal", filled + "2-wal")
+        request.getfixturevalue("frozen")
+        with pytest.raises(StoreUnavailable, match="Copy both"):
+            recollect.open(filled + "2")
 
     def test_a_file_that_can_not_be_changed(self, fixed):
         self.refused(fixed)

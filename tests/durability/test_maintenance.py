@@ -9,6 +9,8 @@ import os
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 from mounts import disk_of
@@ -25,6 +27,15 @@ def said(text: object) -> dict[str, str]:
 
 def texts(session) -> list[str]:
     return [message.text for message in session.messages()]
+
+
+_STALLED = """
+import sys, time, recollect
+def stall(*_):
+    print("begun", flush=True)
+    time.sleep(600)
+recollect.open(sys.argv[1]).backup(sys.argv[2], progress=stall)
+"""
 
 
 def told(path: str, *statements: str) -> None:
@@ -195,9 +206,31 @@ class TestBackup:
         with recollect.open(path) as store:
             store.session("a").append(said("x" * 10_000))
             with disk_of(tmp_path / "small", "64k") as folder:
-                with pytest.raises(DiskFull):
+                with pytest.raises(DiskFull) as caught:
                     store.backup(folder / "copy.db")
+                assert str(folder / "copy.db") in str(caught.value)
                 assert os.listdir(folder) == []
+
+    def test_what_a_killed_one_left_is_removed_by_the_next(self, filled, tmp_path):
+        """And only that: another one to the same file may be under way."""
+        copy = str(tmp_path / "copy.db")
+        lives, dies = (subprocess.Popen([sys.executable, "-c", _STALLED, filled, copy], stdout=-1) for _ in range(2))
+        try:
+            assert [child.stdout.readline() for child in (lives, dies)] == [b"begun\n"] * 2
+            dies.kill()
+            dies.communicate()
+            assert len(glob.glob(copy + ".*.part")) == 2
+            with recollect.open(filled) as store:
+                store.backup(copy)
+            (left,) = glob.glob(copy + ".*.part")
+            assert f"-{lives.pid}-" in left
+        finally:
+            lives.kill()
+            lives.communicate()
+        recollect.restore(copy, tmp_path / "restored.db")
+        with recollect.open(tmp_path / "restored.db") as store:
+            store.backup(copy, overwrite=True)
+        assert glob.glob(str(tmp_path / "*.part*")) == []
 
 
 class TestRestore:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -129,6 +131,26 @@ class TestRemoved:
         sound(path)
         with recollect.open(path) as store:
             assert texts(store.session("cli:a")) == found
+
+    @pytest.mark.parametrize("goes_on", ["write", "read", "close"])
+    def test_a_file_that_is_moved_takes_along_what_is_in_its_log(self, path, tmp_path, sound, goes_on):
+        """What was acknowledged is only in the log, which stays behind under the old name."""
+        moved = str(tmp_path / "moved.db")
+        store = recollect.open(path)
+        session = store.session("cli:a")
+        for number in range(20):
+            session.append(said(number))
+        os.rename(path, moved)
+        for _ in range(2 if goes_on != "close" else 0):
+            with pytest.raises(StoreUnavailable):
+                session.append(said("no")) if goes_on == "write" else session.messages()
+        store.close()
+        assert not os.path.exists(path + "-wal")
+        with recollect.open(path) as store:
+            assert everything(store) == []
+        with recollect.open(moved) as store:
+            assert texts(store.session("cli:a"))[:20] == [str(number) for number in range(20)]
+        sound(moved)
 
     def test_a_folder_that_is_gone(self, tmp_path):
         folder = tmp_path / "folder"
@@ -354,6 +376,25 @@ class TestLeftBehind:
             assert texts(store.session("cli:a"))[:30] == acknowledged
         assert not os.path.exists(path + "-wal")
         sound(path)
+
+    @pytest.mark.parametrize("lost", ["moved", "emptied"])
+    def test_a_log_whose_file_is_gone_is_kept(self, path, spawn, sound, lost):
+        """SQLite removes such a log when it makes the file anew; with the file it belongs to it still has everything."""
+        child = spawn("append", path, "cli:a", 0)
+        acknowledged = [child.stdout.readline().decode().strip() for _ in range(30)]
+        child.kill()
+        child.communicate()
+        elsewhere = path + ".elsewhere"
+        shutil.copy(path, elsewhere)
+        os.unlink(path) if lost == "moved" else os.truncate(path, 0)
+        with recollect.open(path) as store:
+            assert everything(store) == []
+        (kept,) = glob.glob(path + "-wal.*.kept")
+        assert stat.S_IMODE(os.stat(kept).st_mode) == 0o600
+        os.rename(kept, elsewhere + "-wal")
+        with recollect.open(elsewhere) as store:
+            assert texts(store.session("cli:a"))[:30] == acknowledged
+        sound(elsewhere)
 
     @pytest.mark.parametrize("content", [b"", b"rubbish" * 1_000, bytes(40_000)])
     def test_a_log_that_is_none(self, path, sound, content):

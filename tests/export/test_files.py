@@ -6,6 +6,8 @@ import asyncio
 import io
 import os
 import stat
+import subprocess
+import sys
 import tracemalloc
 
 import pytest
@@ -51,6 +53,33 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(store, tmp_path):
     with pytest.raises(recollect.SessionNotFound):
         export.write(store, ["cli:first", "nobody"], None, path)
     assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["a.jsonl"]
+
+
+_STALLED = """
+import sys, time, recollect
+from recollect import export
+store = recollect.open(":memory:")
+def stall(*_):
+    print("begun", flush=True)
+    time.sleep(600)
+recollect.Store.run = stall
+export.write(store, None, None, sys.argv[1])
+"""
+
+
+def test_what_a_killed_one_left_is_removed_by_the_next(store, tmp_path):
+    """Nobody can have made it before: the name is not to be guessed, and a file of that name is not written to."""
+    path = tmp_path / "a.jsonl"
+    child = subprocess.Popen([sys.executable, "-c", _STALLED, str(path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"begun\n"
+    child.kill()
+    child.communicate()
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith("a.jsonl.")
+    assert left.endswith(".part")
+    export.write(store, None, None, path)
     assert os.listdir(tmp_path) == ["a.jsonl"]
 
 

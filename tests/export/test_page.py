@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import html.parser
+import itertools
 import re
 
+import markdown_it
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import WORLD, _compacted, build, exported
 
 import recollect
-from recollect.export import prose
+from recollect.export import prose, speech
 from recollect.op import Op
 from recollect.testing import talk
 
@@ -115,7 +117,71 @@ def test_hostile_text_stays_text_wherever_it_stands(store, text):
     assert not any(image.endswith(text) for image in reader.images)
     if "<script>" in text and "|" not in text:
         assert shown.count("<script>") >= 8
-    exported(store, None, "md")
+    plain = exported(store, ["s"], "md").decode()
+    assert set(tags(plain)) <= OURS
+    assert headings(plain) == ["Person", "Agent", "Agent", "Tool"]
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", plain)
+
+
+MARKDOWN = markdown_it.MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+OURS = {
+    "<sub>", "</sub>", "<details><summary>System prompt</summary>\n", "<details><summary>Reasoning</summary>\n",
+    "<details><summary>Data</summary>\n", "</details>\n",
+}  # fmt: skip
+
+
+def tags(page: str) -> list[str]:
+    """Give what a reader of Markdown takes for HTML."""
+    found = MARKDOWN.parse(page)
+    inner = [child for token in found for child in token.children or ()]
+    return [token.content for token in (*found, *inner) if token.type in ("html_block", "html_inline")]
+
+
+def headings(page: str) -> list[str]:
+    """Give the headings of messages, as a reader of Markdown finds them."""
+    found = MARKDOWN.parse(page)
+    return [
+        after.content
+        for token, after in itertools.pairwise(found)
+        if token.type == "heading_open" and token.tag == "h2" and after.content in ("Person", "Agent", "Tool")
+    ]
+
+
+OUT = [
+    "~~~\r~~~\r<script>alert(1)</script>", "``` `x\n<script>alert(1)</script>", "\\`<img src=x onerror=alert(1)>\\`",
+    "` <img src=x onerror=alert(1)> ``", "`x\n`<img src=x onerror=alert(1)>`", "- a\n  ```\n<script>", "- ```\n  ```\n  <script>",
+    "| a | b | c |\n|---|---|---|\n| ` | <img src=x onerror=alert(1)> | ` |", "```\n\t```\n", "``` | <b>\n|---|---|\n", "\t```\n```\n<b>",
+    "a\r\r<script>", "x`\n\n<script>alert(1)</script>\n\n`", "  ```\n a", "> ```\n ~~~\n<b>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OUT)
+def test_nothing_breaks_out_of_its_place_in_markdown(store, text):
+    session = store.session("s", title=text, task=text, model=text, system_prompt=text)
+    for said in (talk.user(text), talk.assistant(text)):
+        session.append(said)
+    session.append({"role": "assistant", "parts": [
+        {"kind": "tool_call", "call_id": "c", "tool": text, "arguments": {text: text}}, {"kind": "reasoning", "text": text},
+    ]})  # fmt: skip
+    session.append(talk.user("the end"))
+    page = exported(store, ["s"], "md").decode()
+    assert set(tags(page)) <= OURS
+    assert headings(page) == ["Person", "Agent", "Agent", "Person"]
+
+
+PIECES = [
+    "`", "``", "```", "~~~", "````", "\n", "\n\n", "\r", " ", "   ", "    ", "\t", "- ", "1. ", "> ", "<b>", "<script>", "<!-- ", "|",
+    "|---|---|\n", "\\", "a", "# ", "[", "](", "```py\n", "<img src=x onerror=y>", "<http://x>", "\\`",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+@settings(max_examples=500, deadline=None)
+def test_no_text_becomes_a_tag_in_markdown(text):
+    told = speech.told(text)
+    for page in (told, "\n".join(f"> {line}" for line in told.split("\n"))):
+        assert tags(page) == []
+        assert headings(f"{page}\n\n## Agent\n") == ["Agent"]
 
 
 @given(
@@ -243,6 +309,12 @@ class TestMarkdown:
         assert "never closed\n```\n" in page
         assert "> &lt;details> and `<b>`" in page
         assert "# \\# A \\*title\\*" in page
+
+    def test_code_is_kept_as_it_was_written(self, store):
+        """At the margin, in a list, and in a line: where it is certain to be code for everyone who reads it."""
+        text = "Use `List<T>` or ``a`<b>``:\n\n1. first\n   ```html\n   <div>\n   ```\n2. then\n\n~~~\n<p>\n~~~\n\n```c\n#include <a.h>\n```"
+        store.session("s").append(talk.assistant(text))
+        assert text in exported(store, ["s"], "md").decode()
 
     def test_a_fence_is_longer_than_what_it_holds(self, store):
         session = store.session("s")

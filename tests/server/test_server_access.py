@@ -7,11 +7,12 @@ import contextlib
 import json
 import os
 import re
+import resource
 import socket
 
 import httpx
 import pytest
-from running import TOKEN
+from running import LIMIT, TOKEN
 
 from recollect.errors import InvalidValue
 from recollect.server import connection, files, token
@@ -204,6 +205,62 @@ def test_a_client_that_does_not_come_to_the_point_is_let_go_of(serving, monkeypa
     assert b" 200 " in whole.splitlines()[0]
 
 
+def test_of_too_many_connections_those_that_ask_for_nothing_go(serving, monkeypatch):
+    """Whoever has no token can open some; whoever listens stays, and whoever asks is answered."""
+    monkeypatch.setattr(connection.Connection, "most", 8)
+    server = serving()
+    request = f"GET /api/v1/changes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    with contextlib.ExitStack() as opened:
+
+        def connected(said: bytes) -> socket.socket:
+            link = opened.enter_context(socket.create_connection(("127.0.0.1", server.port), LIMIT))
+            link.sendall(said)
+            return link
+
+        listener = connected(request.encode())
+        assert b"event: ready" in until(listener, b"event: ready")
+        done = connected(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(done, b"status")
+        silent = [connected(b"GET /api/v1/hea" if number % 2 else b"") for number in range(30)]
+        assert [ended(link) for link in (done, *silent[:20])] == [True] * 21
+        whole = raw(server, b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b" 200 " in whole.splitlines()[0]
+        with server.client() as client:
+            client.put("/sessions/new")
+        assert b"event: change" in until(listener, b"event: change")
+
+
+def until(link: socket.socket, sought: bytes) -> bytes:
+    """Read until something comes."""
+    found = b""
+    while sought not in found and (more := link.recv(65_536)):
+        found += more
+    return found
+
+
+def ended(link: socket.socket) -> bool:
+    try:
+        return link.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_as_many_connections_as_the_process_may_have_files(monkeypatch):
+    limits = {"now": (1_024, 1_024)}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, given: limits.update(now=given))
+    assert connection.room() == 1_024 - 7 * connection.BACKLOG
+    assert limits["now"] == (1_024, 1_024)
+    for hard in (1 << 20, resource.RLIM_INFINITY):
+        limits["now"] = (256, hard)
+        assert connection.room() == connection.MOST
+        assert limits["now"] == (connection.MOST + 7 * connection.BACKLOG, hard)
+    limits["now"] = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    assert connection.room() == connection.MOST
+    limits["now"] = (100, 100)
+    assert connection.room() == connection.BACKLOG
+
+
 def test_a_websocket_is_closed(server):
     sent = []
 
@@ -242,10 +299,15 @@ def test_files_are_given_so_that_they_can_not_run(api, session):
 
 def test_the_token_is_made_once_and_only_its_owner_reads_it(tmp_path, monkeypatch):
     monkeypatch.setenv("RECOLLECT_CONFIG", "")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "new"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    first = token.kept()
+    before = os.umask(0)
+    try:
+        first = token.kept()
+    finally:
+        os.umask(before)
     path = next(tmp_path.rglob(token.NAME))
+    assert {folder.stat().st_mode & 0o777 for folder in (path.parent, tmp_path / "new")} == {0o700}
     assert len(first) >= 32
     assert path.stat().st_mode & 0o777 == 0o600
     os.chmod(path, 0o644)

@@ -11,6 +11,7 @@ import logging
 import pathlib
 import re
 import socket
+import urllib.parse
 
 import httpx
 import pytest
@@ -129,6 +130,20 @@ def test_bodies_that_lie_about_their_length_make_nothing(server, api):
     with socket.create_connection(("127.0.0.1", server.port), LIMIT) as link:
         link.sendall((head + "Content-Length: 100\r\n\r\n" + BODY).encode())  # and hangs up in the middle
     assert api.get("/sessions/smuggled").status_code == 404
+
+
+def test_what_follows_a_request_that_can_be_read_in_two_ways_is_not_answered(server):
+    """To a proxy that counts the bytes, the second request is another client's, or it is part of the first one's body."""
+    second = "GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = f"POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n{ACCESS}"
+    for rest in (
+        f"Content-Length: {5 + len(second)}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{second}",
+        f"{ACCESS}Content-Length: 2\r\n\r\n{{}}{second}",
+    ):
+        answer = raw(server, head + rest)
+        assert status(answer) == 400
+        assert answer.count(b"HTTP/1.1") == 1
+        assert b"\r\nconnection: close\r\n" in answer.lower()
 
 
 def test_a_body_that_breaks_off_in_nonsense_is_answered_once(server, api, caplog):
@@ -296,6 +311,9 @@ def harmless(answer):
     assert told.startswith("attachment"), told
     assert re.fullmatch(r"[\x20-\x7e]+", told)
     assert told.count('"') in (0, 2)
+    named = urllib.parse.unquote(told.partition("filename*=UTF-8''")[2])
+    assert named.isprintable()
+    assert not set(named) & set("/\\")
     assert len(told) < 2_000
     assert "set-cookie" not in answer.headers
     assert "x" not in answer.headers

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 
-import pytest
-
 import recollect
 from recollect.engine.job import Job
 from recollect.engine.sqlite import concurrent

@@ -56,9 +56,17 @@ def _target() -> Target:
 
 
 def missing() -> bool:
-    """Whether there is no database yet."""
+    """Whether there is no database yet. One that may not be looked for is not missing: opening it says why."""
     found = _target()
-    return found.engine == "sqlite" and found.path != MEMORY and not os.path.exists(found.path)
+    if found.engine != "sqlite" or found.path == MEMORY:
+        return False
+    try:
+        os.stat(found.path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def must_exist(purpose: str) -> None:

@@ -103,7 +103,7 @@ def init() -> None:
     Only you can read it. A file that is there is left as it is.
     """
     path = configuration.file()
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    configuration.make_folder(os.path.dirname(path))
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:

@@ -103,3 +103,16 @@ def there(path: str) -> bool:
     if os.environ.get(CONFIG):
         raise InvalidConfig(f"{CONFIG} names {path}, and there is no such file.", path=path, line=None)
     return False
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder and those above it that are missing, each open to its owner only."""
+    missing: list[str] = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for each in reversed(missing):
+        try:
+            os.mkdir(each, 0o700)
+        except FileExistsError:
+            continue

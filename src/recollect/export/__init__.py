@@ -21,6 +21,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from recollect.engine import part
 from recollect.errors import DiskFull, InvalidValue, StoreUnavailable
 from recollect.export.flow import Flow, driven, driven_async, settled, settled_async
 from recollect.export.report import BadLine, Refused, Report
@@ -243,16 +244,14 @@ def _replacing(path: str) -> Generator[IO[bytes]]:
         with open(path, "wb") as target:
             yield target
         return
-    partial = f"{path}.{os.getpid()}.partial"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    made = part.begin(path)
     try:
-        with open(descriptor, "wb") as target:
+        with open(made, "wb") as target:
             yield target
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial)
-        raise
+        part.sync(made)
+        os.replace(made, path)
+    finally:
+        part.discard(made)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,8 @@ import re
 from typing import Any
 
 from recollect.export import attachment
+from recollect.export.prose import UNSHOWN
+from recollect.export.speech import told
 from recollect.export.transcript import WHO, Call, Said, Side, Summary
 from recollect.model.amount import lasting, size
 from recollect.model.json import UNSET
@@ -26,9 +28,6 @@ from recollect.model.part import (
 from recollect.model.session import Session
 from recollect.model.value import iso
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_CODE = re.compile(r"(`[^`\n]*`)")
 _TICKS = re.compile(r"`+")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
 
@@ -43,7 +42,7 @@ class Markdown:
 
     def entry(self, number: int, session: Session) -> bytes:
         """List a session."""
-        return f"{number}. {_words(session.title or session.id)}\n".encode()
+        return _encoded(f"{number}. {_words(session.title or session.id)}\n")
 
     def contents_end(self) -> bytes:
         """Close the list."""
@@ -52,7 +51,7 @@ class Markdown:
     def session(self, number: int, session: Session, branches: int) -> bytes:
         """Head a session."""
         facts = [
-            ("Session", f"`{session.id.replace('`', ' ')}`"),
+            ("Session", _code(session.id)),
             ("Model", session.model and _words(session.model)),
             ("Task", session.task and _words(session.task)),
             ("Status", None if session.status == "active" else session.status),
@@ -60,7 +59,7 @@ class Markdown:
             ("Last message", None if session.last_message_at is None else moment(session.last_message_at)),
             ("Messages", str(session.message_count)),
             ("Branches", str(branches) if branches > 1 else None),
-            ("Forked from", session.parent and f"`{session.parent.replace('`', ' ')}`"),
+            ("Forked from", session.parent and _code(session.parent)),
         ]
         lines = [f"- {name}: {value}" for name, value in facts if value]
         title = _words(session.title or session.id)
@@ -109,7 +108,8 @@ def moment(milliseconds: int) -> str:
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+    """Write a piece out. What would steer a terminal, or turn the direction of what follows, is shown as unknown."""
+    return text.translate(UNSHOWN).encode("utf-8", "replace")
 
 
 def _system(session: Session) -> str:
@@ -120,7 +120,7 @@ def _system(session: Session) -> str:
 
 def _part(part: Part, call: Call | None, *, quoted: bool) -> str:
     if isinstance(part, TextPart):
-        return _quote(part.text) if quoted else _prose(part.text)
+        return _quote(part.text) if quoted else told(part.text)
     if isinstance(part, ReasoningPart):
         return f"<details><summary>Reasoning</summary>\n\n{_quote(part.text)}\n\n</details>" if part.text else ""
     if isinstance(part, ToolCallPart):
@@ -134,7 +134,7 @@ def _part(part: Part, call: Call | None, *, quoted: bool) -> str:
 
 def _call(part: ToolCallPart, call: Call | None) -> str:
     status = "pending" if call is None else call.status
-    notes = [f"**Tool** `{part.tool.replace('`', ' ')}`", status]
+    notes = [f"**Tool** {_code(part.tool)}", status]
     if call is not None and call.latency_ms is not None:
         notes.append(lasting(call.latency_ms))
     pieces = [" · ".join(notes), _block(indented(part.input), "json")]
@@ -178,6 +178,7 @@ def indented(value: Any) -> str:
 
 def _block(text: str, language: str) -> str:
     """Fence a text with more ticks than it has in a row."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -188,28 +189,10 @@ def _words(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
+def _code(text: str) -> str:
+    """Give a text on one line, as code."""
+    return f"`{' '.join(text.replace('`', ' ').split())}`"
+
+
 def _quote(text: str) -> str:
-    return "\n".join(f"> {line}" for line in _prose(text).split("\n"))
-
-
-def _prose(text: str) -> str:
-    """Give what was said, with its tags shown as text and its code closed."""
-    lines: list[str] = []
-    fence = ""
-    for line in text.replace("\r\n", "\n").split("\n"):
-        match = _FENCE.match(line)
-        if fence:
-            lines.append(line)
-            if match and match[1].startswith(fence) and not line.strip().strip(fence[0]):
-                fence = ""
-        else:
-            fence = match[1] if match else ""
-            lines.append(line if fence else _untagged(line))
-    return "\n".join([*lines, fence] if fence else lines)
-
-
-def _untagged(line: str) -> str:
-    return "".join(
-        piece if piece[:1] == "`" and piece[-1:] == "`" and len(piece) > 1 else _TAG.sub("&lt;", piece)
-        for piece in _CODE.split(line)
-    )
+    return "\n".join(f"> {line}" for line in told(text).split("\n"))

@@ -36,13 +36,14 @@ def rendered(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Escape a text for HTML. Characters that HTML can not hold are shown as unknown."""
-    return html.escape(text.translate(_UNSHOWN).encode("utf-8", "replace").decode())
+    return html.escape(text.translate(UNSHOWN).encode("utf-8", "replace").decode())
 
 
 # Control characters; and marks that turn the direction of what follows, which can make a line of code or the name of a
 # file read as another one.
-_UNSHOWN = dict.fromkeys(
-    [code for code in range(32) if chr(code) not in "\t\n\r"] + [0x7F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)],
+UNSHOWN = dict.fromkeys(
+    [code for code in range(32) if chr(code) not in "\t\n\r"]
+    + [*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)],
     "\N{REPLACEMENT CHARACTER}",
 )
 

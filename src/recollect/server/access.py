@@ -69,6 +69,10 @@ def _refusal(status: int, code: str, detail: str) -> Refusal:
     return Refusal(coded(status, code, detail))
 
 
+class Ambiguity(Refusal):
+    """A request that a proxy may have read differently. What follows it on the connection is not trusted either."""
+
+
 class Access:
     """The door, as an ASGI application around another one. `tokens` says whose token each is.
 
@@ -121,7 +125,7 @@ class Access:
                 return
             await self._identify(scope, headers)
         except Refusal as refusal:
-            await _answer(refusal.problem, scope, headers, guarded)
+            await _answer(refusal, scope, headers, guarded)
             return
         await self.inner(scope, _impatient(receive), guarded)
 
@@ -248,10 +252,12 @@ def _check_once(headers: Any) -> None:
     """Refuse a request that says twice what counts once: this side and a proxy could read it differently."""
     names = [name.lower() for name, _ in headers]
     if b"content-length" in names and b"transfer-encoding" in names:
-        raise _refusal(400, "invalid-request", "Say the length of the body, or send it in chunks, but not both.")
+        raise Ambiguity(
+            coded(400, "invalid-request", "Say the length of the body, or send it in chunks, but not both.")
+        )
     twice = next((name for name in _ONCE if names.count(name) > 1), None)
     if twice is not None:
-        raise _refusal(400, "invalid-request", f"The header {twice.decode()} is there more than once.")
+        raise Ambiguity(coded(400, "invalid-request", f"The header {twice.decode()} is there more than once."))
 
 
 def _scheme(scope: Any, headers: Mapping[str, str]) -> str:
@@ -310,8 +316,9 @@ def _keep_slashes(scope: Any) -> None:
         scope["path"] = unquote(raw.replace(b"%2F", mark).replace(b"%2f", mark).decode("utf-8", "replace"))
 
 
-async def _answer(problem: Problem, scope: Any, headers: Mapping[str, str], send: Any) -> None:
+async def _answer(refusal: Refusal, scope: Any, headers: Mapping[str, str], send: Any) -> None:
     """Answer a request that does not come in: a page for a person, problem+json for a program."""
+    problem = refusal.problem
     if "text/html" in headers.get("accept", "") and not scope["path"].startswith("/api/"):
         from recollect.server.page.door import door  # noqa: PLC0415  most requests come in
 
@@ -321,5 +328,7 @@ async def _answer(problem: Problem, scope: Any, headers: Mapping[str, str], send
     given = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     if problem.status == 401:  # noqa: PLR2004
         given.append((b"www-authenticate", b"Bearer"))
+    if isinstance(refusal, Ambiguity):
+        given.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": problem.status, "headers": given})
     await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})

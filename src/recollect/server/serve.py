@@ -84,13 +84,15 @@ async def _serve(
     import uvicorn  # noqa: PLC0415  the link is printed before half a second of imports
 
     from recollect.server import app  # noqa: PLC0415
-    from recollect.server.connection import Connection  # noqa: PLC0415
+    from recollect.server.connection import BACKLOG, Connection, room  # noqa: PLC0415
 
+    Connection.most = room()
     address, port = listener.getsockname()[:2]
     application = app.make(accounts, tokens, hosts=hosts, port=port, public=not loopback(address))
     options = uvicorn.Config(
         application, log_level="error", access_log=False, server_header=False, date_header=True, lifespan="on",
         timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=Connection, ws="none",
+        backlog=BACKLOG,
     )  # fmt: skip
     server = uvicorn.Server(options)
     for owner in list(dict.fromkeys(tokens.values()))[:_OPENED]:

@@ -20,7 +20,7 @@ def kept() -> str:
     path = os.path.join(os.path.dirname(config.file()), NAME)
     with contextlib.suppress(FileNotFoundError):
         return _read(path)
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    config.make_folder(os.path.dirname(path))
     whole = f"{path}.{os.getpid()}.{secrets.token_hex(4)}"
     with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(f"{secrets.token_urlsafe(24)}\n")

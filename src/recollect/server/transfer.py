@@ -25,6 +25,7 @@ LARGEST = 1 << 30
 """Bytes that an import may have."""
 
 _LONGEST_FILE = 120
+_JOINER = "\u200d"  # holds an emoji together
 _IN_MEMORY = 4 << 20
 
 
@@ -41,11 +42,16 @@ class Download(NamedTuple):
         return attachment(self.name)
 
 
-def attachment(name: str) -> str:
-    """Write the header that has a browser save a file under a name, whatever is in the name."""
+def attachment(name: str, how: str = "attachment") -> str:
+    """Write the header that has a browser save a file under a name, or show it ("inline"), whatever is in the name.
+
+    What steers a terminal, leads to another folder or turns the reading direction is no part of it: a name must not
+    look as if it ended otherwise than it does.
+    """
     kept = name if len(name) <= _LONGEST_FILE else name[: _LONGEST_FILE - 20] + name[-20:]  # with what it ends in
+    kept = "".join(c if c == _JOINER or (c.isprintable() and c not in "/\\") else "_" for c in kept)
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in kept) or "file"
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(kept.encode('utf-8', 'replace'), safe='')}"
+    return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(kept.encode('utf-8', 'replace'), safe='')}"
 
 
 async def outgoing(

@@ -182,7 +182,7 @@ class Store:
             delegates=delegates,
         )  # fmt: skip
         found = self.follow(plan)
-        return Page(found.hits, found.next)
+        return Page(found.hits, found.next, found.hindered)
 
     def index(self) -> int:
         """Bring the search index up to date, as a search does before it answers: how many messages were added."""

@@ -206,7 +206,7 @@ class AsyncStore:
             delegates=delegates,
         )  # fmt: skip
         found = await self.follow(plan)
-        return Page(found.hits, found.next)
+        return Page(found.hits, found.next, found.hindered)
 
     async def index(self) -> int:
         """Bring the search index up to date, as a search does before it answers: how many messages were added."""

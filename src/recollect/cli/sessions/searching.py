@@ -38,6 +38,8 @@ def search(
         if session is not None:
             asked["session"] = store.find_session(session).id
         found = store.search(" ".join(query), limit, after=after, **asked)
+    if found.hindered is not None:
+        remark(f"What was said last was not looked at, because it could not be indexed: {safe(found.hindered)}")
     if as_json:
         print_page("hits", found, found.next)
         return

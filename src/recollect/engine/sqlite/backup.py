@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 
 from recollect import sql
+from recollect.engine import part
 from recollect.engine.sqlite import migration
 from recollect.engine.sqlite.connection import (
     connect,
@@ -43,9 +44,9 @@ def backup(file: File, path: str, *, overwrite: bool = False, progress: Progress
     """Copy a store to a file of its own, and give its path. It is there whole or not at all."""
     path = _absolute(path)
     _refuse_in_use(file.path, path, overwrite=overwrite)
-    with _whole(path) as part:
-        file.beside(lambda source: _copied_at_once(source, part, file.timeout, progress))
-        _examine(part, file.timeout, path)
+    with _whole(path) as copy:
+        file.beside(lambda source: _copied_at_once(source, copy, file.timeout, progress))
+        _examine(copy, file.timeout, path)
     return path
 
 
@@ -70,50 +71,35 @@ def _refuse_in_use(store: str, path: str, *, overwrite: bool) -> None:
 @contextlib.contextmanager
 def _whole(path: str):  # noqa: ANN202
     """Give the name of a file beside a path, readable by its owner only, that takes its place in the end."""
-    part = f"{path}.{os.urandom(6).hex()}.part"
+    made = None
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        yield part
-        _sync(part)
-        os.replace(part, path)
-        _sync(os.path.dirname(path))
+        made = part.begin(path)
+        yield made
+        part.sync(made)
+        os.replace(made, path)
+        part.sync(os.path.dirname(path))
     except OSError as error:
         raise StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
-    except apsw.FullError as error:  # the store may be on another disk
-        raise DiskFull(path=path) from error
     finally:
-        _unlink(part)
+        if made is not None:
+            part.discard(made)
 
 
-def _unlink(path: str) -> None:
-    for name in (path, path + "-wal", path + "-shm", path + "-journal"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _copied_at_once(source: apsw.Connection, part: str, timeout: float, progress: Progress | None) -> None:
+def _copied_at_once(source: apsw.Connection, made: str, timeout: float, progress: Progress | None) -> None:
     """Copy a database as it is at this moment: the read transaction is held until the last page is copied."""
     begun = not source.in_transaction
     if begun:
         source.execute("BEGIN")
     try:
         source.execute("PRAGMA user_version").fetchall()  # a read, which a damaged schema does not hinder
-        _copy(source, part, timeout, progress)
+        _copy(source, made, timeout, progress)
     finally:
         if begun and source.in_transaction:
             source.execute("COMMIT")
 
 
-def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress | None) -> None:
-    copy = connect(part, timeout)
+def _copy(source: apsw.Connection, made: str, timeout: float, progress: Progress | None) -> None:
+    copy = connect(made, timeout)
     try:
         expect_checksums(copy, source)
         with copy.backup("main", source, "main") as steps:
@@ -125,7 +111,8 @@ def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress
         with contextlib.suppress(apsw.CorruptError):
             copy.execute("PRAGMA journal_mode = DELETE").fetchall()
     except apsw.Error as error:
-        refused = hindrance(copy.system_errno, part.rsplit(".", 2)[0])
+        target = part.destination(made)  # which may be on another disk than the store
+        refused = DiskFull(path=target) if isinstance(error, apsw.FullError) else hindrance(copy.system_errno, target)
         if refused is not None:
             raise refused from error
         raise
@@ -133,13 +120,13 @@ def _copy(source: apsw.Connection, part: str, timeout: float, progress: Progress
         copy.close()
 
 
-def _examine(part: str, timeout: float, path: str) -> int:
+def _examine(copy: str, timeout: float, path: str) -> int:
     """Make sure that a copy is a Recollect database that this program knows, and sound; give its schema version.
 
     `path` is the name by which its user knows it.
     """
     try:
-        connection = connect_verified(part, timeout)
+        connection = connect_verified(copy, timeout)
         try:
             return _sound(connection, path)
         finally:
@@ -189,8 +176,9 @@ def restore(source: str, path: str, now: int, *, verify: bool = True, timeout: f
     source = _checked_source(source, path)
     there = os.path.exists(path)
     prepare(path)
-    stage = f"{path}.{os.urandom(6).hex()}.part"
+    stage = None
     try:
+        stage = part.begin(path)
         _prepare_stage(source, stage, timeout, verify=verify)
         kept = _kept_name(path, now) if there else None
         if kept is not None and not _is_database(path, timeout):
@@ -204,9 +192,10 @@ def restore(source: str, path: str, now: int, *, verify: bool = True, timeout: f
     except apsw.Error as error:
         raise meaning(error, path, timeout) from error
     finally:
-        _unlink(stage)
+        if stage is not None:
+            part.discard(stage)
         if not there and os.path.exists(path) and os.path.getsize(path) == 0:
-            _unlink(path)
+            part.discard(path)
     return kept
 
 
@@ -226,7 +215,6 @@ def _prepare_stage(source: str, stage: str, timeout: float, *, verify: bool) -> 
 
     The backup itself is only read: it may be on a disk that can not be written.
     """
-    os.close(os.open(stage, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         reader = connect_reader(source, timeout, verify=verify)
         try:
@@ -239,7 +227,7 @@ def _prepare_stage(source: str, stage: str, timeout: float, *, verify: bool) -> 
     try:
         File(stage, timeout, 1_000).close()
     finally:
-        _unlink(migration.backup_path(stage, version))
+        part.discard(migration.backup_path(stage, version))
 
 
 def _is_database(path: str, timeout: float) -> bool:
@@ -285,8 +273,8 @@ def _bring(stage: str, path: str, kept: str | None, timeout: float) -> None:
         with live.backup("main", source, "main") as steps:
             patiently(lambda: _begin(steps), timeout)
             if kept is not None:
-                with _whole(kept) as part:
-                    _keep(path, part, timeout)
+                with _whole(kept) as copy:
+                    _keep(path, copy, timeout)
             while not steps.done:
                 steps.step(-1)
         if live.execute("PRAGMA journal_mode").fetchall()[0][0] != "wal":
@@ -301,9 +289,9 @@ def _begin(steps: apsw.Backup) -> None:
     steps.step(1)
 
 
-def _keep(path: str, part: str, timeout: float) -> None:
+def _keep(path: str, copy: str, timeout: float) -> None:
     reader = connect_reader(path, timeout)
     try:
-        _copied_at_once(reader, part, timeout, None)
+        _copied_at_once(reader, copy, timeout, None)
     finally:
         reader.close()

@@ -68,9 +68,8 @@ def connect(path: str, timeout: float) -> apsw.Connection:
     if path == MEMORY:
         connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENTS)
     else:
-        connection = apsw.Connection(
-            path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs(), statementcachesize=_STATEMENTS
-        )
+        name, flags = _opened_as(path, apsw.SQLITE_OPEN_READWRITE)
+        connection = apsw.Connection(name, flags=flags, vfs=checksum_vfs(), statementcachesize=_STATEMENTS)
         accept_pages(connection)
     return _prepared(connection, timeout)
 
@@ -86,9 +85,9 @@ def connect_reader(path: str, timeout: float, *, verify: bool = False) -> apsw.C
     With `verify` a page that does not match its checksum is an error. Only one thread at a time may use it, and its
     users see to that: SQLite's own lock around every column of every row took a twentieth of the time of a load.
     """
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX
+    name, flags = _opened_as(path, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX)
     vfs = checksum_vfs() if verify else None
-    connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=_STATEMENTS)
+    connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=_STATEMENTS)
     if vfs is not None:
         connection.execute("PRAGMA checksum_verification = ON")
     return _prepared(connection, timeout)
@@ -96,9 +95,43 @@ def connect_reader(path: str, timeout: float, *, verify: bool = False) -> apsw.C
 
 def connect_verified(path: str, timeout: float) -> apsw.Connection:
     """Open a connection on which reading a page that does not match its checksum is an error."""
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs())
+    name, flags = _opened_as(path, apsw.SQLITE_OPEN_READWRITE)
+    connection = apsw.Connection(name, flags=flags, vfs=checksum_vfs())
     connection.execute("PRAGMA checksum_verification = ON")
     return _prepared(connection, timeout)
+
+
+def sealed(path: str) -> bool:
+    """Say if a file is on a file system that is mounted read-only."""
+    if path == MEMORY or not hasattr(os, "statvfs"):
+        return False
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def frozen(path: str) -> tuple[int, int, int] | None:
+    """Give the state of a file that can only be read: it is sealed, and has no log beside it. None for any other.
+
+    A log that is there holds what is not in the file, or is another process's, which writes through another mount. One
+    that begins to do so later is told by the state.
+    """
+    real = os.path.realpath(path)
+    if not sealed(path) or os.path.exists(f"{real}-wal") or os.path.exists(f"{real}-shm"):
+        return None
+    found = os.stat(real)
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _opened_as(path: str, flags: int) -> tuple[str, int]:
+    """Give the name and the flags to open a file with. One that can only be read has no index of its log made."""
+    if frozen(path) is None:
+        return path, flags
+    from urllib.parse import quote  # noqa: PLC0415  hardly anyone needs it
+
+    kept = flags & apsw.SQLITE_OPEN_NOMUTEX
+    return f"file:{quote(os.path.realpath(path))}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | kept
 
 
 def _prepared(connection: apsw.Connection, timeout: float) -> apsw.Connection:

@@ -7,6 +7,7 @@ import os
 
 import apsw
 
+from recollect.engine.sqlite.connection import sealed
 from recollect.errors import (
     Corrupted,
     DiskFull,
@@ -78,10 +79,21 @@ def meaning(error: apsw.Error, path: str, seconds: float, number: int = 0) -> Re
     if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.PermissionsError):
         if isinstance(error, apsw.CantOpenError):
             number = _refusal() or number
-        return hindrance(number, path) or StoreUnavailable(path=path, reason=_reason(error))
+        return hindrance(number, path) or _unreadable(error, path)
     if isinstance(error, apsw.ConnectionClosedError):
         return StoreClosed()
     return _refused(error, path)
+
+
+def _unreadable(error: apsw.Error, path: str) -> StoreUnavailable:
+    """Say that a file can not be opened or read; where only its log is in the way, what to do about that."""
+    if not (isinstance(error, apsw.CantOpenError) and sealed(path) and os.path.exists(f"{os.path.realpath(path)}-wal")):
+        return StoreUnavailable(path=path, reason=_reason(error))
+    told = (
+        f"{path} can not be read where it is: the file system is mounted read-only, and has no index of its log "
+        f"({path}-wal). Copy both to a disk that can be written, and open the copy. Nothing acknowledged is lost."
+    )
+    return StoreUnavailable(told, path=path, reason="the file system is read-only")
 
 
 def _refused(error: apsw.Error, path: str) -> RecollectError:

@@ -15,7 +15,7 @@ import msgspec
 from recollect import sql
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
-from recollect.engine.sqlite.connection import accept_pages, configure, connect, connect_reader, wait_at_most
+from recollect.engine.sqlite.connection import accept_pages, configure, connect, connect_reader, frozen, wait_at_most
 from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
@@ -67,6 +67,7 @@ class File(Forkable):
 
     def _open(self) -> apsw.Connection:
         """Open the connection that writes; on a full disk with the room that was kept back."""
+        self._frozen = frozen(self.path)
         try:
             connection = self._connected()
         except DiskFull:
@@ -147,13 +148,18 @@ class File(Forkable):
         self.writer, self._former = self._open(), None
 
     def _disown(self, place: Place | None) -> None:
-        """See to it that another file which took the name of ours is not opened with our log.
+        """See to it that no other file, which has the name of ours or will have it, is opened with our log.
 
-        What the log holds goes into the file that it belongs to, wherever that is now; else the log is set aside.
+        What the log holds goes into the file that it belongs to, wherever that is now; else the log is set aside. Where
+        the file alone is gone, it is both: it may have been moved or removed, and a log is not thrown away on a guess.
         """
-        if place is None or not place.usurped() or (self.writer is not None and self._emptied()):
+        if place is None:
             return
-        set_aside(place)
+        if place.usurped():
+            if self.writer is None or not self._emptied():
+                set_aside(place)
+        elif place.bereft() and self.writer is not None and self._emptied("FULL"):
+            set_aside(place)
 
     def after_fork(self) -> bool:
         """Say if this process was forked since the file was last used."""
@@ -183,6 +189,8 @@ class File(Forkable):
             opened = self.place
             if self.displaced(reading=True):
                 raise self.left(opened, fold=False)
+            if self._frozen is not None and self._frozen != frozen(self.path):
+                raise self._thawed()
             return result
         finally:
             if len(idle) < _IDLE and self.writer is not None and idle is self._idle:
@@ -256,6 +264,16 @@ class File(Forkable):
             f"Put the file back, or go on with the one that is there now: what is done next opens it.",
             path=self.path,
             reason="it was removed or replaced while it was open",
+        )
+
+    def _thawed(self) -> RecollectError:
+        """Let go of a file that was taken for one that does not change; it was read while someone wrote to it."""
+        self._idle, self.lapsed = [], True
+        return StoreUnavailable(
+            f"{self.path} was changed by another program while it was read here, where its file system is mounted "
+            f"read-only. Try again.",
+            path=self.path,
+            reason="it was changed through another mount",
         )
 
     def bell(self) -> Bell:
@@ -362,12 +380,12 @@ class File(Forkable):
         finally:
             self.leave()
 
-    def _emptied(self) -> bool:
-        """Fold the log into the file and cut it off; False where a reader holds it."""
+    def _emptied(self, how: str = "TRUNCATE") -> bool:
+        """Fold the log into the file and cut it off, or leave it there ("FULL"); False where a reader holds it."""
         assert self.writer is not None
         wait_at_most(self.writer, _SCRUB_WAIT)
         try:
-            return not self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            return not self.writer.execute(f"PRAGMA wal_checkpoint({how})").fetchall()[0][0]
         except apsw.Error:
             return False
         finally:

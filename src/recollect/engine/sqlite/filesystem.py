@@ -8,7 +8,9 @@ import stat
 import sys
 from collections.abc import Iterator
 
+from recollect.config import make_folder
 from recollect.engine.sqlite.failure import hindrance
+from recollect.engine.sqlite.place import save_log
 from recollect.errors import NetworkFileSystem, NotADatabase, StoreUnavailable
 
 # File systems of other machines, as the kernel names them. Their locks and shared memory can not be relied on.
@@ -29,10 +31,11 @@ def prepare(path: str) -> None:
         raise NotADatabase(path=path, reason="it is a device or a pipe, not a file")
     try:
         real = os.path.realpath(path)  # a link may lead to a file that is not there yet
-        _make_folder(os.path.dirname(real))
+        make_folder(os.path.dirname(real))
         kind = network_kind(real)
         if kind is not None:
             raise NetworkFileSystem(path=path, kind=kind)
+        save_log(real)
         if not os.path.exists(real):
             _make_file(real)
         elif os.path.getsize(real) == 0:
@@ -41,19 +44,6 @@ def prepare(path: str) -> None:
     except OSError as error:
         told = hindrance(error.errno or 0, path)
         raise told or StoreUnavailable(path=path, reason=error.strerror or str(error)) from error
-
-
-def _make_folder(folder: str) -> None:
-    """Make the folder and those above it that are missing, each readable by its owner only."""
-    missing: list[str] = []
-    while folder and not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    for each in reversed(missing):
-        try:
-            os.mkdir(each, 0o700)
-        except FileExistsError:
-            continue
 
 
 def _keep_private(path: str) -> None:

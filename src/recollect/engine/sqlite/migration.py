@@ -7,6 +7,7 @@ import os
 import apsw
 
 from recollect import sql
+from recollect.engine import part
 from recollect.engine.sqlite.connection import (
     APPLICATION_ID,
     configure,
@@ -14,6 +15,7 @@ from recollect.engine.sqlite.connection import (
     expect_checksums,
     keep_log,
     patiently,
+    sealed,
     shape,
 )
 from recollect.engine.url import MEMORY
@@ -29,7 +31,7 @@ def ready(connection: apsw.Connection, path: str, timeout: float, known: list[Mi
     version = check(connection, path, latest)
     if version == 0:
         patiently(lambda: shape(connection, path), timeout)
-    elif path != MEMORY and connection.execute("PRAGMA journal_mode").fetchall()[0][0] != "wal":
+    elif path != MEMORY and not sealed(path) and connection.execute("PRAGMA journal_mode").fetchall()[0][0] != "wal":
         # A copy is one file, without a log beside it. Opened as a store it needs one.
         patiently(lambda: keep_log(connection, path), timeout)
     configure(connection)
@@ -99,21 +101,21 @@ def _keep_copy(path: str, version: int, timeout: float) -> None:
     final = backup_path(path, version)
     if os.path.exists(final):
         return
-    part = f"{final}.{os.urandom(6).hex()}.part"
+    made = None
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        _copy(path, part, timeout)
-        os.replace(part, final)
+        made = part.begin(final)
+        _copy(path, made, timeout)
+        os.replace(made, final)
     except OSError as error:
         reason = f"a copy could not be made before its schema is changed ({error.strerror or error})"
         raise StoreUnavailable(path=path, reason=reason) from error
     finally:
-        if os.path.exists(part):
-            os.unlink(part)
+        if made is not None:
+            part.discard(made)
 
 
-def _copy(path: str, part: str, timeout: float) -> None:
-    source, copy = connect(path, timeout), connect(part, timeout)
+def _copy(path: str, made: str, timeout: float) -> None:
+    source, copy = connect(path, timeout), connect(made, timeout)
     try:
         expect_checksums(copy, source)
         with copy.backup("main", source, "main") as backup:

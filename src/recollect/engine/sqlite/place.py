@@ -11,6 +11,9 @@ import os
 import time
 from typing import NamedTuple
 
+_LOG_HEAD = 32
+"""Bytes of a log that holds nothing."""
+
 
 class Place(NamedTuple):
     """The file, its log and the index of the log: the names, and which files these meant when they were opened."""
@@ -53,6 +56,11 @@ class Place(NamedTuple):
         """Say if another file has the name, with our log beside it: opened with that, it would be overwritten."""
         return identity(self.file) not in (None, self.opened[:2]) and _number(self.log) == self.opened[2]
 
+    def bereft(self) -> bool:
+        """Say if no file has the name any more, while our log is there still: the file alone was moved or removed."""
+        names = (self.log, self.shared)
+        return identity(self.file) is None and tuple(_number(name) for name in names) == self.opened[2:]
+
 
 def identity(path: str) -> tuple[int, int] | None:
     """Say which file a name means; None where there is none."""
@@ -80,5 +88,30 @@ def place(path: str) -> Place | None:
 def set_aside(place: Place) -> None:
     """Put a log beside a file that it does not belong to under another name; what it holds is kept."""
     with contextlib.suppress(OSError):
-        os.rename(place.log, f"{place.log}.{time.strftime('%Y%m%d-%H%M%S')}.kept")
+        os.rename(place.log, _kept(place.log))
         os.unlink(place.shared)
+
+
+def save_log(path: str) -> None:
+    """Keep what a log holds whose file is gone or empty: SQLite removes it when it makes a new file in that place.
+
+    The log gets a second name and keeps the one that it has: by now it may be that of another process, which has been
+    quicker to make the file.
+    """
+    log = f"{path}-wal"
+    stale = _number(log)
+    with contextlib.suppress(OSError):
+        if stale is None or os.path.getsize(log) <= _LOG_HEAD or _holds_something(path):
+            return
+        kept = _kept(log)
+        os.link(log, kept)
+        if _number(kept) != stale:
+            os.unlink(kept)
+
+
+def _holds_something(path: str) -> bool:
+    return os.path.exists(path) and os.path.getsize(path) > 0
+
+
+def _kept(log: str) -> str:
+    return f"{log}.{time.strftime('%Y%m%d-%H%M%S')}.kept"

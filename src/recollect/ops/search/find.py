@@ -50,6 +50,8 @@ class Found(NamedTuple):
 
     hits: list[Hit]
     next: str | None
+    hindered: str | None = None
+    """Why the index could not be brought up to date first, so that what was said last is not in it."""
 
 
 class Ask(NamedTuple):
@@ -94,7 +96,7 @@ def _searching(scope: Scope, ask: Ask, limit: int, at: Cursor) -> Plan[Found]:
     for last in (*[False] * _TRIES, True):
         try:
             waiting: index.Waiting = yield index.waiting(scope)
-            yield from _current(scope, waiting)
+            hindered = yield from _current(scope, waiting)
             found: Found | None = yield Op(_find, scope, ask, limit, at, waiting.mark, last, writes=False)
         except IndexDamaged:  # it holds nothing that is not in the messages
             if last or mended:
@@ -103,15 +105,17 @@ def _searching(scope: Scope, ask: Ask, limit: int, at: Cursor) -> Plan[Found]:
             mended = True
         else:
             if found is not None:
-                return found
+                return found._replace(hindered=hindered)
     raise AssertionError  # the last time it gives what it finds
 
 
-def _current(scope: Scope, waiting: index.Waiting) -> Plan[None]:
+def _current(scope: Scope, waiting: index.Waiting) -> Plan[str | None]:
+    """Bring the index up to date; where the store can not be written, say why."""
     try:
         yield from index.index(scope, waiting)
-    except (StoreReadOnly, DiskFull, StoreLocked):  # what is indexed can be searched all the same
-        return
+    except (StoreReadOnly, DiskFull, StoreLocked) as error:  # what is indexed can be searched all the same
+        return str(error)
+    return None
 
 
 def _find(scope: Scope, ask: Ask, limit: int, at: Cursor, mark: str | None, last: bool) -> Steps[Found | None]:

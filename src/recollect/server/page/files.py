@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
@@ -15,8 +14,7 @@ from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page.conversation import opened
 from recollect.server.page.parts import SHOWN_IMAGES
-
-_LONGEST_NAME = 120
+from recollect.server.transfer import attachment
 
 
 @get("/files/{session:str}/{message:str}/{place:str}", include_in_schema=False)
@@ -28,11 +26,10 @@ async def file(account: Account, session: str, message: str, place: str) -> Resp
         raise NotFoundException("There is no file in this place.")
     kind = (part.mime_type or "").lower()
     shown = kind in SHOWN_IMAGES
-    disposition = "inline" if shown else "attachment"
-    given = (part.name or f"file-{message}-{place}")[:_LONGEST_NAME].encode("utf-8", "replace")
+    disposition = attachment(part.name or f"file-{message}-{place}", "inline" if shown else "attachment")
     headers = {
         "content-security-policy": files.POLICY,
-        "content-disposition": f"{disposition}; filename*=UTF-8''{quote(given, safe='')}",
+        "content-disposition": disposition,
         "cache-control": "private, max-age=3600",
     }
     return Response(files.content(part), media_type=kind if shown else "application/octet-stream", headers=headers)
