@@ -202,12 +202,13 @@ CREATE TABLE recollect.settings (
     PRIMARY KEY (owner, key)
 );
 
--- A row for each recent commit, written with it: where a connection was lost on COMMIT, it tells what became of it.
+-- A row for a hundred commits of a connection, written with each: where it was lost on COMMIT, that tells what became of it. The
+-- pages are mostly left free, so that the row is written anew within its page, and no index with it.
 CREATE TABLE recollect.commits (
     token bigint PRIMARY KEY,
     at bigint NOT NULL,
     fence boolean NOT NULL DEFAULT false
-);
+) WITH (fillfactor = 20);
 
 -- Who watches, and until when: without anyone, nobody is notified, because a notification takes a lock that makes
 -- commits wait for one another.
