@@ -21,7 +21,7 @@ TALK = [
     {"role": "assistant", "content": "A page."},
 ]
 BEYOND = {
-    "commits": "a mark is found by its random number, and is of use to one commit alone",
+    "commits": "a mark is found by its random number, and is of use to one connection alone",
     "sessions": "a session is found by its owner and id, and its place in the owner's list by the owner",
     "blobs": "a payload is stored once for an owner",
 }

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import random
 import threading
-import time
 import traceback
 from urllib.parse import urlsplit
 
@@ -18,7 +17,6 @@ import recollect
 from postgres_server import PASSWORD, PostgresServer, free_port
 from recollect.engine.postgres import migration
 from recollect.engine.postgres.server import Server
-from recollect.engine.postgres.transaction import MARK, Mark
 
 
 def said(text):
@@ -179,21 +177,6 @@ class TestLostConnections:
                 session.append(said("x"), key="k")  # a key is looked for first: the server has begun when it is cut
             assert b"COMMIT" in proxy.release()
             assert [message.text for message in session.messages()] == ["x"]
-
-    def test_what_arrives_after_it_was_given_up_is_refused(self, postgres):
-        """The mark of a commit is a fence for a transaction that the server reads only later."""
-        server = Server(postgres, "", 10)
-        mark = Mark(4711, 1)
-        assert server._settled(mark, time.monotonic() + 10) is None
-        assert server._settled(mark, time.monotonic() + 10) is None
-        with psycopg.connect(postgres) as late, pytest.raises(psycopg.errors.UniqueViolation):
-            late.execute(MARK.text.replace(b"$1", b"4711").replace(b"$2", b"1"))
-        with psycopg.connect(postgres) as early:
-            early.execute(MARK.text.replace(b"$1", b"4712").replace(b"$2", b"1"))
-            number = early.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
-        for _ in range(2):  # it is the same transaction, however often it was looked for
-            assert server._settled(Mark(4712, 1), time.monotonic() + 10) == number
-        server.close()
 
     def test_a_batch_that_is_cut_writes_once(self, postgres, proxy):
         async def story(how):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -126,6 +127,22 @@ def test_opening_and_reading_the_end_are_one_each(store, journeys):
     session.delete_message(79)
     with journeys(1):
         assert [item.position for item in session.messages(last=3)] == [77, 78, 80]
+
+
+@pytest.mark.parametrize("owner", ["", "ann"])
+def test_reading_the_end_is_planned_once(postgres, owner):
+    """A server plans a statement anew for each of its first five runs, which takes as long as running it."""
+    plans = Statement(
+        "plans", "SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE name = 'messages_last'"
+    )
+    with recollect.open(f"{postgres}?pool_size=1", owner=owner) as store:
+        session = store.session("a")
+        session.append(said("x"))
+        for _ in range(3):
+            session.messages(last=50)
+        with store._engine._server._connection(time.monotonic() + 10) as link:
+            link.send(plans, [])
+            assert link.receive(end=True) == [[(0, 3)]]
 
 
 def test_the_end_of_a_fork(store, journeys):

@@ -5,6 +5,7 @@ It speaks through psycopg's libpq wrapper in pipeline mode. The cursors above it
 
 from __future__ import annotations
 
+import random
 import select
 import time
 from collections.abc import Iterator
@@ -23,11 +24,20 @@ _SYNC = pq.ExecStatus.PIPELINE_SYNC
 _TUPLES = pq.ExecStatus.TUPLES_OK
 _ABORTED = pq.ExecStatus.PIPELINE_ABORTED
 _GRACE = 5.0
+_MARKS = 100
+"""Marks that are written over one another. Where someone holds a snapshot, a server passes all of them for the next."""
 
 BEGIN = Statement("begin", "BEGIN")
 BEGIN_READ = Statement("begin_read", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 COMMIT = Statement("commit", "COMMIT")
 ROLLBACK = Statement("rollback", "ROLLBACK")
+
+_chance = random.SystemRandom()  # a program may have seeded the other
+
+
+def fresh_token() -> int:
+    """Give a number that nobody else has."""
+    return _chance.getrandbits(63)
 
 
 class Lost(Exception):
@@ -53,8 +63,17 @@ class Link:
         self._unconfirmed = False
         self._rows = Rows()
         self._reading = _reading(self._pgconn.socket)
+        self._token = self._marks = self._marked = 0
         connection.add_notice_handler(self._noticed)
         self._pgconn.enter_pipeline_mode()
+
+    def next_mark(self, now: int) -> tuple[int, int]:
+        """Give a number and a time for another mark. Nobody had both, and no mark of this connection had the time."""
+        if self._marks % _MARKS == 0:
+            self._token = fresh_token()
+        self._marks += 1
+        self._marked = max(now, self._marked + 1)
+        return self._token, self._marked
 
     def send(self, statement: Statement, values: list[Value]) -> None:
         """Send a statement without waiting for it."""

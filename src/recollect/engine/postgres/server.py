@@ -28,10 +28,10 @@ from recollect.engine.postgres.failure import (
     meaning,
     unavailable,
 )
-from recollect.engine.postgres.link import BEGIN, COMMIT, Connection, Link, Lost
+from recollect.engine.postgres.link import BEGIN, COMMIT, Connection, Link, Lost, fresh_token
 from recollect.engine.postgres.migration import ready
 from recollect.engine.postgres.replica import Replica
-from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled, fresh_token
+from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled
 from recollect.errors import Corrupted, RecollectError, StoreClosed, StoreUnavailable
 from recollect.op import Op
 
@@ -47,7 +47,8 @@ _SWEPT = 60_000  # milliseconds between two sweeps of a process: each reads all 
 _RECONNECT = 1.0  # seconds; left to itself, the pool waits twice as long each time, and a failover takes twice as long
 _FENCE = Statement(
     "commit_fence",
-    "INSERT INTO recollect.commits (token, at, fence) VALUES (:token, :at, true) ON CONFLICT (token) DO NOTHING",
+    "INSERT INTO recollect.commits (token, at, fence) VALUES (:token, :at, true) "
+    "ON CONFLICT (token) DO UPDATE SET fence = true WHERE commits.at <> excluded.at",
 )
 _LOOK = Statement("commit_look", "SELECT fence, xmin::text FROM recollect.commits WHERE token = :token")
 _AFTER = Statement("commit_after", "INSERT INTO recollect.commits (token, at, fence) VALUES (:token, :at, true)")
@@ -148,7 +149,7 @@ class Server:
         tries = 0
         ahead: Ahead = []
         while True:
-            mark = Mark(fresh_token(), time.time_ns() // 1_000_000)
+            mark = Mark(0, time.time_ns() // 1_000_000)
             try:
                 with self._connection(until) as link:
                     return work(link, mark, ahead)
@@ -180,7 +181,7 @@ class Server:
     def _settled(self, mark: Mark, until: float) -> str | None:
         """Find out what became of a commit: its transaction, where it happened. If not, see to it that it never will.
 
-        The mark of the commit is written here as a fence, unless it is there. A commit that is still under way is
+        The connection's mark is made a fence here, unless it is that of the commit. A commit that is still under way is
         waited for by that; one that the server has not read yet will be refused. Another mark is written after it:
         only a transaction that writes waits for the replicas, and a server that was restarted shows commits that no
         replica has.

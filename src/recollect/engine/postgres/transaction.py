@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -20,17 +19,17 @@ T = TypeVar("T")
 Ahead = list[tuple[Statement, list[Value]]]
 """Locks that are taken before anything else."""
 
-MARK = Statement("commit_mark", "INSERT INTO recollect.commits (token, at) VALUES (:token, :at)")
+# A fence refuses it: the time may not be NULL.
+_MARKED = " ON CONFLICT (token) DO UPDATE SET at = CASE WHEN NOT commits.fence THEN excluded.at END"
+MARK = Statement("commit_mark", "INSERT INTO recollect.commits (token, at) VALUES (:token, :at)" + _MARKED)
 MARK_AS = Statement(
     "commit_mark_as",
     "INSERT INTO recollect.commits (token, at) SELECT :token::bigint, :at::bigint "
-    "FROM set_config('recollect.owner', :owner, true)",
+    "FROM set_config('recollect.owner', :owner, true)" + _MARKED,
 )
 OWN = Statement("owner_set", "SELECT set_config('recollect.owner', :owner, true)")
 _LARGE = 4_000_000
 """Bytes above which what is appended goes a few rows at a time: a server has it all in memory, more than once."""
-
-_chance = random.SystemRandom()  # a program may have seeded the other
 
 
 class Unsettled(Exception):
@@ -56,22 +55,17 @@ class Crossed(Exception):
 
 
 class Mark:
-    """What is written with a commit, so that a later look tells whether it happened."""
+    """What is written with a commit, so that a later look tells whether it happened.
+
+    It is written over the mark of the connection's commit before, whose end is known: a connection whose commit is in
+    doubt is not used again.
+    """
 
     __slots__ = ("at", "token")
 
     def __init__(self, token: int, at: int) -> None:
         self.token = token
         self.at = at
-
-    def renew(self) -> None:
-        """Be the mark of another commit."""
-        self.token = fresh_token()
-
-
-def fresh_token() -> int:
-    """Give a number that no other commit has."""
-    return _chance.getrandbits(63)
 
 
 class Run(Generic[T]):
@@ -250,7 +244,6 @@ def write(
     try:
         committed = _drive(link, runs, 2 + len(ahead), None if ahead else commit)
         if committed and spare is None and not runs[0].done:
-            mark.renew()
             begin(link, owner, mark)
             runs[:] = [Run(ops[0], book, link, missed=runs[0].missed)]
             committed = _drive(link, runs, 2)
@@ -305,8 +298,9 @@ def recall(link: Link, runs: Sequence[Run[Any]], owner: str, transaction: str) -
 
 
 def begin(link: Link, owner: str, mark: Mark) -> None:
-    """Begin a transaction that writes, for an owner."""
+    """Begin a transaction that writes, for an owner; its mark is one that no other transaction has."""
     link.send(BEGIN, [])
+    mark.token, mark.at = link.next_mark(mark.at)
     token, at = written(mark.token), written(mark.at)
     if owner:
         link.send(MARK_AS, [token, at, written(owner)])

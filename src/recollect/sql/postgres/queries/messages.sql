@@ -26,6 +26,9 @@ SELECT {message} FROM recollect.messages
 WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position DESC LIMIT :limit
 
+-- before: messages_last
+SELECT set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+
 -- name: messages_last
 SELECT m.*, (here.tree << 20) | here.number, here.number, here.last, here.fork_at
 FROM (
