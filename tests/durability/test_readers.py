@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import recollect
-from recollect.engine.sqlite.file import File
+from recollect.engine.sqlite.transaction import Transactions
 
 THREADS, EACH = 12, 60
 
@@ -16,7 +16,7 @@ THREADS, EACH = 12, 60
 def test_no_two_threads_have_one_connection(tmp_path, monkeypatch):
     at_work: dict[int, str] = {}
     met: list[str] = []
-    once = File._once
+    once = Transactions._once
 
     def noted(file, begin, connection, op):
         name = threading.current_thread().name
@@ -31,7 +31,7 @@ def test_no_two_threads_have_one_connection(tmp_path, monkeypatch):
     with recollect.open(path) as store:
         for number in range(4):
             store.session(f"s:{number}").append([{"role": "user", "content": f"{n} " * 500} for n in range(40)])
-        monkeypatch.setattr(File, "_once", noted)
+        monkeypatch.setattr(Transactions, "_once", noted)
 
         def work(number):
             for turn in range(EACH):

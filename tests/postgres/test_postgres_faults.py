@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import random
 import threading
+import time
 import traceback
 from urllib.parse import urlsplit
 

@@ -23,8 +23,9 @@ import apsw
 from recollect.engine.bell import Bell
 from recollect.engine.job import Job, Line, tell
 from recollect.engine.sqlite.connection import CHECKPOINT_OF_MANY, TIMEOUT, wait_at_most
-from recollect.engine.sqlite.file import File, undo
+from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.place import Place
+from recollect.engine.sqlite.transaction import undo
 from recollect.errors import RecollectError, StoreClosed
 from recollect.op import Op
 
@@ -223,7 +224,7 @@ def _tried(
     except apsw.BusyError as error:  # each has waited as long as it wanted to: together, not one after another
         tell()
         for job in batch:
-            job.error = file.meaning(error)
+            job.error = file.transactions.meaning(error)
             job.error.__cause__ = error
         return True
     except apsw.Error:
@@ -278,7 +279,7 @@ def _conclude(file: File, batch: list[Job]) -> None:
 def _bare(file: File, connection: apsw.Connection, job: Job) -> bool:
     """Run a job as if it could not fail: nearly none does, and a savepoint for each costs a tenth of the work."""
     try:
-        job.result = file.drive(connection, job.op)
+        job.result = file.transactions.drive(connection, job.op)
     except apsw.Error:
         raise
     except Exception:  # noqa: BLE001  whatever it is, it is one job's own, and is told to it in the next try
@@ -290,12 +291,12 @@ def _in_savepoint(file: File, connection: apsw.Connection, job: Job) -> bool:
     """Run a job so that its failure undoes only itself. False: the whole transaction is gone, or must go."""
     connection.execute("SAVEPOINT op")
     try:
-        job.result = file.drive(connection, job.op)
+        job.result = file.transactions.drive(connection, job.op)
     except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
         if not connection.in_transaction or isinstance(error, apsw.CorruptError):
             return False  # what looks like damage is looked at again, by each alone
         connection.execute("ROLLBACK TO op")
-        job.error = file.explained(connection, error)
+        job.error = file.transactions.explained(connection, error)
         if job.error is not error:
             job.error.__cause__ = error
     connection.execute("RELEASE op")

@@ -1,4 +1,4 @@
-"""The database file as both engines use it: the connections to it, and running an operation in a transaction."""
+"""The database file as both engines use it: the connections to it, and whether it is still there."""
 
 from __future__ import annotations
 
@@ -7,38 +7,32 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
-import msgspec
 
-from recollect import sql
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
 from recollect.engine.sqlite.connection import accept_pages, configure, connect, connect_reader, frozen, wait_at_most
-from recollect.engine.sqlite.failure import hindrance, meaning
+from recollect.engine.sqlite.failure import hindrance
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
 from recollect.engine.sqlite.log import fold_at
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.place import Place, place, set_aside
 from recollect.engine.sqlite.ranking import register
-from recollect.engine.sqlite.steps import procedures
+from recollect.engine.sqlite.transaction import Transactions
 from recollect.engine.sqlite.watch import FileBell
 from recollect.engine.url import MEMORY
-from recollect.errors import Corrupted, DiskFull, IndexDamaged, RecollectError, StoreClosed, StoreUnavailable
+from recollect.errors import Corrupted, DiskFull, RecollectError, StoreClosed, StoreUnavailable
 from recollect.op import Op
 
 T = TypeVar("T")
 
 _IDLE = 8
 _SCRUB_WAIT = 0.25
-_TRIES = 3
 MOMENT = 0.05
 """Seconds after which it is looked again whether the file is still there."""
-
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-_STRANGE = (TypeError, ValueError, LookupError, AttributeError)
 
 
 class File(Forkable):
@@ -49,8 +43,7 @@ class File(Forkable):
         self.path = path
         self._checkpoint = checkpoint
         self.memory = path == MEMORY
-        self.queries = sql.queries("sqlite")
-        self._procedures = procedures(self.queries, sql.thens("sqlite"), sql.alternatives("sqlite"))
+        self.transactions = Transactions(path, timeout)
         self.unscrubbed = False
         self._idle: list[apsw.Connection] = []
         self.writer: apsw.Connection | None = None
@@ -101,7 +94,7 @@ class File(Forkable):
             register(connection)
             fold_at(connection, self._checkpoint, self.timeout)
         except apsw.Error as error:
-            meant = self.meaning(error, 0 if connection is None else connection.system_errno)
+            meant = self.transactions.meaning(error, 0 if connection is None else connection.system_errno)
             _abandon(connection)  # after it was looked at: closing gives files back that may have been one too many
             raise meant from error
         except OSError as error:
@@ -117,14 +110,10 @@ class File(Forkable):
         try:
             connection = connect_reader(self.path, self.timeout)
         except apsw.Error as error:
-            raise self.meaning(error) from error
+            raise self.transactions.meaning(error) from error
         with contextlib.suppress(apsw.Error):  # a damaged file says so to who reads it
             register(connection)
         return connection
-
-    def meaning(self, error: apsw.Error, number: int = 0) -> RecollectError:
-        """Translate an error of the driver; `number` is that of the system's own."""
-        return meaning(error, self.path, self.timeout, number)
 
     def let_go(self) -> None:
         """Close the connections; a store in memory has no file to go back to."""
@@ -185,7 +174,7 @@ class File(Forkable):
         except IndexError:
             connection = self._open_reader()
         try:
-            result = self._within("BEGIN", connection, op)
+            result = self.transactions.run("BEGIN", connection, op)
             opened = self.place
             if self.displaced(reading=True):
                 raise self.left(opened, fold=False)
@@ -224,11 +213,11 @@ class File(Forkable):
         """Run an operation; on a full disk one that frees space may have the room that was kept back."""
         begin = "BEGIN IMMEDIATE" if op.writes else "BEGIN"
         try:
-            return self._within(begin, writer, op)
+            return self.transactions.run(begin, writer, op)
         except DiskFull:
             if self.memory or not op.frees or not reserve.release(self._real):
                 raise
-            return self._within(begin, writer, op)
+            return self.transactions.run(begin, writer, op)
 
     def displaced(self, *, reading: bool = False) -> bool:
         """Say if what is written goes into a file that nobody will find again under its name.
@@ -284,7 +273,7 @@ class File(Forkable):
             try:
                 bell = FileBell(self._real, self.timeout, self._renewed)
             except apsw.Error as error:
-                raise self.meaning(error) from error
+                raise self.transactions.meaning(error) from error
         self._bells.add(bell)
         self._listened = True
         return bell
@@ -305,63 +294,6 @@ class File(Forkable):
         """Ring every bell: this process has committed something."""
         for bell in list(self._bells):
             bell.ring()
-
-    def _within(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
-        """Run an operation in a transaction; where that meets damage, once more and then again, before it is said.
-
-        SQLite calls it damage when the disk fails to read a page, which may be the failure of one moment.
-        """
-        for _ in range(_TRIES - 1):
-            try:
-                return self._once(begin, connection, op)
-            except (Corrupted, IndexDamaged) as error:
-                if not isinstance(error.__cause__, apsw.CorruptError):
-                    raise
-        return self._once(begin, connection, op)
-
-    def _once(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
-        try:
-            connection.execute(begin)
-            try:
-                result = self.drive(connection, op)
-                connection.execute("COMMIT")
-            except BaseException:
-                undo(connection)
-                raise
-        except (apsw.Error, *_UNREADABLE, *_STRANGE) as error:
-            meant = self.explained(connection, error)
-            if meant is error:
-                raise
-            raise meant from error
-        return result
-
-    def explained(self, connection: apsw.Connection, error: BaseException) -> BaseException:
-        """Translate what an operation failed with. A row without what it must have is damage, if the file has any."""
-        if isinstance(error, apsw.Error):
-            return self.meaning(error, connection.system_errno)
-        if isinstance(error, RecollectError):
-            return error
-        if isinstance(error, _UNREADABLE) or (isinstance(error, _STRANGE) and _damaged(connection)):
-            return Corrupted(path=self.path, reason=f"what is stored can not be read ({error})")
-        return error
-
-    def drive(self, connection: apsw.Connection, op: Op[T]) -> T:
-        """Run the statements of an operation and send it their rows."""
-        steps = op.start()
-        queries, procedures = self.queries, self._procedures
-        found: list[Any] | None = None
-        try:
-            while True:
-                name, params, many = steps.send(found)  # type: ignore[arg-type]
-                if many:
-                    connection.executemany(queries[name], params)
-                    found = []
-                elif name in procedures:
-                    found = procedures[name](connection, params)  # type: ignore[arg-type]
-                else:
-                    found = connection.execute(queries[name], params).fetchall()
-        except StopIteration as done:
-            return done.value
 
     def scrub(self) -> None:
         """Empty the log after an erasure, and what was left behind in pages, so that it can not be read there.
@@ -412,7 +344,7 @@ class File(Forkable):
             configure(connection)
             return work(connection)
         except apsw.Error as error:
-            raise self.meaning(error) from error
+            raise self.transactions.meaning(error) from error
         finally:
             _abandon(connection)
             self.leave()
@@ -435,22 +367,9 @@ class File(Forkable):
             try:
                 writer.close()
             except apsw.Error as error:
-                raise self.meaning(error) from error
+                raise self.transactions.meaning(error) from error
             if not self.memory:
                 reserve.settle(self._real)
-
-
-def undo(connection: apsw.Connection) -> None:
-    """Roll back, where SQLite has not done so by itself."""
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
-
-
-def _damaged(connection: apsw.Connection) -> bool:
-    try:
-        return connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]
-    except apsw.Error:
-        return True
 
 
 def _abandon(connection: apsw.Connection | None) -> None:
