@@ -236,8 +236,12 @@ def test_a_list_is_one_journey_and_leaves_nothing_behind(postgres, journeys):
             assert len(page) == 3
             assert {each.id for each in page} <= {"s0", "s1", "s2", "s3", "s4", "bare"}
         assert [each.id for each in ann.list_sessions(9, order="title")][-1] == "bare"
+        for arguments in ({"channel": "nothing"}, {"channel": "web"}, {"channel": "web", "order": "title"}):
+            with journeys(1):
+                assert len(ann.list_sessions(3, **arguments)) == (0 if arguments["channel"] == "nothing" else 3)
+        ann.session("s3").update(pinned=True)
         with journeys(2):
-            assert list(ann.list_sessions(3, channel="nothing")) == []
+            assert [each.id for each in ann.list_sessions(2, pinned_first=True)] == ["s3", "bare"]
         engine = ann._engine
         with engine._server._connection(float("inf")) as link:
             for name in ("recollect.owner", "enable_sort", "plan_cache_mode"):

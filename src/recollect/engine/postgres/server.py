@@ -148,7 +148,7 @@ class Server:
         tries = 0
         ahead: Ahead = []
         while True:
-            mark = Mark(fresh_token(), time.time_ns() // 1_000_000)
+            mark = Mark(None, time.time_ns() // 1_000_000)
             try:
                 with self._connection(until) as link:
                     return work(link, mark, ahead)

@@ -49,7 +49,9 @@ class File(Forkable):
         self._checkpoint = checkpoint
         self.memory = path == MEMORY
         self.queries = sql.queries("sqlite")
-        self._procedures = procedures(self.queries, sql.thens("sqlite"), sql.alternatives("sqlite"))
+        self._procedures = procedures(
+            self.queries, sql.thens("sqlite"), sql.alternatives("sqlite"), sql.steps("sqlite")
+        )
         self.unscrubbed = False
         self._idle: list[apsw.Connection] = []
         self.writer: apsw.Connection | None = None
