@@ -52,7 +52,7 @@ TABLES = (
 
 # A scan or a sort that is meant, and why.
 SCANS = {
-    "search_behind": "sessions are looked through before a search, at a microsecond each; appending keeps no list",
+    "search_waiting": "sessions are looked through before a search, at a microsecond each; appending keeps no list",
     "search_sample": "a check takes some of the newest",
     "search_restart": "the index is made anew",
     "search_retitle": "the index is made anew",
@@ -66,6 +66,7 @@ SCANS = {
 }
 WHOLE = ("search_empty_terms", "search_empty_titles", "search_restart", "search_retitle")  # the index is made anew
 WIDE = {
+    "search_waiting": "the same index, and sessions are looked through",
     "search_untitled": "an index of its own, with the titles alone that wait to be indexed",
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",

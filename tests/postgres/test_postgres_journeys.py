@@ -277,13 +277,13 @@ def test_the_hits_of_a_page_are_read_together(store, journeys):
     fork.append([call("late"), said("heron in a fork"), result("late")])
     store.index()
     for limit in (1, 15):
-        with journeys(
-            10
-        ):  # what waits to be indexed (4), the mark, titles, a word's count, hits, their messages, the end
+        with journeys(7):  # what waits to be indexed, the mark, titles, a word's count, hits, their messages, the end
             assert len(store.search("heron", limit)) == limit
-    with journeys(10):  # the tools of results instead of titles, which have no role
+    with journeys(7):  # the tools of results instead of titles, which have no role
         page = store.search("role:tool of", 15)
     assert [hit.tool for hit in page] == ["f"] * 15
+    with journeys(6):  # what has a word that is nowhere is not looked for
+        assert len(store.search("nowhere", 15)) == 0
     store.delete_session("a")
     assert {hit.session for hit in store.search("heron", 20)} == {"fork"}
     assert [hit.tool for hit in store.search("role:tool of", 20)] == ["f"] * 16

@@ -297,7 +297,8 @@ def test_a_word_that_most_have_is_found_alike_either_way(postgres, databases, da
         ):  # fmt: skip
             found = {}
             for walked in (0, 1e9):
-                monkeypatch.setattr(find, "_WALKED", walked)
+                monkeypatch.setattr(find, "_NAMED", walked)
+                monkeypatch.setattr(find, "_FETCHED", walked)
                 found[walked] = paged(store, typed)
                 assert ("search_newest" in names) == bool(walked)
             names.clear()
@@ -322,15 +323,31 @@ def test_what_an_index_of_words_can_tell(typed, loose):
 
 
 def test_what_is_walked_and_what_the_index_finds():
-    million = (1e6, 1e6)
+    million = (1e6, 1e6, 150_000)
     assert find._walked(100, 100, 300, *million)  # a usual word
     assert not find._walked(3, 3, 300, *million)
     assert find._walked(1, 190, 300, *million)  # words in a row that most messages have somewhere
     assert find._walked(0, 190, 300, *million)
     assert not find._walked(0, 100, 300, *million)
     assert find._walked(10, 100, 300, *million)
-    assert not find._walked(100, 100, 300, 1e4, 1e6)  # an owner with few among others with many
-    assert not find._walked(100, 100, 200, 0, 1e6)
+    assert find._walked(8, 8, 300, *million)  # few enough to be each on a page of its own
+    assert not find._walked(5, 5, 300, *million)
+    assert not find._walked(8, 8, 300, 1e6, 1e6, 1_000)  # unless there are few pages
+    assert not find._walked(100, 100, 300, 1e4, 1e6, 150_000)  # an owner with few among others with many
+    assert not find._walked(100, 100, 200, 0, 1e6, 150_000)
+
+
+@pytest.mark.parametrize(
+    ("typed", "missing"),
+    [
+        ("here", False), ("gone", True), ("here gone", True), ("here OR gone", False), ("gone OR lost", True),
+        ("here -gone", False), ('"here gone"', True), ("gone*", False), ('"gone here"*', True), ('"here gone"*', False),
+        ("-gone", False), ("(here gone) OR here", False), ("role:user", False),
+    ],
+)  # fmt: skip
+def test_what_a_word_that_is_nowhere_leaves(typed, missing):
+    assert find._missing(query.parse(typed, 0).words, {"gone", "lost"}) == missing
+    assert not find._missing(query.parse(typed, 0).words, set())
 
 
 @pytest.mark.parametrize("short", [0, 10_000])

@@ -38,8 +38,8 @@ _FORMS = 48
 _SAMPLE = 200
 """Messages that are looked at to estimate how many of all fit."""
 
-_WALKED = 2
-"""Messages that are walked past while one that an index names is fetched and looked at."""
+_NAMED, _FETCHED = 1.2, 4
+"""Messages that are walked past while one that an index names is looked at, and while the page it is on is fetched."""
 
 _SHORT = 3_000
 """Messages of a session that are looked at one after the other sooner than an index of all sessions."""
@@ -160,6 +160,7 @@ class _Finder:
         self.params = _params(scope, ask, where)
         self.counts = counts
         self.rarity: dict[str, float] | None = None
+        self.nowhere: set[str] = set()
         self.dense: dict[bool, bool] = {}
         self.wider: dict[tuple[str, bool], list[str]] | None = None
 
@@ -182,6 +183,8 @@ class _Finder:
 
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         terms = yield from self._expression(wide=wide)
+        if not wide and _missing(self.words, self.nowhere):
+            return []
         below, low = at.below, at.low
         if self.where is not None:
             below, low = self.where.narrowed(below, low)
@@ -285,6 +288,7 @@ class _Finder:
                 row = yield from one("search_count", match=match, sought=sought, most=_MOST_COUNTED)
                 counts.append(0 if row is None else row[0])
             self.counts = tuple(counts)
+            self.nowhere = {token for token, count in zip(tokens, counts, strict=True) if not count}
         return rarity(dict(zip(tokens, self.counts, strict=True)), _MOST_COUNTED)
 
     def _widened(self) -> Steps[bool]:
@@ -305,16 +309,29 @@ class _Finder:
         ]
 
 
-def _walked(hits: int, candidates: int, sampled: int, mine: float, whole: float) -> bool:
+def _walked(hits: int, candidates: int, sampled: int, mine: float, whole: float, pages: int) -> bool:
     """Whether walking back to where enough hits are is quicker than looking at all that an index of words names.
 
     Of a sample, so many fit, and so many have the words in any order. It stands for the messages of one owner, which
-    lie among those of all.
+    lie among those of all. What few messages have is on a page of its own each time, what many have shares them.
     """
     if not mine:  # so few that none of them was met
         return False
     share = min(1.0, POOL * sampled / (hits * mine)) if hits else 1.0
-    return share * whole <= _WALKED * mine * candidates / sampled
+    part = candidates / sampled
+    fetched = pages * mine / whole * (1 - (1 - part) ** (whole / max(pages, 1)))
+    return share * whole <= _NAMED * mine * part + _FETCHED * fetched
+
+
+def _missing(node: Node | None, nowhere: set[str]) -> bool:
+    """Whether no message can fit, because of words that are in none."""
+    if not nowhere or node is None:
+        return False
+    if isinstance(node, Either):
+        return all(_missing(each, nowhere) for each in node.any_of)
+    if isinstance(node, Both):
+        return any(_missing(each, nowhere) for each in node.these)
+    return not nowhere.isdisjoint(node.tokens[:-1] if node.prefix else node.tokens)
 
 
 def _always_positive(node: Node | None) -> bool:
