@@ -325,6 +325,12 @@ FROM pg_class AS c CROSS JOIN (
 ) AS s
 WHERE c.oid = 'recollect.search_index'::regclass
 
+-- name: search_since
+SELECT tree << 20 FROM (
+    SELECT tree, sum(message_count) OVER (ORDER BY tree DESC, number DESC) AS newer FROM recollect.sessions
+    WHERE owner = :owner
+) AS counted WHERE newer >= :many::bigint LIMIT 1
+
 -- before: search_newest
 SELECT set_config('recollect.sought', :sought::text, true), {walking}
 

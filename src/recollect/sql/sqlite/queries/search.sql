@@ -201,6 +201,9 @@ SELECT 1 FROM sessions AS s WHERE s.key = :session AND {suits}
 -- name: search_dense
 SELECT 0, 0, 0, 0, 0, 0 WHERE :sought AND :loose AND :sample
 
+-- name: search_since
+SELECT 0 WHERE :owner AND :many AND false
+
 -- name: search_newest
 {ranked}
 
