@@ -13,7 +13,7 @@ import recollect
 from million import MESSAGES, SESSIONS, made
 
 _TIMES = 41
-_LISTS: dict[str, dict[str, Any]] = {
+LISTS: dict[str, dict[str, Any]] = {
     "by activity": {},
     "by creation": {"order": "created"},
     "by title": {"order": "title"},
@@ -39,7 +39,7 @@ def main() -> None:
     path = made(options.path, sessions=options.sessions, messages=options.messages)
     with recollect.open(path) as store:
         print(f"{'a page of 50, milliseconds':<28} {'first':>8} {'middle':>8}")
-        for name, arguments in _LISTS.items():
+        for name, arguments in LISTS.items():
             first = _timed(store, None, arguments)
             middle = _timed(store, _middle(store, arguments), arguments)
             print(f"{name:<28} {first:>8.2f} {middle:>8.2f}", flush=True)

@@ -176,8 +176,9 @@ def _stretch(
         params["at"], params["key"] = _before(place, until)
     given = {} if by == "deleted" else _indexed(chosen)
     if not given:
-        return (yield from rows(_WALKS[by], **params))
-    return (yield from rows(_THROUGH[by], few=_FEW, indexes=list(given), **given, **params))
+        return (yield _WALKS[by], params, False)
+    params.update(given, few=_FEW, indexes=list(given))
+    return (yield _THROUGH[by], params, False)
 
 
 def _before(place: _Place | None, until: int) -> tuple[int, int]:
@@ -187,13 +188,12 @@ def _before(place: _Place | None, until: int) -> tuple[int, int]:
 
 def _indexed(chosen: dict[str, Any]) -> dict[str, Any]:
     """Say which indexes name the sessions that a filter leaves, and by what."""
-    return {
-        index: value if wanted is ... else True
-        for name, wanted, index in _INDEXED
-        if (value := chosen[name]) is not None
-        and (wanted is ... or value is wanted)
-        and (name != "status" or value != "active")
-    }
+    given: dict[str, Any] = {}
+    for name, wanted, index in _INDEXED:
+        value = chosen[name]
+        if value is not None and (wanted is ... or value is wanted) and (name != "status" or value != "active"):
+            given[index] = value if wanted is ... else True
+    return given
 
 
 def _written(by: str, stage: int, row: Row, last: Session, pins: Sequence[int]) -> str:
