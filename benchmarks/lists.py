@@ -10,7 +10,7 @@ import recollect
 from million import asked_for
 
 _TIMES = 41
-_LISTS: dict[str, dict[str, Any]] = {
+LISTS: dict[str, dict[str, Any]] = {
     "by activity": {},
     "by creation": {"order": "created"},
     "by title": {"order": "title"},
@@ -31,7 +31,7 @@ def main() -> None:
     path = asked_for(__doc__)
     with recollect.open(path) as store:
         print(f"{'a page of 50, milliseconds':<28} {'first':>8} {'middle':>8}")
-        for name, arguments in _LISTS.items():
+        for name, arguments in LISTS.items():
             first = _timed(store, None, arguments)
             middle = _timed(store, _middle(store, arguments), arguments)
             print(f"{name:<28} {first:>8.2f} {middle:>8.2f}", flush=True)

@@ -17,6 +17,17 @@ from million import asked_for
 _TIMES = 31
 _APPENDS = 2_000
 _EVERY = 50
+KINDS: dict[str, Callable[[str, str], str]] = {
+    "two words": lambda one, other: f"{one} {other}",
+    "either of two": lambda one, other: f"{one} OR {other}",
+    "two in a row": lambda one, other: f'"{one} {other}"',
+    "three in a row": lambda one, other: f'"{one} {other} {one}"',
+    "one without another": lambda one, other: f"{one} -{other}",
+    "two words of a person": lambda one, other: f"role:user {one} {other}",
+    "two words, since a time": lambda one, other: f"after:2020 {one} {other}",
+    "a piece of a word": lambda one, _: one[1:],
+    "no such word": lambda one, other: f"{one}{other}zz",
+}
 
 
 def main() -> None:
@@ -35,19 +46,8 @@ def _searches(store: recollect.Store) -> None:
     words = sorted({word for turn in turns(50, seed=1) for said in turn for word in str(said["content"]).split()})
     pairs = list(itertools.permutations(words, 2))
     random.Random(5).shuffle(pairs)
-    kinds: dict[str, Callable[[str, str], str]] = {
-        "two words": lambda one, other: f"{one} {other}",
-        "either of two": lambda one, other: f"{one} OR {other}",
-        "two in a row": lambda one, other: f'"{one} {other}"',
-        "three in a row": lambda one, other: f'"{one} {other} {one}"',
-        "one without another": lambda one, other: f"{one} -{other}",
-        "two words of a person": lambda one, other: f"role:user {one} {other}",
-        "two words, since a time": lambda one, other: f"after:2020 {one} {other}",
-        "a piece of a word": lambda one, _: one[1:],
-        "no such word": lambda one, other: f"{one}{other}zz",
-    }
     print(f"{'a page of 20 with snippets, milliseconds':<42} {'median':>8} {'slowest':>8}")
-    for name, write in kinds.items():
+    for name, write in KINDS.items():
         taken: list[float] = []
         for one, other in pairs[:_TIMES]:
             begun = time.perf_counter()

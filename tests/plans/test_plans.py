@@ -15,7 +15,8 @@ from recollect.engine.sqlite.connection import CHECKPOINT, connect
 from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.ranking import register
 
-QUERIES = sql.queries("sqlite")
+STEPS = sql.steps("sqlite")
+QUERIES = {**sql.queries("sqlite"), **STEPS}
 LARGE = (
     "sessions",
     "messages",
@@ -51,7 +52,7 @@ TABLES = (
 
 # A scan or a sort that is meant, and why.
 SCANS = {
-    "search_behind": "sessions are looked through before a search, at a microsecond each; appending keeps no list",
+    "search_waiting": "sessions are looked through before a search, at a microsecond each; appending keeps no list",
     "search_sample": "a check takes some of the newest",
     "search_restart": "the index is made anew",
     "search_retitle": "the index is made anew",
@@ -65,6 +66,7 @@ SCANS = {
 }
 WHOLE = ("search_empty_terms", "search_empty_titles", "search_restart", "search_retitle")  # the index is made anew
 WIDE = {
+    "search_waiting": "the same index, and sessions are looked through",
     "search_untitled": "an index of its own, with the titles alone that wait to be indexed",
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",
@@ -75,7 +77,7 @@ WIDE = {
     "tool_calls_ranked": "statistics are about all there is",
     "blobs_refs": "a check looks at all there is",
     "sessions_trashed": "the trash is small, and has an index of its own",
-    "sessions_without_title": "its index has only those, and a few are taken",
+    "sessions_of_untitled": "its index has only those, and a few are taken",
     "sessions_held": "a server looks at all when it starts",
     "copy_holds": "it ends with the first that it finds",
     "copy_size": "a copy takes all there is",
@@ -89,8 +91,9 @@ SORTS = {
     "messages_tally": "a page of sessions is added up",
     "turns_tally": "a page of sessions is added up",
     "tool_calls_ranked": "ranks are places in an order",
-    "sessions_among": "it is given a few sessions to put in order",
-    "sessions_among_titled": "it is given a few sessions to put in order",
+    "sessions_through_activity": "it is given a few sessions to put in order",
+    "sessions_through_creation": "it is given a few sessions to put in order",
+    "sessions_through_title": "it is given a few sessions to put in order",
     "session_in_trash": "one id is seldom more than once in the trash",
     "sessions_by_title": "few sessions share a title",
     "sessions_titled_alike": "few sessions share a title",
@@ -203,7 +206,7 @@ def test_a_list_reads_no_message_bodies(connection, name):
     assert bodies <= {("messages", column) for column in ("key", "role", "deleted_at", "created_at", "")}
 
 
-@pytest.mark.parametrize("name", [name for name in QUERIES if name.startswith(("sessions_with_", "sessions_without_"))])
+@pytest.mark.parametrize("name", list(STEPS))
 def test_few_sessions_are_found_by_the_index_of_their_filter(connection, name):
     lines = plan(connection, QUERIES[name])
     assert re.match(
@@ -213,7 +216,7 @@ def test_few_sessions_are_found_by_the_index_of_their_filter(connection, name):
     assert lines[::2] == ["CO-ROUTINE (subquery-1)", "SCAN (subquery-1)"]
 
 
-@pytest.mark.parametrize("name", ["sessions_among", "sessions_among_titled"])
+@pytest.mark.parametrize("name", [name for name in QUERIES if name.startswith("sessions_through_")])
 def test_few_sessions_are_looked_up_by_their_keys(connection, name):
     lines = plan(connection, QUERIES[name])
     assert lines[1] == "SEARCH sessions USING INTEGER PRIMARY KEY (rowid=?)", lines
@@ -267,7 +270,8 @@ class TestNames:
         assert self.used() <= set(QUERIES)
 
     def test_every_query_that_exists_is_used(self):
-        assert set(QUERIES) <= self.used()
+        assert set(QUERIES) - set(STEPS) <= self.used()
+        assert {f'"{name.removeprefix("sessions_")}"' in self.source() for name in STEPS} == {True}
 
     @pytest.mark.parametrize("name", QUERIES)
     def test_a_query_is_named_after_its_table(self, name):
@@ -279,7 +283,7 @@ class TestNames:
         names = []
         for file in os.listdir(folder):
             with open(os.path.join(folder, file), encoding="utf-8") as text:
-                names += re.findall(r"^-- name: *(\S+)", text.read(), re.MULTILINE)
+                names += re.findall(r"^-- (?:name|step): *(\S+)", text.read(), re.MULTILINE)
         assert len(names) == len(set(names)) == len(QUERIES)
 
     @pytest.mark.parametrize("name", QUERIES)

@@ -253,8 +253,12 @@ def test_a_list_is_one_journey_and_leaves_nothing_behind(postgres, journeys):
             assert len(page) == 3
             assert {each.id for each in page} <= {"s0", "s1", "s2", "s3", "s4", "bare"}
         assert [each.id for each in ann.list_sessions(9, order="title")][-1] == "bare"
+        for arguments in ({"channel": "nothing"}, {"channel": "web"}, {"channel": "web", "order": "title"}):
+            with journeys(1):
+                assert len(ann.list_sessions(3, **arguments)) == (0 if arguments["channel"] == "nothing" else 3)
+        ann.session("s3").update(pinned=True)
         with journeys(2):
-            assert list(ann.list_sessions(3, channel="nothing")) == []
+            assert [each.id for each in ann.list_sessions(2, pinned_first=True)] == ["s3", "bare"]
         engine = ann._engine
         with engine._server._connection(float("inf")) as link:
             for name in ("recollect.owner", "enable_sort", "plan_cache_mode"):
@@ -290,13 +294,13 @@ def test_the_hits_of_a_page_are_read_together(store, journeys):
     fork.append([call("late"), said("heron in a fork"), result("late")])
     store.index()
     for limit in (1, 15):
-        with journeys(
-            10
-        ):  # what waits to be indexed (4), the mark, titles, a word's count, hits, their messages, the end
+        with journeys(7):  # what waits to be indexed, the mark, titles, a word's count, hits, their messages, the end
             assert len(store.search("heron", limit)) == limit
-    with journeys(10):  # the tools of results instead of titles, which have no role
+    with journeys(7):  # the tools of results instead of titles, which have no role
         page = store.search("role:tool of", 15)
     assert [hit.tool for hit in page] == ["f"] * 15
+    with journeys(6):  # what has a word that is nowhere is not looked for
+        assert len(store.search("nowhere", 15)) == 0
     store.delete_session("a")
     assert {hit.session for hit in store.search("heron", 20)} == {"fork"}
     assert [hit.tool for hit in store.search("role:tool of", 20)] == ["f"] * 16

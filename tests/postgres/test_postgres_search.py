@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 import recollect
 from recollect.engine.postgres.book import Book
-from recollect.ops.search import find, query, tsquery
+from recollect.ops.search import cost, find, query, tsquery
 from recollect.ops.search.words import fold, tokens
 from recollect.testing.talk import answers, asks, user
 
@@ -297,9 +299,15 @@ def test_a_word_that_most_have_is_found_alike_either_way(postgres, databases, da
         ):  # fmt: skip
             found = {}
             for walked in (0, 1e9):
-                monkeypatch.setattr(find, "_WALKED", walked)
+                monkeypatch.setattr(cost, "_NAMED", walked)
+                monkeypatch.setattr(cost, "_FETCHED", walked)
                 found[walked] = paged(store, typed)
                 assert ("search_newest" in names) == bool(walked)
+            for newest in (1, 60, 150, 10_000):  # too few of the newest, enough, and more than there are
+                with monkeypatch.context() as patch:
+                    patch.setattr(cost, "newest", lambda *_, newest=newest, **__: newest)
+                    assert paged(store, typed) == found[0]
+                assert "search_since" in names
             names.clear()
             assert found[0] == found[1e9]
             assert len(found[0]) >= 150
@@ -322,15 +330,43 @@ def test_what_an_index_of_words_can_tell(typed, loose):
 
 
 def test_what_is_walked_and_what_the_index_finds():
-    million = (1e6, 1e6)
-    assert find._walked(100, 100, 300, *million)  # a usual word
-    assert not find._walked(3, 3, 300, *million)
-    assert find._walked(1, 190, 300, *million)  # words in a row that most messages have somewhere
-    assert find._walked(0, 190, 300, *million)
-    assert not find._walked(0, 100, 300, *million)
-    assert find._walked(10, 100, 300, *million)
-    assert not find._walked(100, 100, 300, 1e4, 1e6)  # an owner with few among others with many
-    assert not find._walked(100, 100, 200, 0, 1e6)
+    walked = functools.partial(cost.walked, pool=2_000)
+    million = (1e6, 1e6, 150_000)
+    assert walked(100, 100, 300, *million)  # a usual word
+    assert not walked(3, 3, 300, *million)
+    assert walked(1, 190, 300, *million)  # words in a row that most messages have somewhere
+    assert walked(0, 190, 300, *million)
+    assert not walked(0, 100, 300, *million)
+    assert walked(10, 100, 300, *million)
+    assert walked(8, 8, 300, *million)  # few enough to be each on a page of its own
+    assert not walked(5, 5, 300, *million)
+    assert not walked(8, 8, 300, 1e6, 1e6, 1_000)  # unless there are few pages
+    assert not walked(100, 100, 300, 1e4, 1e6, 150_000)  # an owner with few among others with many
+    assert not walked(100, 100, 200, 0, 1e6, 150_000)
+
+
+def test_where_the_newest_are_enough():
+    newest = functools.partial(cost.newest, pool=2_000)
+    million = (1e6, 1e6, 150_000)
+    assert newest(10, 10, 300, *million) == 120_000  # twice what should do
+    assert newest(200, 200, 300, *million) is None  # walking is quicker
+    assert newest(4, 4, 300, *million) is None  # so few may be chance
+    assert newest(0, 0, 300, *million) is None
+    assert newest(10, 10, 300, 5e4, 1e6, 150_000) is None  # they would be all of them
+    assert newest(10, 10, 300, 0, 1e6, 150_000) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "missing"),
+    [
+        ("here", False), ("gone", True), ("here gone", True), ("here OR gone", False), ("gone OR lost", True),
+        ("here -gone", False), ('"here gone"', True), ("gone*", False), ('"gone here"*', True), ('"here gone"*', False),
+        ("-gone", False), ("(here gone) OR here", False), ("role:user", False),
+    ],
+)  # fmt: skip
+def test_what_a_word_that_is_nowhere_leaves(typed, missing):
+    assert find._missing(query.parse(typed, 0).words, {"gone", "lost"}) == missing
+    assert not find._missing(query.parse(typed, 0).words, set())
 
 
 @pytest.mark.parametrize("short", [0, 10_000])

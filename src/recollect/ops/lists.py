@@ -24,23 +24,31 @@ _MOST = 1_000_000
 _FEW = 500
 """Up to so many sessions are put in order by themselves; where there are more, one in so many fits soon enough."""
 
-_NONE = "[]"
-
 Order = Literal["activity", "created", "title"]
-_WALKS = {"activity": "sessions_by_activity", "created": "sessions_by_creation", "deleted": "sessions_by_deletion"}
+_WALKS = {
+    "activity": "sessions_by_activity",
+    "created": "sessions_by_creation",
+    "deleted": "sessions_by_deletion",
+    "title": "sessions_by_folded_title",
+}
+_THROUGH = {
+    "activity": "sessions_through_activity",
+    "created": "sessions_through_creation",
+    "title": "sessions_through_title",
+}
 _TIMES = {"activity": "active_at", "created": "created_at", "deleted": "deleted_at"}
 _FLAGS = ("archived", "pinned", "delegates")
 _TEXTS = ("channel", "model", "tool", "parent")
 
 # Which index names the sessions that a filter leaves. The fewest are to be expected from the first.
 _INDEXED: tuple[tuple[str, Any, str], ...] = (
-    ("parent", ..., "sessions_with_parent"),
-    ("pinned", True, "sessions_with_pin"),
-    ("titled", False, "sessions_without_title"),
-    ("channel", ..., "sessions_with_channel"),
-    ("model", ..., "sessions_with_model"),
-    ("status", ..., "sessions_with_status"),
-    ("archived", True, "sessions_with_archive"),
+    ("parent", ..., "of_parent"),
+    ("pinned", True, "of_pin"),
+    ("titled", False, "of_untitled"),
+    ("channel", ..., "of_channel"),
+    ("model", ..., "of_model"),
+    ("status", ..., "of_status"),
+    ("archived", True, "of_archive"),
 )
 _NO_FILTERS: dict[str, Any] = dict.fromkeys(
     ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown", "tool", "role")
@@ -129,6 +137,8 @@ def _page(
         narrowed = {**chosen, **stages[index]}
         if narrowed["pinned"] is False and pins:
             narrowed["shown"] = json.encode(pins)  # one that was unpinned since it was shown is not shown again
+        if stages[index].get("pinned") and index + 1 < len(stages):
+            narrowed["goes_on"] = True  # the pinned ones are mostly fewer than a page
         some = yield from _stretch(scope, by, begun, limit + 1 - len(found), between, narrowed)
         found += [(index, row) for row in some]
         if stages[index].get("pinned"):
@@ -157,24 +167,18 @@ def _stretch(
     if by == "activity" and chosen == _USUAL:
         at, key = _before(place, until)
         return (yield from rows("sessions_usual", owner=scope.owner, at=at, key=key, since=since, limit=limit))
-    keys = None if by == "deleted" else (yield from _few(scope, chosen))
     params = {**chosen, "owner": scope.owner, "since": since, "limit": limit}
-    if keys == _NONE:
-        return []
     if by == "title" and chosen["titled"]:
-        params |= {
-            "until": until,
-            "folded": "" if place is None else place.value,
-            "key": 0 if place is None else place.key,
-        }
-        if keys is None:
-            return (yield from rows("sessions_by_folded_title", **params))
-        return (yield from rows("sessions_among_titled", keys=keys, **params))
-    by = "activity" if by == "title" else by
-    at, key = _before(place, until)
-    if keys is None:
-        return (yield from rows(_WALKS[by], at=at, key=key, **params))
-    return (yield from rows("sessions_among", keys=keys, order=by, at=at, key=key, **params))
+        folded, key = ("", 0) if place is None else (place.value, place.key)
+        params |= {"until": until, "folded": folded, "key": key}
+    else:
+        by = "activity" if by == "title" else by
+        params["at"], params["key"] = _before(place, until)
+    given = {} if by == "deleted" else _indexed(chosen)
+    if not given:
+        return (yield _WALKS[by], params, False)
+    params.update(given, few=_FEW, indexes=list(given))
+    return (yield _THROUGH[by], params, False)
 
 
 def _before(place: _Place | None, until: int) -> tuple[int, int]:
@@ -182,18 +186,14 @@ def _before(place: _Place | None, until: int) -> tuple[int, int]:
     return min((until, -1), (NEVER, NEVER) if place is None else (place.value, place.key))  # type: ignore[type-var]
 
 
-def _few(scope: Scope, chosen: dict[str, Any]) -> Steps[str | None]:
-    """Name the sessions that a filter leaves, if they are few, as a list in JSON."""
-    for name, wanted, query in _INDEXED:
+def _indexed(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Say which indexes name the sessions that a filter leaves, and by what."""
+    given: dict[str, Any] = {}
+    for name, wanted, index in _INDEXED:
         value = chosen[name]
-        if value is None or (wanted is not ... and value is not wanted) or (name == "status" and value == "active"):
-            continue
-        asked = value if wanted is ... else True
-        owner = {} if name == "parent" else {"owner": scope.owner}
-        found = yield from one(query, value=asked, limit=_FEW + 1, **owner)
-        if found is not None:
-            return found[0]
-    return None
+        if value is not None and (wanted is ... or value is wanted) and (name != "status" or value != "active"):
+            given[index] = value if wanted is ... else True
+    return given
 
 
 def _written(by: str, stage: int, row: Row, last: Session, pins: Sequence[int]) -> str:

@@ -4,7 +4,8 @@ A query begins with a line `-- name: <table>_<verb>` and is named the same in ev
 file share, such as the columns of a row, is written once after a line `-- shared: <name>` and stands in them as
 `{<name>}`. An engine where two operations can run at once has `-- lock: <name>` too: what is to be locked before that
 query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. What an engine
-does in two steps has `-- then: <name>`, the second one, and perhaps `-- or then: <name>`, another one for some cases.
+does in two steps has `-- then: <name>`, the second one, and perhaps `-- or then: <name>`, another one for some cases;
+or `-- step: <name>`, one that several queries begin with.
 Where each journey to a server counts, `-- brief: <name>` is a query as it is without the calls of tools, and
 `-- ends: <name>` says that an operation which begins with the query mostly ends with it; below it stands what finds its
 row again where the answer was lost, and after `-- traces: <name>` what gives a row unless the query surely met nothing.
@@ -17,7 +18,7 @@ import os
 import re
 
 _HERE = os.path.dirname(__file__)
-_MARK = re.compile(r"^-- (shared|name|lock|before|then|or then|brief|ends|traces):(.*)$", re.MULTILINE)
+_MARK = re.compile(r"^-- (shared|name|lock|before|then|or then|step|brief|ends|traces):(.*)$", re.MULTILINE)
 _kept: dict[str, dict[str, dict[str, str]]] = {}  # taking the files apart is a third of what opening a store costs
 
 
@@ -44,6 +45,11 @@ def thens(engine: str) -> dict[str, str]:
 def alternatives(engine: str) -> dict[str, str]:
     """Read the other second steps of such queries: the query's name to text."""
     return _marked(engine, "or then")
+
+
+def steps(engine: str) -> dict[str, str]:
+    """Read the first steps that several queries of an engine begin with: name to text."""
+    return _marked(engine, "step")
 
 
 def briefs(engine: str) -> dict[str, str]:

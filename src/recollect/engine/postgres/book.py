@@ -11,15 +11,23 @@ from recollect.engine.postgres.text import Value, integers, texts, written
 
 _NAMED = re.compile(r"(?<!:):([a-z_]+(?:\.\d+(?:::(?:text|bigint)\[\])?)?)")
 _IN_ROW = re.compile(r"\?(\d+)")
+_OPTIONAL = re.compile(r"\(:([a-z_]+)::[a-z]+ IS NULL OR ")
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
 _WIDTH = 8
 _WIDEST = 512
+_FORMS = 64
+"""Forms of a statement that are kept; a connection has the server keep each that it used."""
 
 
 class Statement:
-    """A query as the server takes it, with the names of its parameters in their order."""
+    """A query as the server takes it, with the names of its parameters in their order.
 
-    __slots__ = ("columns", "name", "names", "returns", "text")
+    Of a query with several conditions that are there for some parameters only, `(:tool::text IS NULL OR ...)`, each way
+    to fill them has a form of its own, without the conditions that say nothing. The server would look at each of them
+    for each row, and set up what they read each time that it is run.
+    """
+
+    __slots__ = ("_forms", "_missing", "_optional", "_whole", "columns", "name", "names", "returns", "text")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name.encode()
@@ -27,6 +35,11 @@ class Statement:
         self.text = _NAMED.sub(self._numbered, text).encode()
         self.returns = _returns(text)
         self.columns: Any = None  # how to read its columns, known when it has first been run
+        optional = tuple(dict.fromkeys(_OPTIONAL.findall(text)))
+        self._optional = optional if len(optional) > 1 and "." not in "".join(self.names) else ()
+        self._missing: dict[str, None] = dict.fromkeys(self._optional)  # what stands for those that are not given
+        self._whole = text
+        self._forms: dict[tuple[bool, ...], Statement] = {}
 
     def _numbered(self, found: re.Match[str]) -> str:
         name = found[1]
@@ -37,7 +50,40 @@ class Statement:
 
     def values(self, params: Mapping[str, Any]) -> list[Value]:
         """Give the parameters in their order, as they are sent."""
+        params = self._filled(params)
         return [written(params[name]) for name in self.names]
+
+    def _filled(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give the parameters with those that need not be given."""
+        return {**self._missing, **params} if self._missing else params
+
+    def fitting(self, params: Mapping[str, Any]) -> Statement:
+        """Give the form of it that these parameters need."""
+        if not self._optional:
+            return self
+        given = tuple([params.get(name) is not None for name in self._optional])
+        made = self._forms.get(given)
+        if made is None:
+            if len(self._forms) >= _FORMS:
+                return self
+            number = sum(1 << place for place, there in enumerate(given) if there)
+            absent = {name for name, there in zip(self._optional, given, strict=True) if not there}
+            made = self._forms[given] = Statement(f"{self.name.decode()}_{number:x}", _without(self._whole, absent))
+            made._missing = dict.fromkeys(absent.intersection(made.names))
+        return made
+
+
+def _without(text: str, absent: set[str]) -> str:
+    """Leave out the conditions of parameters that are not given, and of the others that they may not be."""
+    found = _OPTIONAL.search(text)
+    if found is None:
+        return text
+    end, depth = found.end(), 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        end += 1
+    inner = "true" if found[1] in absent else f"({_without(text[found.end() : end - 1], absent)})"
+    return text[: found.start()] + inner + _without(text[end:], absent)
 
 
 def _returns(text: str) -> bool:
@@ -62,12 +108,15 @@ class Whole(Statement):
         self.traces: Whole | None = Whole(f"{name}_traces", traces, None, "") if traces else None
         self._parts = [_part(each) for each in self.names]
 
-    def fitting(self, params: Mapping[str, Any]) -> Whole:
+    def fitting(self, params: Mapping[str, Any]) -> Statement:
         """Give the form of it that these parameters need."""
-        return self if self.brief is None or params["calls"] else self.brief
+        if self.brief is None:
+            return super().fitting(params)
+        return self if params["calls"] else self.brief
 
     def values(self, params: Mapping[str, Any]) -> list[Value]:
         """Give the parameters in their order, as they are sent."""
+        params = self._filled(params)
         columns: dict[str, list[Any]] = {}
         made: list[Value] = []
         for name, number, array in self._parts:

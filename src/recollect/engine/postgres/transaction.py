@@ -113,8 +113,13 @@ class Run(Generic[T]):
         except RecollectError as error:
             self.done, self.error = True, error
         else:
-            return not many and type(self._book.statement(name)) is Whole
+            return not many and self._mostly_ends(name, self._first[1]) is not None
         return False
+
+    def _mostly_ends(self, name: str, params: Any) -> Whole | None:
+        """Give a statement that an operation mostly ends with, unless it says that it goes on after it."""
+        statement = self._book.statement(name)
+        return statement if type(statement) is Whole and "goes_on" not in params else None
 
     def go(self, found: list[Row] | None, place: int) -> int:
         """Go on with these rows until others are needed, or to the end. Gives how many results are to be expected."""
@@ -158,12 +163,13 @@ class Run(Generic[T]):
     def _ask(self, name: str, params: Any, place: int) -> bool | None:
         """Send a statement, and say if it is to be waited for; None where it is taken to have met nothing."""
         statement = self._book.statement(name)
-        self.ends = statement if type(statement) is Whole else None
+        self.ends = self._mostly_ends(name, params)
         if self.ends is not None:
             if self.missed:
                 self.ends, self.missed = None, False  # what comes after it may mostly end an operation too
                 return None
-            self.params, statement = params, self.ends.fitting(params)
+            self.params = params
+        statement = statement.fitting(params)
         values = statement.values(params)
         if self.ends is not None and sum([len(value) for value in values if value is not None]) > _LARGE:
             self.ends = None  # it is done step by step then
@@ -186,23 +192,33 @@ class Run(Generic[T]):
 
 def read(link: Link, book: Book, op: Op[T], owner: str) -> T:
     """Run an operation that only reads, on one snapshot."""
-    run = Run(op, book, link)
-    alone = run.begins_alone()  # one statement sees one snapshot by itself
-
-    def commit() -> list[list[Row]]:
-        if not alone:
-            link.send(COMMIT, [])
-        return link.receive(end=True)
-
-    if not _drive(link, [run], _own(link, owner) if alone else _begin_reading(link, owner), commit):
-        commit()
-    elif not run.done:
-        alone, run = False, Run(op, book, link, missed=run.missed)
-        _drive(link, [run], _begin_reading(link, owner))
-        commit()
+    run, tries = Run(op, book, link), 0
+    while not _read(link, run, owner, tries):
+        run = Run(op, book, link, missed=run.missed and not tries)
+        tries += 1
     if run.error is not None:
         raise run.error
     return run.result
+
+
+def _read(link: Link, run: Run[Any], owner: str, tries: int) -> bool:
+    """Run an operation until what it mostly ends with; False where it wants to go on after that.
+
+    Each time that it was tried before, one more of what it may end with is waited for.
+    """
+    alone = not tries and run.begins_alone()  # one statement sees one snapshot by itself
+    waits = tries - run.missed
+    place, found = _own(link, owner) if alone else _begin_reading(link, owner), None
+    while not run.done:
+        run.go(found, place)
+        if run.done or (run.ends is not None and not waits):
+            break
+        waits -= run.ends is not None
+        place, found = 0, link.receive()[run.place]
+    if not alone:
+        link.send(COMMIT, [])
+    last = link.receive(end=True)
+    return run.done or run.end(last[run.place])
 
 
 def _begin_reading(link: Link, owner: str) -> int:

@@ -23,7 +23,9 @@ _FRESH = 60_000
 """Milliseconds after which the moment of the last activity is written anew, though the order of the list stays."""
 
 
-def procedures(first: Mapping[str, str], then: Mapping[str, str], other: Mapping[str, str]) -> dict[str, Procedure]:
+def procedures(
+    first: Mapping[str, str], then: Mapping[str, str], other: Mapping[str, str], looks: Mapping[str, str]
+) -> dict[str, Procedure]:
     """Make what runs in two steps, by the names of the queries."""
     activate = _activating(first["session_activate"], then["session_activate"])
     made = {"session_activate": activate}
@@ -33,7 +35,27 @@ def procedures(first: Mapping[str, str], then: Mapping[str, str], other: Mapping
         made[name] = _advancing(first[name], then["session_advance"], other["session_advance"])
     for name in ("session_append", "session_save"):
         made[name] = _appending(made[name], first["message_insert"], first["turn_insert"], first["tool_call_insert"])
+    for name, walk in (("activity", "activity"), ("creation", "creation"), ("title", "folded_title")):
+        through = f"sessions_through_{name}"
+        made[through] = _narrowing(looks, first[through], first[f"sessions_by_{walk}"])
     return made
+
+
+def _narrowing(looks: Mapping[str, str], among: str, walk: str) -> Procedure:
+    """List sessions through a filter: where an index names few these are put in order, else the list is walked.
+
+    In one statement SQLite would set up both ways.
+    """
+
+    def narrow(connection: apsw.Connection, params: Mapping[str, Any]) -> list[Row]:
+        for index in params["indexes"]:
+            found: list[Row] = connection.execute(looks[f"sessions_{index}"], params).fetchall()
+            if found:
+                keys = found[0][0]
+                return [] if keys == "[]" else connection.execute(among, {**params, "keys": keys}).fetchall()
+        return connection.execute(walk, params).fetchall()
+
+    return narrow
 
 
 def _activating(look: str, write: str) -> Procedure:

@@ -27,7 +27,9 @@ class Transactions:
         self._path = path
         self._timeout = timeout
         self._queries = sql.queries("sqlite")
-        self._procedures = procedures(self._queries, sql.thens("sqlite"), sql.alternatives("sqlite"))
+        self._procedures = procedures(
+            self._queries, sql.thens("sqlite"), sql.alternatives("sqlite"), sql.steps("sqlite")
+        )
 
     def run(self, begin: str, connection: apsw.Connection, op: Op[T]) -> T:
         """Run an operation in a transaction; where that meets damage, once more and then again, before it is said.

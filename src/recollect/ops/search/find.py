@@ -6,6 +6,7 @@ that an answer takes as long in a large store as in a small one. Pages go throug
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from recollect.model import json
 from recollect.model.hit import Hit
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
-from recollect.ops.search import hits, index, tsquery
+from recollect.ops.search import cost, hits, index, tsquery
 from recollect.ops.search.cursor import BOTTOM, END, TITLES, TOP, WIDE_TITLES, Cursor, Place, cursor
 from recollect.ops.search.match import Expression, inside, rarity, within
 from recollect.ops.search.query import NO_FILTERS, Both, Either, Node, Query, Words, positive
@@ -38,8 +39,8 @@ _FORMS = 48
 _SAMPLE = 200
 """Messages that are looked at to estimate how many of all fit."""
 
-_WALKED = 2
-"""Messages that are walked past while one that an index names is fetched and looked at."""
+_TRIES_NEWEST, _MORE = 2, 1.2
+"""How often the newest are asked, and how many more than should do where there were too few."""
 
 _SHORT = 3_000
 """Messages of a session that are looked at one after the other sooner than an index of all sessions."""
@@ -164,7 +165,9 @@ class _Finder:
         self.params = _params(scope, ask, where)
         self.counts = counts
         self.rarity: dict[str, float] | None = None
+        self.nowhere: set[str] = set()
         self.dense: dict[bool, bool] = {}
+        self.newest: dict[bool, int | None] = {}
         self.wider: dict[tuple[str, bool], list[str]] | None = None
 
     def some(self, at: Cursor, limit: int) -> Steps[tuple[list[tuple[Hit, Cursor]], Cursor]]:
@@ -185,18 +188,27 @@ class _Finder:
         return shown, Cursor(at.stage, low, counts=self.counts) if low != BOTTOM else Cursor(at.stage + 1)
 
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
-        terms = yield from self._expression(wide=wide)
+        terms: dict[str, Any] = {**(yield from self._expression(wide=wide))}
+        if not wide and _missing(self.words, self.nowhere):
+            return []
         below, low = at.below, at.low
         if self.where is not None:
             below, low = self.where.narrowed(below, low)
         upper = (None, None) if below == TOP else below
         dense = yield from self._dense(terms.pop("loose"), terms["sought"], wide=wide)
-        return (
-            yield from rows(
-                "search_newest" if dense else "search_messages", below_branch=upper[0], below_position=upper[1],
-                low_branch=low[0], low_position=low[1], pool=pool, **terms, **self.params,
-            )
-        )  # fmt: skip
+        query = "search_newest" if dense else "search_messages"
+        terms.update(self.params, below_branch=upper[0], below_position=upper[1], pool=pool)
+        newest = self.newest.get(wide)
+        tries = _TRIES_NEWEST if (below, low, pool) == (TOP, BOTTOM, POOL) else 0
+        while newest is not None and tries:
+            row = yield from one("search_since", owner=self.scope.owner, many=newest)
+            if row is None:
+                break
+            found = yield from rows("search_messages", low_branch=row[0], low_position=0, **terms)
+            if len(found) == pool:  # all that are newer than the last of these are among them
+                return found
+            newest, tries = math.ceil(_MORE * newest * pool / len(found)) if found else None, tries - 1
+        return (yield from rows(query, low_branch=low[0], low_position=low[1], **terms))
 
     def _dense(self, loose: str, sought: str, *, wide: bool) -> Steps[bool]:
         """Whether so many messages may fit that walking from the newest back is quicker than finding all of them first.
@@ -208,7 +220,9 @@ class _Finder:
             dense = self.where is not None and self.where.short
             if not dense and (wide or all(count >= _MOST_COUNTED for count in self.counts or ())):
                 row = yield from one("search_dense", sought=sought, loose=loose, sample=_SAMPLE)
-                dense = row is not None and row[2] >= _SAMPLE and _walked(*row)
+                if row is not None and row[2] >= _SAMPLE:
+                    dense = cost.walked(*row, pool=POOL)
+                    self.newest[wide] = cost.newest(*row, pool=POOL) if self.where is None else None
             self.dense[wide] = dense
         return dense
 
@@ -289,6 +303,7 @@ class _Finder:
                 row = yield from one("search_count", match=match, sought=sought, most=_MOST_COUNTED)
                 counts.append(0 if row is None else row[0])
             self.counts = tuple(counts)
+            self.nowhere = {token for token, count in zip(tokens, counts, strict=True) if not count}
         return rarity(dict(zip(tokens, self.counts, strict=True)), _MOST_COUNTED)
 
     def _widened(self) -> Steps[bool]:
@@ -309,16 +324,15 @@ class _Finder:
         ]
 
 
-def _walked(hits: int, candidates: int, sampled: int, mine: float, whole: float) -> bool:
-    """Whether walking back to where enough hits are is quicker than looking at all that an index of words names.
-
-    Of a sample, so many fit, and so many have the words in any order. It stands for the messages of one owner, which
-    lie among those of all.
-    """
-    if not mine:  # so few that none of them was met
+def _missing(node: Node | None, nowhere: set[str]) -> bool:
+    """Whether no message can fit, because of words that are in none."""
+    if not nowhere or node is None:
         return False
-    share = min(1.0, POOL * sampled / (hits * mine)) if hits else 1.0
-    return share * whole <= _WALKED * mine * candidates / sampled
+    if isinstance(node, Either):
+        return all(_missing(each, nowhere) for each in node.any_of)
+    if isinstance(node, Both):
+        return any(_missing(each, nowhere) for each in node.these)
+    return not nowhere.isdisjoint(node.tokens[:-1] if node.prefix else node.tokens)
 
 
 def _always_positive(node: Node | None) -> bool:

@@ -79,10 +79,9 @@ def index(scope: Scope, found: Waiting) -> Plan[int]:
 
 
 def _waiting(scope: Scope) -> Steps[Waiting]:
-    name = yield from mark()
-    found = yield from rows("search_behind", owner=scope.owner)
-    title = yield from one("search_untitled", owner=scope.owner, limit=1)
-    return Waiting(name, [Behind(*row) for row in found], title is not None)
+    first, *behind = yield from rows("search_waiting", owner=scope.owner)
+    *_, name, titles = first
+    return Waiting(name, [Behind(*row[:3]) for row in behind], bool(titles))
 
 
 def _titles(scope: Scope) -> Steps[bool]:

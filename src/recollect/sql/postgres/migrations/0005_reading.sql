@@ -244,7 +244,7 @@ BEGIN
         SELECT (ctid::text::point)[0] AS page, words FROM recollect.search_index
         WHERE ctid = ANY (recollect.search_spread(24, 16)) AND owner = recollect.owner() OFFSET 0
     ) AS i WHERE i.words @@ looked;
-    RETURN hits >= 8 AND spread >= 5 AND hits * pages / 24 >= 4 * most;
+    RETURN hits >= 4 AND spread >= 3 AND hits * pages / 24 >= 4 * most;
 END $$;
 
 -- In how many messages something is, up to a number.

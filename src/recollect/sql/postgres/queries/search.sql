@@ -79,6 +79,12 @@ LEFT JOIN recollect.search_index AS i ON i.tree = m.tree AND i.branch = m.branch
 WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575)::int
     AND m.position > :low::bigint AND m.position <= :high::bigint
 
+-- shared: untitled
+SELECT (tree << 20) | number, title FROM recollect.sessions WHERE owner = :owner AND title_changed
+
+-- shared: mark
+SELECT term FROM recollect.search_terms WHERE owner = recollect.owner() AND term < ' ' LIMIT 1
+
 -- shared: alone
 SELECT pg_advisory_xact_lock(hashtextextended('recollect search ' || recollect.owner(), 0))
 
@@ -92,6 +98,9 @@ set_config('enable_mergejoin', 'off', true), {planned}, set_config('max_parallel
 
 -- shared: planned
 set_config('plan_cache_mode', 'force_custom_plan', true)
+
+-- shared: roomy
+CASE WHEN pg_size_bytes(current_setting('work_mem')) < 33554432 THEN set_config('work_mem', '32MB', true) END
 
 -- shared: between
 (:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
@@ -118,8 +127,10 @@ phrases AS MATERIALIZED (
     + CASE WHEN p.sought[5] IS NULL THEN 0 ELSE recollect.search_fits(f.words, f.length, p.sought[5:], p.weights[5:]) END
 )
 
--- name: search_behind
-SELECT (tree << 20) | number AS key, (tree << 20) | session, last
+-- name: search_waiting
+SELECT NULL::bigint AS key, NULL::bigint, NULL::int, ({mark}), EXISTS ({untitled})
+UNION ALL
+SELECT (tree << 20) | number, (tree << 20) | session, last, NULL, NULL
 FROM (
     SELECT b.tree, b.number, s.number AS session, b.indexed_to, CASE
         WHEN s.branch = b.number THEN s.last
@@ -133,14 +144,15 @@ FROM (
     WHERE b.owner = :owner
 ) AS reached
 WHERE last > indexed_to
-ORDER BY key
+ORDER BY key NULLS FIRST
+
+-- ends: search_waiting
 
 -- lock: search_untitled
 {alone}
 
 -- name: search_untitled
-SELECT (tree << 20) | number, title FROM recollect.sessions
-WHERE owner = :owner AND title_changed ORDER BY tree, number LIMIT :limit
+{untitled} ORDER BY tree, number LIMIT :limit
 
 -- name: search_titled
 UPDATE recollect.sessions SET title_changed = NULL
@@ -205,7 +217,7 @@ WHERE tree = ?1::bigint >> 20 AND branch = (?1::bigint & 1048575)::int AND posit
 {alone}
 
 -- name: search_mark
-SELECT term FROM recollect.search_terms WHERE owner = recollect.owner() AND term < ' ' LIMIT 1
+{mark}
 
 -- name: search_term_insert
 INSERT INTO recollect.search_terms (term) VALUES (?1) ON CONFLICT (owner, term) DO NOTHING
@@ -296,7 +308,8 @@ WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575
 SELECT set_config('recollect.sought', '', true), {walking}
 
 -- name: search_dense
-SELECT s.hits, s.candidates, s.sampled, s.mine, greatest(s.mine, c.reltuples)::float8
+SELECT s.hits, s.candidates, s.sampled, s.mine, greatest(s.mine, c.reltuples)::float8,
+    pg_relation_size('recollect.search_index') / current_setting('block_size')::bigint
 FROM pg_class AS c CROSS JOIN (
     SELECT count(*) FILTER (WHERE words @@ :sought::tsquery) AS hits, count(*) FILTER (WHERE words @@ :loose::tsquery) AS candidates,
         count(*) AS sampled, count(*) FILTER (WHERE spread) * greatest(
@@ -312,6 +325,12 @@ FROM pg_class AS c CROSS JOIN (
 ) AS s
 WHERE c.oid = 'recollect.search_index'::regclass
 
+-- name: search_since
+SELECT tree << 20 FROM (
+    SELECT tree, sum(message_count) OVER (ORDER BY tree DESC, number DESC) AS newer FROM recollect.sessions
+    WHERE owner = :owner
+) AS counted WHERE newer >= :many::bigint LIMIT 1
+
 -- before: search_newest
 SELECT set_config('recollect.sought', :sought::text, true), {walking}
 
@@ -321,7 +340,7 @@ SELECT set_config('recollect.sought', :sought::text, true), {walking}
 -- before: search_messages
 SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'on', true),
     set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true),
-    set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), {planned}
+    set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), {planned}, {roomy}
 
 -- name: search_messages
 {ranked}

@@ -156,43 +156,83 @@ SELECT set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'fo
 -- shared: generic
 SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
 
+-- shared: narrowed
+few AS MATERIALIZED (
+    SELECT CASE
+        WHEN NOT (:of_parent::bigint IS NULL OR EXISTS (SELECT 1 {of_parent} {more})) THEN 1
+        WHEN NOT (:of_pin::boolean IS NULL OR EXISTS (SELECT 1 {of_pin} {more})) THEN 2
+        WHEN NOT (:of_untitled::boolean IS NULL OR EXISTS (SELECT 1 {of_untitled} {more})) THEN 3
+        WHEN NOT (:of_channel::text IS NULL OR EXISTS (SELECT 1 {of_channel} {more})) THEN 4
+        WHEN NOT (:of_model::text IS NULL OR EXISTS (SELECT 1 {of_model} {more})) THEN 5
+        WHEN NOT (:of_status::text IS NULL OR EXISTS (SELECT 1 {of_status} {more})) THEN 6
+        WHEN NOT (:of_archive::boolean IS NULL OR EXISTS (SELECT 1 {of_archive} {more})) THEN 7
+        ELSE 0
+    END AS by
+)
+
+-- shared: these
+(
+    SELECT * {of_parent} AND NOT (:of_parent::bigint IS NULL OR {few} <> 1)
+    UNION ALL
+    SELECT * {of_pin} AND NOT (:of_pin::boolean IS NULL OR {few} <> 2)
+    UNION ALL
+    SELECT * {of_untitled} AND NOT (:of_untitled::boolean IS NULL OR {few} <> 3)
+    UNION ALL
+    SELECT * {of_channel} AND NOT (:of_channel::text IS NULL OR {few} <> 4)
+    UNION ALL
+    SELECT * {of_model} AND NOT (:of_model::text IS NULL OR {few} <> 5)
+    UNION ALL
+    SELECT * {of_status} AND NOT (:of_status::text IS NULL OR {few} <> 6)
+    UNION ALL
+    SELECT * {of_archive} AND NOT (:of_archive::boolean IS NULL OR {few} <> 7)
+    OFFSET 0
+) AS sessions
+
+-- shared: few
+(SELECT few.by FROM few)
+
 -- shared: of_parent
-FROM recollect.sessions WHERE parent = :value::bigint
+FROM recollect.sessions WHERE parent = :of_parent::bigint
 
 -- shared: of_pin
-FROM recollect.sessions
-WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
+FROM recollect.sessions WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL
+
+-- shared: of_untitled
+FROM recollect.sessions WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL
 
 -- shared: of_channel
-FROM recollect.sessions
-WHERE owner = :owner AND channel BETWEEN :value AND :value AND deleted_at IS NULL ORDER BY channel
+FROM recollect.sessions WHERE owner = :owner AND channel = :of_channel::text AND deleted_at IS NULL
 
 -- shared: of_model
-FROM recollect.sessions
-WHERE owner = :owner AND model BETWEEN :value AND :value AND deleted_at IS NULL ORDER BY model
+FROM recollect.sessions WHERE owner = :owner AND model = :of_model::text AND deleted_at IS NULL
 
 -- shared: of_status
 FROM recollect.sessions
-WHERE owner = :owner AND status BETWEEN :value AND :value AND status <> 'active' AND deleted_at IS NULL
-ORDER BY status
+WHERE owner = :owner AND status = :of_status::text AND status <> 'active' AND deleted_at IS NULL
 
 -- shared: of_archive
-FROM recollect.sessions
-WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value::boolean
-
--- shared: of_untitled
-FROM recollect.sessions
-WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value::boolean
+FROM recollect.sessions WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL
 
 -- shared: more
-OFFSET :limit::bigint - 1
+OFFSET :few::bigint
 
 -- shared: session
 (tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
+{told}
+
+-- shared: shown
+(tree << 20) | number, NULL::int, NULL::int, NULL::int, id, created_at, updated_at, active_at, last_message_at,
+{told}
+
+-- shared: told
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
 data_schema_version,
-(SELECT count(*) FILTER (WHERE d.relation = 'delegate' AND d.deleted_at IS NULL)
-    FROM recollect.sessions AS d WHERE d.parent = ((sessions.tree << 20) | sessions.number)),
+cardinality(ARRAY(
+    SELECT true FROM (
+        SELECT d.relation, d.deleted_at FROM recollect.sessions AS d
+        WHERE d.parent = ((sessions.tree << 20) | sessions.number) OFFSET 0
+    ) AS d WHERE d.relation = 'delegate' AND d.deleted_at IS NULL
+)),
 CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
@@ -226,15 +266,38 @@ AND (:role::text IS NULL OR EXISTS (
     OFFSET 0
 ))
 
--- shared: picked
-(SELECT j.value::bigint AS key FROM json_array_elements_text(:keys::text::json) AS j (value)) AS picked
+-- shared: active
+owner = :owner AND deleted_at IS NULL
+AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+AND active_at >= :since::bigint
+
+-- shared: newest
+ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
+-- shared: created
+owner = :owner AND deleted_at IS NULL
+AND (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+AND created_at >= :since::bigint
+
+-- shared: latest
+ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
+-- shared: titled
+(
+    SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
+    WHERE t.owner = :owner
+        AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+    ORDER BY t.folded, t.tree, t.session OFFSET 0
+) AS titled
 JOIN LATERAL (
-    SELECT * FROM recollect.sessions AS s
-    WHERE s.tree = picked.key >> 20 AND s.number = (picked.key & 1048575)::int OFFSET 0
+    SELECT * FROM recollect.sessions AS s WHERE s.tree = titled_tree AND s.number = titled_session OFFSET 0
 ) AS sessions ON true
 
--- shared: time
-CASE :order::text WHEN 'created' THEN created_at ELSE active_at END
+-- shared: named_so
+deleted_at IS NULL AND active_at >= :since::bigint AND active_at < :until::bigint
+
+-- shared: alphabetical
+ORDER BY folded, titled_tree, titled_session LIMIT (SELECT :limit::bigint)
 
 -- shared: this
 tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
@@ -307,20 +370,13 @@ ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT 1
 {walking}
 
 -- name: sessions_by_activity
-SELECT {session} FROM recollect.sessions
-WHERE owner = :owner AND deleted_at IS NULL
-    AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    AND active_at >= :since::bigint AND {chosen}
-ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+SELECT {shown} FROM recollect.sessions WHERE {active} AND {chosen} {newest}
 
 -- ends: sessions_by_activity
 
 -- name: sessions_usual
-SELECT {session} FROM recollect.sessions
-WHERE owner = :owner AND deleted_at IS NULL
-    AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    AND active_at >= :since::bigint AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
-ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+SELECT {shown} FROM recollect.sessions
+WHERE {active} AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate' {newest}
 
 -- ends: sessions_usual
 
@@ -328,11 +384,7 @@ ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 {walking}
 
 -- name: sessions_by_creation
-SELECT {session} FROM recollect.sessions
-WHERE owner = :owner AND deleted_at IS NULL
-    AND (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    AND created_at >= :since::bigint AND {chosen}
-ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+SELECT {shown} FROM recollect.sessions WHERE {created} AND {chosen} {latest}
 
 -- ends: sessions_by_creation
 
@@ -340,84 +392,69 @@ ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 {walking}
 
 -- name: sessions_by_deletion
-SELECT {session} FROM recollect.sessions
+SELECT {shown} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL
     AND (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
     AND deleted_at >= :since::bigint AND {chosen}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
+-- ends: sessions_by_deletion
+
 -- before: sessions_by_folded_title
 {walking}
 
 -- name: sessions_by_folded_title
-SELECT {session}
-FROM (
-    SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
-    WHERE t.owner = :owner
-        AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    ORDER BY t.folded, t.tree, t.session OFFSET 0
-) AS titled
-JOIN LATERAL (
-    SELECT * FROM recollect.sessions AS s WHERE s.tree = titled_tree AND s.number = titled_session OFFSET 0
-) AS sessions ON true
-WHERE deleted_at IS NULL AND active_at >= :since::bigint AND active_at < :until::bigint
-    AND {chosen}
-ORDER BY folded, titled_tree, titled_session LIMIT (SELECT :limit::bigint)
+SELECT {shown} FROM {titled} WHERE {named_so} AND {chosen} {alphabetical}
 
 -- ends: sessions_by_folded_title
 
--- before: sessions_among
-{generic}
+-- before: sessions_through_activity
+{walking}
 
--- name: sessions_among
-SELECT {session} FROM {picked}
-WHERE owner = :owner AND deleted_at IS NULL
-    AND ({time}, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    AND {time} >= :since::bigint
-    AND {chosen}
-ORDER BY {time} DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+-- name: sessions_through_activity
+WITH {narrowed}
+SELECT {shown} FROM (
+    (SELECT * FROM {these} WHERE {active} AND {chosen} {newest})
+    UNION ALL
+    (SELECT * FROM recollect.sessions WHERE {few} = 0 AND {active} AND {chosen} {newest})
+) AS sessions {newest}
 
--- before: sessions_among_titled
-{generic}
+-- ends: sessions_through_activity
 
--- name: sessions_among_titled
-SELECT {session} FROM {picked}
-JOIN LATERAL (
-    SELECT t.folded FROM recollect.titles AS t WHERE t.tree = sessions.tree AND t.session = sessions.number OFFSET 0
-) AS titled ON true
-WHERE owner = :owner AND deleted_at IS NULL
-    AND (folded, tree, number) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    AND active_at >= :since::bigint AND active_at < :until::bigint
-    AND {chosen}
-ORDER BY folded, tree, number LIMIT (SELECT :limit::bigint)
+-- before: sessions_through_creation
+{walking}
 
--- name: sessions_with_parent
-SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_parent}), ',') || ']'
-WHERE NOT EXISTS (SELECT 1 {of_parent} {more})
+-- name: sessions_through_creation
+WITH {narrowed}
+SELECT {shown} FROM (
+    (SELECT * FROM {these} WHERE {created} AND {chosen} {latest})
+    UNION ALL
+    (SELECT * FROM recollect.sessions WHERE {few} = 0 AND {created} AND {chosen} {latest})
+) AS sessions {latest}
 
--- name: sessions_with_pin
-SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_pin}), ',') || ']'
-WHERE NOT EXISTS (SELECT 1 {of_pin} {more})
+-- ends: sessions_through_creation
 
--- name: sessions_with_channel
-SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_channel}), ',') || ']'
-WHERE NOT EXISTS (SELECT 1 {of_channel} {more})
+-- before: sessions_through_title
+{walking}
 
--- name: sessions_with_model
-SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_model}), ',') || ']'
-WHERE NOT EXISTS (SELECT 1 {of_model} {more})
+-- name: sessions_through_title
+WITH {narrowed}
+SELECT {shown} FROM (
+    (
+        SELECT sessions.*, titled.* FROM {these}
+        JOIN LATERAL (
+            SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
+            WHERE t.tree = sessions.tree AND t.session = sessions.number
+                AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+            OFFSET 0
+        ) AS titled ON true
+        WHERE {named_so} AND {chosen} {alphabetical}
+    )
+    UNION ALL
+    (SELECT sessions.*, titled.* FROM {titled} WHERE {few} = 0 AND {named_so} AND {chosen} {alphabetical})
+) AS sessions {alphabetical}
 
--- name: sessions_with_status
-SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_status}), ',') || ']'
-WHERE NOT EXISTS (SELECT 1 {of_status} {more})
-
--- name: sessions_with_archive
-SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_archive}), ',') || ']'
-WHERE NOT EXISTS (SELECT 1 {of_archive} {more})
-
--- name: sessions_without_title
-SELECT '[' || array_to_string(ARRAY(SELECT (tree << 20) | number {of_untitled}), ',') || ']'
-WHERE NOT EXISTS (SELECT 1 {of_untitled} {more})
+-- ends: sessions_through_title
 
 -- name: title_set
 INSERT INTO recollect.titles (tree, session, owner, folded)

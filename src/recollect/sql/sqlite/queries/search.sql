@@ -35,6 +35,12 @@ AND (:statuses IS NULL OR s.status IN (SELECT value FROM json_each(:statuses)))
 AND (:no_statuses IS NULL OR s.status NOT IN (SELECT value FROM json_each(:no_statuses)))
 AND (:no_sessions IS NULL OR s.id NOT IN (SELECT value FROM json_each(:no_sessions)))
 
+-- shared: untitled
+SELECT key, title FROM sessions INDEXED BY sessions_title_changed WHERE owner = :owner AND title_changed = 1
+
+-- shared: mark
+SELECT term FROM search_terms WHERE term < ' ' LIMIT 1
+
 -- shared: indexing
 SELECT m.key & 4294967295, m.role, m.state, m.blobs, CAST(m.parts AS BLOB)
 FROM messages AS m
@@ -43,16 +49,18 @@ WHERE m.key > (:branch << 32) | :low AND m.key <= (:branch << 32) | :high
 -- shared: session
 s.id, s.title, s.channel, s.archived_at, s.deleted_at, (SELECT p.id FROM sessions AS p WHERE p.key = s.parent)
 
--- name: search_behind
-SELECT b.key, s.key, s.last
+-- name: search_waiting
+SELECT NULL, NULL, NULL, ({mark}), EXISTS ({untitled})
+UNION ALL
+SELECT b.key, s.key, s.last, NULL, NULL
 FROM sessions AS s CROSS JOIN branches AS b ON b.key = s.head
 WHERE s.owner = :owner AND s.last > b.indexed_to
 UNION ALL
-SELECT b.key, b.session, b.last
+SELECT b.key, b.session, b.last, NULL, NULL
 FROM branches AS b CROSS JOIN trees AS t ON t.key = b.tree JOIN sessions AS s ON s.key = b.session
 WHERE b.last > b.indexed_to AND t.owner = :owner AND s.head <> b.key
 UNION ALL
-SELECT b.key, NULL, m.key & 4294967295
+SELECT b.key, NULL, m.key & 4294967295, NULL, NULL
 FROM branches AS b CROSS JOIN trees AS t ON t.key = b.tree
 CROSS JOIN messages AS m ON m.key = (
     SELECT n.key FROM messages AS n WHERE n.key <= (b.key << 32) | 4294967295 ORDER BY n.key DESC LIMIT 1
@@ -60,8 +68,7 @@ CROSS JOIN messages AS m ON m.key = (
 WHERE b.session IS NULL AND t.owner = :owner AND m.key > (b.key << 32) | b.indexed_to
 
 -- name: search_untitled
-SELECT key, title FROM sessions INDEXED BY sessions_title_changed
-WHERE owner = :owner AND title_changed = 1 LIMIT :limit
+{untitled} LIMIT :limit
 
 -- name: search_titled
 UPDATE sessions SET title_changed = NULL WHERE key = :session
@@ -105,7 +112,7 @@ INSERT INTO search_index (search_index, rowid, said, calls, results, tags)
 VALUES ('delete', (? << 32) | ?, ?, ?, ?, ?)
 
 -- name: search_mark
-SELECT term FROM search_terms WHERE term < ' ' LIMIT 1
+{mark}
 
 -- name: search_term_insert
 INSERT INTO search_terms (term) VALUES (?) ON CONFLICT (term) DO NOTHING
@@ -192,7 +199,10 @@ SELECT 1 FROM sessions AS s WHERE s.key = :session AND {suits}
 {ranked}
 
 -- name: search_dense
-SELECT 0, 0, 0, 0, 0 WHERE :sought AND :loose AND :sample
+SELECT 0, 0, 0, 0, 0, 0 WHERE :sought AND :loose AND :sample
+
+-- name: search_since
+SELECT 0 WHERE :owner AND :many AND false
 
 -- name: search_newest
 {ranked}

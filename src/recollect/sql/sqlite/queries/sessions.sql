@@ -9,6 +9,9 @@ FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 -- shared: few
 json_group_array(key)
 
+-- shared: picked
+(SELECT value AS picked FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.picked
+
 -- shared: session
 key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status,
 model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
@@ -94,62 +97,66 @@ WHERE titles.owner = :owner AND (titles.folded, titles.session) > (:folded, :key
     AND {chosen}
 ORDER BY titles.folded, titles.session LIMIT :limit
 
--- name: sessions_among
-SELECT {session} FROM (SELECT value AS picked FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.picked
-WHERE +owner = :owner AND deleted_at IS NULL
-    AND (CASE :order WHEN 'created' THEN created_at ELSE active_at END, key) < (:at, :key)
-    AND CASE :order WHEN 'created' THEN created_at ELSE active_at END >= :since
+-- name: sessions_through_activity
+SELECT {session} FROM {picked}
+WHERE +owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND {chosen}
-ORDER BY CASE :order WHEN 'created' THEN created_at ELSE active_at END DESC, key DESC LIMIT :limit
+ORDER BY active_at DESC, key DESC LIMIT :limit
 
--- name: sessions_among_titled
-SELECT {session} FROM (SELECT value AS picked FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.picked
+-- name: sessions_through_creation
+SELECT {session} FROM {picked}
+WHERE +owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
+    AND {chosen}
+ORDER BY created_at DESC, key DESC LIMIT :limit
+
+-- name: sessions_through_title
+SELECT {session} FROM {picked}
 CROSS JOIN titles ON titles.session = sessions.key
 WHERE +sessions.owner = :owner AND deleted_at IS NULL
     AND (titles.folded, key) > (:folded, :key) AND active_at >= :since AND active_at < :until
     AND {chosen}
 ORDER BY titles.folded, key LIMIT :limit
 
--- name: sessions_with_parent
+-- step: sessions_of_parent
 SELECT {few} FROM (
-    SELECT key FROM sessions WHERE parent = :value LIMIT :limit
-) HAVING count(*) < :limit
+    SELECT key FROM sessions WHERE parent = :of_parent LIMIT :few + 1
+) HAVING count(*) <= :few
 
--- name: sessions_with_pin
+-- step: sessions_of_pin
 SELECT {few} FROM (
     SELECT key FROM sessions INDEXED BY sessions_pinned
-    WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
-) HAVING count(*) < :limit
+    WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL LIMIT :few + 1
+) HAVING count(*) <= :few
 
--- name: sessions_with_channel
+-- step: sessions_of_channel
 SELECT {few} FROM (
     SELECT key FROM sessions INDEXED BY sessions_channel
-    WHERE owner = :owner AND channel = :value AND deleted_at IS NULL LIMIT :limit
-) HAVING count(*) < :limit
+    WHERE owner = :owner AND channel = :of_channel AND deleted_at IS NULL LIMIT :few + 1
+) HAVING count(*) <= :few
 
--- name: sessions_with_model
+-- step: sessions_of_model
 SELECT {few} FROM (
     SELECT key FROM sessions INDEXED BY sessions_model
-    WHERE owner = :owner AND model = :value AND deleted_at IS NULL LIMIT :limit
-) HAVING count(*) < :limit
+    WHERE owner = :owner AND model = :of_model AND deleted_at IS NULL LIMIT :few + 1
+) HAVING count(*) <= :few
 
--- name: sessions_with_status
+-- step: sessions_of_status
 SELECT {few} FROM (
     SELECT key FROM sessions INDEXED BY sessions_status
-    WHERE owner = :owner AND status = :value AND status <> 'active' AND deleted_at IS NULL LIMIT :limit
-) HAVING count(*) < :limit
+    WHERE owner = :owner AND status = :of_status AND status <> 'active' AND deleted_at IS NULL LIMIT :few + 1
+) HAVING count(*) <= :few
 
--- name: sessions_with_archive
+-- step: sessions_of_archive
 SELECT {few} FROM (
     SELECT key FROM sessions INDEXED BY sessions_archived
-    WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL AND :value LIMIT :limit
-) HAVING count(*) < :limit
+    WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL LIMIT :few + 1
+) HAVING count(*) <= :few
 
--- name: sessions_without_title
+-- step: sessions_of_untitled
 SELECT {few} FROM (
     SELECT key FROM sessions INDEXED BY sessions_untitled
-    WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL AND :value LIMIT :limit
-) HAVING count(*) < :limit
+    WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL LIMIT :few + 1
+) HAVING count(*) <= :few
 
 -- name: title_set
 INSERT INTO titles (session, owner, folded) VALUES (:session, :owner, :folded)
