@@ -6,6 +6,9 @@ import concurrent.futures
 import json
 from urllib.parse import quote
 
+from recollect.errors import DiskFull
+from recollect.ops.search import index
+
 
 def user(text):
     return {"role": "user", "content": text}
@@ -329,6 +332,25 @@ def test_the_model_writes_the_summary_where_none_is_given(api, session):
         assert api.post(f"{session}/turns/save", json=saved).status_code == 201
     made = api.post(f"{session}/compactions")
     assert (made.status_code, made.json()["summary"]) == (201, "a summary")
+
+
+def test_a_search_that_could_not_look_at_everything_says_so(api, server, session, monkeypatch):
+    api.post(f"{session}/messages", json={"messages": [user("The heron stands")]})
+    assert api.get("/search", params={"q": "heron"}).json()["hindered"] is None
+
+    def full(*_):
+        raise DiskFull(path="talks.db")
+        yield
+
+    monkeypatch.setattr(index, "index", full)
+    api.post(f"{session}/messages", json={"messages": [user("An egret came")]})
+    found = api.get("/search", params={"q": "egret"}).json()
+    assert found["hits"] == []
+    assert "talks.db" in found["hindered"]
+    for word in ("egret", "heron"):
+        page = api.get(f"{server.url}/page/search", params={"q": word}).text
+        assert "What was said last was not looked at" in page
+        assert "talks.db" in page
 
 
 def test_snapshots_settings_search_and_figures(api, session):

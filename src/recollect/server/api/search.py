@@ -40,7 +40,7 @@ async def search(
         since=since, until=until, archived=EITHER[archived], pinned=EITHER[pinned], deleted=deleted,
         delegates=delegates,
     )  # fmt: skip
-    return told({"hits": [hit.to_dict() for hit in hits], "next": hits.next})
+    return told({"hits": [hit.to_dict() for hit in hits], "next": hits.next, "hindered": hits.hindered})
 
 
 ROUTES: list[Any] = [search]

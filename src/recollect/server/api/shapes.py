@@ -261,10 +261,11 @@ class Hit(Shape, frozen=True, kw_only=True):
 
 
 class Hits(Shape, frozen=True, kw_only=True):
-    """A page of hits, the best first."""
+    """A page of hits, the best first. `hindered` says why what was said last was not looked at; null where it was."""
 
     hits: list[Hit]
     next: Next
+    hindered: str | None
 
 
 class Run(Shape, frozen=True, kw_only=True):

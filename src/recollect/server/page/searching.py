@@ -140,6 +140,7 @@ async def search(
         more=more,
         first=after is None,
         query=q,
+        hindered=found.hindered,
     )
 
 

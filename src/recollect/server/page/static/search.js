@@ -102,7 +102,8 @@
       if (piece.querySelector("[data-none]")) {
         counted.textContent = "Nothing found";
         say(words(query ? `Nothing was found for “${query.length > 80 ? query.slice(0, 79) + "…" : query}”.` : "Nothing fits these filters.",
-          chosenFilters().length ? "Try it without the filters." : "Try fewer words, or the beginning of one with a star: deploy*"));
+          piece.querySelector("[data-hindered]")?.textContent
+            || (chosenFilters().length ? "Try it without the filters." : "Try fewer words, or the beginning of one with a star: deploy*")));
         return;
       }
       told.hidden = true;
