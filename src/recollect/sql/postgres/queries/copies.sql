@@ -46,6 +46,9 @@ ON CONFLICT (owner, hash) DO NOTHING
 -- name: tree_after
 SELECT tree, branches FROM recollect.trees WHERE owner = :owner AND tree > :tree ORDER BY tree LIMIT 1
 
+-- shared: above
+(SELECT c.parent >> 20 AS tree, (c.parent & 1048575)::int AS number OFFSET 0)
+
 -- name: sessions_whole
 SELECT (c.tree << 20) | c.number, c.id, c.branch, c.last, c.open_turns, c.relation, c.revision, c.message_count,
     c.token_count, c.input_tokens, c.output_tokens, c.created_at, c.updated_at, c.active_at, c.last_message_at,
@@ -53,7 +56,8 @@ SELECT (c.tree << 20) | c.number, c.id, c.branch, c.last, c.open_turns, c.relati
     c.provider, c.provider_config, c.model, c.working_dir, c.system_prompt, c.color, c.metadata, c.data_schema_version,
     p.id, p.deleted_at
 FROM recollect.sessions AS c
-LEFT JOIN recollect.sessions AS p ON p.tree = c.parent >> 20 AND p.number = (c.parent & 1048575)::int
+LEFT JOIN LATERAL {above} AS above ON true
+LEFT JOIN recollect.sessions AS p ON p.tree = above.tree AND p.number = above.number
 WHERE c.tree = :tree ORDER BY c.number
 
 -- name: session_copy
@@ -113,7 +117,8 @@ WHERE {session} AND key > :key ORDER BY key LIMIT :limit
 -- name: sessions_linked
 SELECT (c.tree << 20) | c.number, c.id, c.deleted_at, c.created_at, p.id, p.deleted_at
 FROM recollect.sessions AS c
-JOIN recollect.sessions AS p ON p.tree = c.parent >> 20 AND p.number = (c.parent & 1048575)::int
+JOIN LATERAL {above} AS above ON true
+JOIN recollect.sessions AS p ON p.tree = above.tree AND p.number = above.number
 WHERE c.owner = :owner AND c.parent IS NOT NULL
     AND (c.tree, c.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
 ORDER BY c.tree, c.number LIMIT :limit

@@ -18,11 +18,10 @@ AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
 SELECT {resting} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
     AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    AND NOT EXISTS (
-        SELECT 1 FROM recollect.sessions AS p
-        WHERE p.tree = sessions.parent >> 20 AND p.number = (sessions.parent & 1048575)::int
-            AND sessions.relation = 'delegate' AND p.deleted_at IS NULL
-    )
+    AND (relation IS DISTINCT FROM 'delegate' OR (
+        SELECT p.deleted_at IS NULL FROM recollect.sessions AS p
+        WHERE p.tree = (SELECT sessions.parent >> 20) AND p.number = (SELECT (sessions.parent & 1048575)::int)
+    ) IS NOT TRUE)
 ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
 
 -- name: sessions_delegated

@@ -54,7 +54,10 @@ AND (:no_sessions::text IS NULL OR s.id <> ALL ((SELECT recollect.listed(:no_ses
 
 -- shared: session
 s.id, s.title, s.channel, s.archived_at, s.deleted_at,
-(SELECT p.id FROM recollect.sessions AS p WHERE p.tree = s.parent >> 20 AND p.number = (s.parent & 1048575)::int)
+(
+    SELECT p.id FROM recollect.sessions AS p
+    WHERE p.tree = (SELECT s.parent >> 20) AND p.number = (SELECT (s.parent & 1048575)::int)
+)
 
 -- shared: listed
 (

@@ -1,6 +1,9 @@
 -- Sub-agents are counted with the conditions beside the count and not below it: a server that has not analyzed the table
 -- takes `deleted_at IS NULL` for rare, and would count each session's in an index of all sessions of the owner.
 --
+-- What is reckoned from another row to find one by is a SELECT of its own, here and in other files: where a policy hides rows,
+-- PostgreSQL 15 takes no index for what a function makes of a column, since the function could tell what it was given.
+--
 -- A list is walked in its order by one plan for whatever is asked for: a plan made for each page takes as long as the page.
 -- OFFSET 0 has the calls and the messages of each session looked at, and not first those of everyone read and hashed, which
 -- a plan that was made for small tables does.
@@ -230,14 +233,14 @@ data_schema_version,
 cardinality(ARRAY(
     SELECT true FROM (
         SELECT d.relation, d.deleted_at FROM recollect.sessions AS d
-        WHERE d.parent = ((sessions.tree << 20) | sessions.number) OFFSET 0
+        WHERE d.parent = (SELECT (sessions.tree << 20) | sessions.number) OFFSET 0
     ) AS d WHERE d.relation = 'delegate' AND d.deleted_at IS NULL
 )),
 CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
     (SELECT p.id FROM recollect.sessions AS p
-        WHERE p.tree = sessions.parent >> 20 AND p.number = (sessions.parent & 1048575)::int),
+        WHERE p.tree = (SELECT sessions.parent >> 20) AND p.number = (SELECT (sessions.parent & 1048575)::int)),
     relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at, archived_at,
     deleted_at, metadata
 ) END
