@@ -57,7 +57,7 @@ def search(
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"A search is for a text; got {type(text).__name__}.")
     sets = {"role": role, "tool": tool, "channel": channel, "model": model, "status": status}
-    asked = find.asked(
+    asked = query.narrowed(
         query.parse(text, scope.now),
         session=session,
         sets={name: query.values(given) for name, given in sets.items()},

@@ -370,37 +370,3 @@ def _params(scope: Scope, ask: Ask, where: _Where | None) -> dict[str, Any]:
 
 def _list(values: frozenset[str]) -> str | None:
     return json.encode(sorted(values)) if values else None
-
-
-def asked(
-    query: Query,
-    *,
-    session: str | None,
-    sets: dict[str, frozenset[str]],
-    since: int | None,
-    until: int | None,
-    archived: bool | None,
-    pinned: bool | None,
-) -> Query:
-    """Join what was typed with what the caller asked for by name; both must hold."""
-    given = query.filters
-    named = session if given.session is None else given.session
-    if session not in (None, named):
-        named = "\0"  # nothing is in both
-    joined: dict[str, Any] = {}
-    for name, values in sets.items():
-        some, none = getattr(given, name)
-        joined[name] = (some & values if some and values else some | values, none)
-        if some and values and not some & values:
-            joined[name] = (frozenset(("\0",)), none)  # nothing can be both
-    return Query(
-        query.words,
-        given._replace(
-            **joined,
-            session=named,
-            since=max((time for time in (since, given.since) if time is not None), default=None),
-            until=min((time for time in (until, given.until) if time is not None), default=None),
-            archived=archived if archived is not None else given.archived,
-            pinned=pinned if pinned is not None else given.pinned,
-        ),
-    )

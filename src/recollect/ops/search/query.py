@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from recollect.model.message import ROLES
 from recollect.model.moment import DAY, Moment, instant, written
@@ -289,6 +289,40 @@ def _moment(text: str, now: int) -> int | None:
     """Read a day, a time, or 7d for seven days ago. Unlike in a duration, m is a month: nobody looks for a minute."""
     ago = _ago.fullmatch(text.lower())
     return written(text, now) if ago is None else now - int(ago[1]) * _LENGTHS[ago[2]] * DAY
+
+
+def narrowed(
+    query: Query,
+    *,
+    session: str | None,
+    sets: dict[str, frozenset[str]],
+    since: int | None,
+    until: int | None,
+    archived: bool | None,
+    pinned: bool | None,
+) -> Query:
+    """Join what was typed with what the caller asked for by name; both must hold."""
+    given = query.filters
+    named = session if given.session is None else given.session
+    if session not in (None, named):
+        named = "\0"  # nothing is in both
+    joined: dict[str, Any] = {}
+    for name, values in sets.items():
+        some, none = getattr(given, name)
+        joined[name] = (some & values if some and values else some | values, none)
+        if some and values and not some & values:
+            joined[name] = (frozenset(("\0",)), none)  # nothing can be both
+    return Query(
+        query.words,
+        given._replace(
+            **joined,
+            session=named,
+            since=max((time for time in (since, given.since) if time is not None), default=None),
+            until=min((time for time in (until, given.until) if time is not None), default=None),
+            archived=archived if archived is not None else given.archived,
+            pinned=pinned if pinned is not None else given.pinned,
+        ),
+    )
 
 
 def positive(node: Node | None) -> Iterator[Words]:
