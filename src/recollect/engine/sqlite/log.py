@@ -2,8 +2,8 @@
 
 SQLite folds the log when it has grown to so many pages, beside whoever writes. Where several processes write, more is
 written meanwhile, so the log is never empty and never begun anew: then every commit folded a few pages, with two syncs
-of the disk, and four processes wrote a third less. Here nobody else writes while it is folded, and where that could
-not be, it is not tried again before the log has grown.
+of the disk. Here nobody else writes while it is folded, and where that could not be, it is not tried again before the
+log has grown.
 """
 
 from __future__ import annotations
