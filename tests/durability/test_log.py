@@ -23,13 +23,13 @@ def store(path):
 def folds(monkeypatch):
     """What became of each try to fold the log: whether all of it was."""
     seen: list[bool] = []
-    fold = log._folded
+    fold = log.folded
 
     def folded(*given):
         seen.append(fold(*given))
         return seen[-1]
 
-    monkeypatch.setattr(log, "_folded", folded)
+    monkeypatch.setattr(log, "folded", folded)
     return seen
 
 
@@ -81,7 +81,7 @@ class TestFolding:
             def wal_checkpoint(self, mode):
                 raise apsw.IOError
 
-        assert not log._folded(Failing(), 5.0)
+        assert not log.folded(Failing(), 5.0)
         write(store, 100)
         store.close()
         sound(path)

@@ -6,7 +6,7 @@ what is in the files. This room stands on the operations and a store, never on S
     selection.py   which sessions and branches            redaction.py, masks.py   secrets
     records.py     the records of JSON and JSON lines     stored.py                rows as records, and back
     lines.py       records written                        transcript.py            a session as it reads
-    markdown.py, page.py, prose.py, attachment.py         how it is shown
+    markdown.py, speech.py, page.py, prose.py, attachment.py    how it is shown
     intake.py      a file read, in groups: source.py, spool.py, group.py, chats.py, report.py
     placement.py   where a group goes                     batches.py, landing.py   written
     copying.py     a whole store into another one, row by row, with no file between

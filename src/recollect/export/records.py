@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from recollect.errors import InvalidValue
+from recollect.model import keys
 from recollect.model.message import Count, Role
 from recollect.model.part import CallStatus
 from recollect.model.session import DATA_SCHEMA_VERSION, Relation, Status
@@ -24,7 +25,7 @@ Time = str | Count
 Position = Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
 Start = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
-Name = Annotated[str, msgspec.Meta(max_length=512)]
+Name = Annotated[str, msgspec.Meta(max_length=keys.LONGEST)]
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 Unfinished = Literal["pending", "streaming", "interrupted", "error"]
 

@@ -13,11 +13,11 @@ import apsw
 
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
-from recollect.engine.sqlite.connection import accept_pages, configure, connect, connect_reader, frozen, wait_at_most
+from recollect.engine.sqlite.connection import accept_pages, configure, connect, connect_reader, frozen
 from recollect.engine.sqlite.failure import hindrance
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
-from recollect.engine.sqlite.log import fold_at
+from recollect.engine.sqlite.log import fold_at, folded
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.place import Place, place, set_aside
 from recollect.engine.sqlite.ranking import register
@@ -147,7 +147,7 @@ class File(Forkable):
         if place.usurped():
             if self.writer is None or not self._emptied():
                 set_aside(place)
-        elif place.bereft() and self.writer is not None and self._emptied("FULL"):
+        elif place.bereft() and self.writer is not None and self._emptied(apsw.SQLITE_CHECKPOINT_FULL):
             set_aside(place)
 
     def after_fork(self) -> bool:
@@ -312,16 +312,10 @@ class File(Forkable):
         finally:
             self.leave()
 
-    def _emptied(self, how: str = "TRUNCATE") -> bool:
-        """Fold the log into the file and cut it off, or leave it there ("FULL"); False where a reader holds it."""
+    def _emptied(self, mode: int = apsw.SQLITE_CHECKPOINT_TRUNCATE) -> bool:
+        """Fold the log into the file and cut it off, or leave it there (FULL); False where a reader holds it."""
         assert self.writer is not None
-        wait_at_most(self.writer, _SCRUB_WAIT)
-        try:
-            return not self.writer.execute(f"PRAGMA wal_checkpoint({how})").fetchall()[0][0]
-        except apsw.Error:
-            return False
-        finally:
-            wait_at_most(self.writer, self.timeout)
+        return folded(self.writer, self.timeout, wait=_SCRUB_WAIT, mode=mode)
 
     def _wiped(self) -> bool:
         from recollect.engine.sqlite.residue import wipe  # noqa: PLC0415  only where something was erased

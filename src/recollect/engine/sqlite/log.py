@@ -8,8 +8,6 @@ log has grown.
 
 from __future__ import annotations
 
-import contextlib
-
 import apsw
 
 from recollect.engine.sqlite.connection import wait_at_most
@@ -24,22 +22,28 @@ def fold_at(connection: apsw.Connection, pages: int, timeout: float) -> None:
         if logged < pages:
             due = pages
         elif logged >= due:
-            due = pages if _folded(connection, timeout) else logged + pages // 2
+            due = pages if folded(connection, timeout) else logged + pages // 2
         return apsw.SQLITE_OK
 
     connection.set_wal_hook(committed)
 
 
-def _folded(connection: apsw.Connection, timeout: float) -> bool:
-    """Fold the log without waiting for anyone; say if the next one who writes begins it anew.
+def folded(
+    connection: apsw.Connection, timeout: float, *, wait: float = 0.0, mode: int = apsw.SQLITE_CHECKPOINT_FULL
+) -> bool:
+    """Fold the log, waiting so long for others; say if all of it was, so that the next one who writes begins it anew.
 
-    An error is no matter of the commit that it follows: who reads or writes next meets it, if it lasts.
+    An error is no matter of what it follows: who reads or writes next meets it, if it lasts. `timeout` is how long
+    the connection waits for a lock otherwise.
     """
-    connection.set_busy_handler(None)
+    if wait:
+        wait_at_most(connection, wait)
+    else:
+        connection.set_busy_handler(None)
     try:
-        with contextlib.suppress(apsw.Error):
-            logged, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
-            return logged == moved
+        logged, moved = connection.wal_checkpoint(mode=mode)
+    except apsw.Error:
         return False
     finally:
         wait_at_most(connection, timeout)
+    return logged == moved
