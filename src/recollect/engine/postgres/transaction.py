@@ -113,13 +113,8 @@ class Run(Generic[T]):
         except RecollectError as error:
             self.done, self.error = True, error
         else:
-            return not many and self._mostly_ends(name, self._first[1]) is not None
+            return not many and _mostly_ends(self._book.statement(name), self._first[1]) is not None
         return False
-
-    def _mostly_ends(self, name: str, params: Any) -> Whole | None:
-        """Give a statement that an operation mostly ends with, unless it says that it goes on after it."""
-        statement = self._book.statement(name)
-        return statement if type(statement) is Whole and "goes_on" not in params else None
 
     def go(self, found: list[Row] | None, place: int) -> int:
         """Go on with these rows until others are needed, or to the end. Gives how many results are to be expected."""
@@ -163,7 +158,7 @@ class Run(Generic[T]):
     def _ask(self, name: str, params: Any, place: int) -> bool | None:
         """Send a statement, and say if it is to be waited for; None where it is taken to have met nothing."""
         statement = self._book.statement(name)
-        self.ends = self._mostly_ends(name, params)
+        self.ends = _mostly_ends(statement, params)
         if self.ends is not None:
             if self.missed:
                 self.ends, self.missed = None, False  # what comes after it may mostly end an operation too
@@ -188,6 +183,11 @@ class Run(Generic[T]):
         except RecollectError as error:
             self.done, self.error = True, error
         return self.done
+
+
+def _mostly_ends(statement: Statement, params: Any) -> Whole | None:
+    """Give a statement that an operation mostly ends with, unless it says that it goes on after it."""
+    return statement if type(statement) is Whole and "goes_on" not in params else None
 
 
 def read(link: Link, book: Book, op: Op[T], owner: str) -> T:
