@@ -134,6 +134,17 @@ def test_what_is_added_is_filled_in_for_every_owner(databases, empty):
                     """VALUES (%s, 1, %s, 1, %s, %s, '[{"kind":"text","text":"x"}]', %s)""",
                     (tree, position, role, metadata, owner),
                 )
+        connection.execute(
+            "INSERT INTO recollect.sessions (tree, number, owner, id, parent, relation, created_at, updated_at, active_at) "
+            "SELECT tree + 10, 1, owner, 'a:delegate:b', (tree << 20) | 1, 'delegate', 1, 1, 1 FROM recollect.trees"
+        )
+        connection.execute(
+            "INSERT INTO recollect.branches (tree, number, session, created_at, owner) "
+            "SELECT tree + 10, 1, 1, 1, owner FROM recollect.trees"
+        )
+        connection.execute(
+            "INSERT INTO recollect.trees (tree, sessions, branches, owner) SELECT tree + 10, 1, 1, owner FROM recollect.trees"
+        )
     ready(Address(empty), "", 10, known)
     with psycopg.connect(admin) as connection:
         assert connection.execute("SELECT owner, folded FROM recollect.titles ORDER BY owner").fetchall() == [
@@ -146,6 +157,7 @@ def test_what_is_added_is_filled_in_for_every_owner(databases, empty):
         with recollect.open(empty, owner=owner) as store:
             assert [message.position for message in store.session("a").messages() if message.pinned] == [2]
             assert {hit.session for hit in store.search("x")} == {"a"}
+            assert [(session.id, session.delegate_count) for session in store.list_sessions()] == [("a", 1)]
             found = store.check(repair=True)
             assert found.problems == ()
             assert [finding.kind for finding in found.found] == ["title"]

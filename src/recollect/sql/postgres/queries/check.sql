@@ -18,7 +18,11 @@ ORDER BY tree, number LIMIT :limit
 SELECT s.last, s.branch, s.open_turns, (b.tree << 20) | b.session, b.number, b.fork_at,
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL),
-    (SELECT t.folded FROM recollect.titles AS t WHERE t.tree = s.tree AND t.session = s.number)
+    (SELECT t.folded FROM recollect.titles AS t WHERE t.tree = s.tree AND t.session = s.number),
+    NOT s.delegating AND EXISTS (
+        SELECT FROM recollect.sessions AS d
+        WHERE d.parent = (SELECT (s.tree << 20) | s.number) AND d.relation = 'delegate'
+    )
 FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 
@@ -37,6 +41,9 @@ WHERE tree = :branch::bigint >> 20 AND number = (:branch::bigint & 1048575)::int
 
 -- name: session_set_open_turns
 UPDATE recollect.sessions SET open_turns = :count WHERE {this}
+
+-- name: session_set_delegating
+UPDATE recollect.sessions SET delegating = true WHERE {this}
 
 -- name: session_set_branch
 UPDATE recollect.sessions SET branch = :number WHERE {this}

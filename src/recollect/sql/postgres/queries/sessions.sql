@@ -230,12 +230,12 @@ OFFSET :few::bigint
 -- shared: told
 channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
 data_schema_version,
-cardinality(ARRAY(
+CASE WHEN delegating THEN cardinality(ARRAY(
     SELECT true FROM (
         SELECT d.relation, d.deleted_at FROM recollect.sessions AS d
         WHERE d.parent = (SELECT (sessions.tree << 20) | sessions.number) OFFSET 0
-    ) AS d WHERE d.relation = 'delegate' AND d.deleted_at IS NULL
-)),
+    ) AS its WHERE its.relation = 'delegate' AND its.deleted_at IS NULL
+)) ELSE 0 END,
 CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(

@@ -7,7 +7,8 @@ SELECT key FROM sessions WHERE key > :after AND +owner = :owner ORDER BY key LIM
 -- name: session_state
 SELECT s.last, s.branch, s.open_turns, b.session, b.number, b.fork_at,
     (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL),
-    (SELECT t.folded FROM titles AS t WHERE t.session = s.key)
+    (SELECT t.folded FROM titles AS t WHERE t.session = s.key),
+    false
 FROM sessions AS s LEFT JOIN branches AS b ON b.key = s.head
 WHERE s.key = :session
 
@@ -25,6 +26,9 @@ UPDATE branches SET last = :last WHERE key = :branch
 
 -- name: session_set_open_turns
 UPDATE sessions SET open_turns = :count WHERE key = :session
+
+-- name: session_set_delegating
+SELECT 1 WHERE false
 
 -- name: session_set_branch
 UPDATE sessions SET branch = :number WHERE key = :session
