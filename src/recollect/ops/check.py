@@ -125,8 +125,8 @@ def _session(scope: Scope, here: sessions.Here, repair: bool) -> Steps[list[Find
 
 
 def _standing(scope: Scope, here: sessions.Here, state: Row, repair: bool) -> Steps[list[Finding]]:
-    """Compare what the row of a session says of its branch, its open turns, its sub-agents and its title."""
-    _, number, turns, _, known, _, open_turns, title, hidden = state
+    """Compare what the row of a session says of its branch, its open turns, its kin and its title."""
+    _, number, turns, _, known, _, open_turns, title, astray = state
     id, found = here.value.id, list[Finding]()
     if number != known:
         if repair:
@@ -138,10 +138,10 @@ def _standing(scope: Scope, here: sessions.Here, state: Row, repair: bool) -> St
             yield from do("session_set_open_turns", session=here.session, count=open_turns)
         message = f"Session {id!r} counts {turns} open turns; there are {open_turns}."
         found.append(Finding(kind="counter", message=message, advice=_AGAIN, session=id, repaired=repair))
-    if hidden:
+    if astray:
         if repair:
-            yield from do("session_set_delegating", session=here.session)
-        message = f"Session {id!r} does not count its sub-agents."
+            yield from do("session_set_kin", session=here.session)
+        message = f"Session {id!r} shows another parent or another number of sub-agents than it has."
         found.append(Finding(kind="counter", message=message, advice=_AGAIN, session=id, repaired=repair))
     wanted = None if here.value.title is None else folded(here.value.title)
     if title != wanted:

@@ -16,7 +16,7 @@ from recollect.model.message import ROLES
 from recollect.model.moment import Moment, moment
 from recollect.model.session import STATUSES, Session
 from recollect.model.title import folded
-from recollect.op import Op, Row, Scope, Steps, one, rows
+from recollect.op import Op, Row, Scope, Steps, one
 from recollect.ops import sessions
 
 NEVER = 1 << 62
@@ -143,7 +143,7 @@ def _page(
         found += [(index, row) for row in some]
         if stages[index].get("pinned"):
             pins += [row[0] for row in some[: limit - len(found) + len(some)]]
-    values = [sessions.value_of(row) for _, row in found[:limit]]
+    values = [sessions.value_of(row, 1) for _, row in found[:limit]]
     more = _written(by, *found[limit - 1], values[-1], pins) if len(found) > limit else None
     return Listed(values, more)
 
@@ -164,16 +164,18 @@ def _stretch(
 ) -> Steps[list[Row]]:
     """Read on in one stretch of a list."""
     since, until = between
-    if by == "activity" and chosen == _USUAL:
-        at, key = _before(place, until)
-        return (yield from rows("sessions_usual", owner=scope.owner, at=at, key=key, since=since, limit=limit))
-    params = {**chosen, "owner": scope.owner, "since": since, "limit": limit}
+    params: dict[str, Any] = {"owner": scope.owner, "since": since, "limit": limit, "bounded": since > 0 or None}
     if by == "title" and chosen["titled"]:
         folded, key = ("", 0) if place is None else (place.value, place.key)
-        params |= {"until": until, "folded": folded, "key": key}
+        params |= {"until": until, "folded": folded, "key": key, "beyond": None if place is None else True}
+        params["bounded"] = since > 0 or until < NEVER or None
     else:
         by = "activity" if by == "title" else by
-        params["at"], params["key"] = _before(place, until)
+        at, key = _before(place, until)
+        params |= {"at": at, "key": key, "beyond": at < NEVER or None}
+        if by == "activity" and chosen == _USUAL:
+            return (yield "sessions_usual", params, False)
+    params |= chosen
     given = {} if by == "deleted" else _indexed(chosen)
     if not given:
         return (yield _WALKS[by], params, False)
@@ -231,5 +233,5 @@ def _read(text: str, by: str, stages: int) -> _Place:
 def newest(scope: Scope) -> Steps[Session | None]:
     """Read the session with the newest activity, archived or not."""
     params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": 0, "limit": 1}
-    row = yield from one("sessions_by_activity", at=NEVER, key=NEVER, **params)
-    return None if row is None else sessions.value_of(row)
+    row = yield from one("sessions_by_activity", at=NEVER, key=NEVER, beyond=None, bounded=None, **params)
+    return None if row is None else sessions.value_of(row, 1)

@@ -42,12 +42,12 @@ def here(row: Row) -> Here:
     return Here(row[0], row[1], row[2], row[3], value_of(row))
 
 
-def value_of(row: Row) -> Session:
-    """Make the value of a session of its row. What is rare comes together, as one column."""
+def value_of(row: Row, first: int = 4) -> Session:
+    """Make the value of a session of its row, whose id is the `first` column. What is rare comes last, as one."""
     if row[-1] is None:
-        return Session(*row[4:-1])
+        return Session(*row[first:-1])
     *rare, metadata = json.decode(row[-1])
-    whole: Row = (*row[4:-1], *rare, None if metadata is None else json.decode(metadata))
+    whole: Row = (*row[first:-1], *rare, None if metadata is None else json.decode(metadata))
     return Session(*whole)
 
 

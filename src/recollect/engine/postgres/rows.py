@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +57,7 @@ class Columns:
     half reads in half the time of digits. By hand they take longer, so what gives a row or two is left as it was.
     """
 
-    __slots__ = ("binary", "compiled", "marked", "read", "read_binary", "texts")
+    __slots__ = ("binary", "compiled", "marked", "read", "read_binary")
 
     def __init__(self, result: pq.abc.PGresult) -> None:
         kinds = [result.ftype(number) for number in range(result.nfields)]
@@ -68,7 +67,6 @@ class Columns:
         self.marked = [
             (number, operator.itemgetter(number), *marks[kind]) for number, kind in enumerate(kinds) if kind in marks
         ]
-        self.texts = _several([number for number, kind in enumerate(kinds) if kind in marks])
         self.binary = False
 
 
@@ -93,16 +91,10 @@ class Rows:
         columns.binary = True
         self._transformer.set_pgresult(result)
         rows: list[Row] = self._transformer.load_rows(0, count, tuple)
-        whole = "".join(filter(None, itertools.chain.from_iterable(map(columns.texts, rows))))  # all of it at once
         for number, cell, mark, meant in columns.marked:
-            if mark in whole and mark in "".join(filter(None, map(cell, rows))):
+            if mark in "".join(filter(None, map(cell, rows))):  # the whole column at once
                 rows = [(*row[:number], row[number] and meant(row[number]), *row[number + 1 :]) for row in rows]
         return rows
-
-
-def _several(numbers: list[int]) -> Callable[[Row], Row]:
-    """Give what takes some values out of a row."""
-    return operator.itemgetter(*numbers, numbers[-1]) if numbers else lambda _: ()
 
 
 def _by_hand(result: pq.abc.PGresult, columns: list[Callable[[bytes], Any] | None]) -> list[Row]:

@@ -6,6 +6,15 @@ tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
 -- shared: branch
 tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
+-- shared: delegates
+(SELECT count(*) FROM recollect.sessions AS d
+    WHERE d.parent = (SELECT (s.tree << 20) | s.number) AND d.owner = s.owner AND d.relation = 'delegate'
+        AND d.deleted_at IS NULL)
+
+-- shared: parent_id
+(SELECT p.id FROM recollect.sessions AS p
+    WHERE p.tree = (SELECT s.parent >> 20) AND p.number = (SELECT (s.parent & 1048575)::int) AND p.owner = s.owner)
+
 -- name: sessions_total
 SELECT count(*) FROM recollect.sessions WHERE owner = :owner
 
@@ -19,10 +28,7 @@ SELECT s.last, s.branch, s.open_turns, (b.tree << 20) | b.session, b.number, b.f
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL),
     (SELECT t.folded FROM recollect.titles AS t WHERE t.tree = s.tree AND t.session = s.number),
-    NOT s.delegating AND EXISTS (
-        SELECT FROM recollect.sessions AS d
-        WHERE d.parent = (SELECT (s.tree << 20) | s.number) AND d.relation = 'delegate'
-    )
+    s.delegates <> {delegates} OR s.parent_id IS DISTINCT FROM {parent_id}
 FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 
@@ -42,8 +48,8 @@ WHERE tree = :branch::bigint >> 20 AND number = (:branch::bigint & 1048575)::int
 -- name: session_set_open_turns
 UPDATE recollect.sessions SET open_turns = :count WHERE {this}
 
--- name: session_set_delegating
-UPDATE recollect.sessions SET delegating = true WHERE {this}
+-- name: session_set_kin
+UPDATE recollect.sessions AS s SET delegates = {delegates}, parent_id = {parent_id} WHERE {this}
 
 -- name: session_set_branch
 UPDATE recollect.sessions SET branch = :number WHERE {this}

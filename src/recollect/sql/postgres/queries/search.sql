@@ -53,11 +53,7 @@ AND (:no_statuses::text IS NULL OR s.status <> ALL ((SELECT recollect.listed(:no
 AND (:no_sessions::text IS NULL OR s.id <> ALL ((SELECT recollect.listed(:no_sessions))::text[]))
 
 -- shared: session
-s.id, s.title, s.channel, s.archived_at, s.deleted_at,
-(
-    SELECT p.id FROM recollect.sessions AS p
-    WHERE p.tree = (SELECT s.parent >> 20) AND p.number = (SELECT (s.parent & 1048575)::int)
-)
+s.id, s.title, s.channel, s.archived_at, s.deleted_at, s.parent_id
 
 -- shared: listed
 (

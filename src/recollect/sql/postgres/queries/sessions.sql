@@ -1,6 +1,3 @@
--- Sub-agents are counted with the conditions beside the count and not below it: a server that has not analyzed the table
--- takes `deleted_at IS NULL` for rare, and would count each session's in an index of all sessions of the owner.
---
 -- What is reckoned from another row to find one by is a SELECT of its own, here and in other files: where a policy hides rows,
 -- PostgreSQL 15 takes no index for what a function makes of a column, since the function could tell what it was given.
 --
@@ -220,29 +217,19 @@ FROM recollect.sessions WHERE owner = :owner AND archived_at IS NOT NULL AND del
 OFFSET :few::bigint
 
 -- shared: session
-(tree << 20) | number, tree, (tree << 20) | branch, open_turns, id, created_at, updated_at, active_at, last_message_at,
-{told}
+(tree << 20) | number, tree, (tree << 20) | branch, open_turns, {told}
 
 -- shared: shown
-(tree << 20) | number, NULL::int, NULL::int, NULL::int, id, created_at, updated_at, active_at, last_message_at,
-{told}
+(tree << 20) | number, {told}
 
 -- shared: told
-channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens,
-data_schema_version,
-CASE WHEN delegating THEN cardinality(ARRAY(
-    SELECT true FROM (
-        SELECT d.relation, d.deleted_at FROM recollect.sessions AS d
-        WHERE d.parent = (SELECT (sessions.tree << 20) | sessions.number) OFFSET 0
-    ) AS its WHERE its.relation = 'delegate' AND its.deleted_at IS NULL
-)) ELSE 0 END,
-CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL
+id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
+message_count, token_count, input_tokens, output_tokens,
+CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL OR delegates <> 0 OR data_schema_version <> 1
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
-    (SELECT p.id FROM recollect.sessions AS p
-        WHERE p.tree = (SELECT sessions.parent >> 20) AND p.number = (SELECT (sessions.parent & 1048575)::int)),
-    relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at, archived_at,
-    deleted_at, metadata
+    data_schema_version, delegates, parent_id, relation, external_id, task, provider, provider_config, working_dir,
+    system_prompt, color, pinned_at, archived_at, deleted_at, metadata
 ) END
 
 -- shared: chosen
@@ -271,16 +258,18 @@ AND (:role::text IS NULL OR EXISTS (
 
 -- shared: active
 owner = :owner AND deleted_at IS NULL
-AND (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-AND active_at >= :since::bigint
+AND (:beyond::boolean IS NULL OR
+    (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:bounded::boolean IS NULL OR active_at >= :since::bigint)
 
 -- shared: newest
 ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
 -- shared: created
 owner = :owner AND deleted_at IS NULL
-AND (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-AND created_at >= :since::bigint
+AND (:beyond::boolean IS NULL OR
+    (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:bounded::boolean IS NULL OR created_at >= :since::bigint)
 
 -- shared: latest
 ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
@@ -289,7 +278,8 @@ ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 (
     SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
     WHERE t.owner = :owner
-        AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+        AND (:beyond::boolean IS NULL OR
+            (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
     ORDER BY t.folded, t.tree, t.session OFFSET 0
 ) AS titled
 JOIN LATERAL (
@@ -297,7 +287,7 @@ JOIN LATERAL (
 ) AS sessions ON true
 
 -- shared: named_so
-deleted_at IS NULL AND active_at >= :since::bigint AND active_at < :until::bigint
+deleted_at IS NULL AND (:bounded::boolean IS NULL OR (active_at >= :since::bigint AND active_at < :until::bigint))
 
 -- shared: alphabetical
 ORDER BY folded, titled_tree, titled_session LIMIT (SELECT :limit::bigint)
@@ -397,8 +387,9 @@ SELECT {shown} FROM recollect.sessions WHERE {created} AND {chosen} {latest}
 -- name: sessions_by_deletion
 SELECT {shown} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL
-    AND (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
-    AND deleted_at >= :since::bigint AND {chosen}
+    AND (:beyond::boolean IS NULL OR
+        (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+    AND (:bounded::boolean IS NULL OR deleted_at >= :since::bigint) AND {chosen}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
 -- ends: sessions_by_deletion
@@ -448,7 +439,8 @@ SELECT {shown} FROM (
         JOIN LATERAL (
             SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
             WHERE t.tree = sessions.tree AND t.session = sessions.number
-                AND (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int)
+                AND (:beyond::boolean IS NULL OR
+                    (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
             OFFSET 0
         ) AS titled ON true
         WHERE {named_so} AND {chosen} {alphabetical}

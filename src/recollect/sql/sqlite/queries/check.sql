@@ -27,7 +27,7 @@ UPDATE branches SET last = :last WHERE key = :branch
 -- name: session_set_open_turns
 UPDATE sessions SET open_turns = :count WHERE key = :session
 
--- name: session_set_delegating
+-- name: session_set_kin
 SELECT 1 WHERE false
 
 -- name: session_set_branch

@@ -13,8 +13,13 @@ json_group_array(key)
 (SELECT value AS picked FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.picked
 
 -- shared: session
-key, tree, head, open_turns, id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status,
-model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
+key, tree, head, open_turns, {told}
+
+-- shared: shown
+key, {told}
+
+-- shared: told
+id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
 CASE WHEN (SELECT 1 FROM sessions AS a INDEXED BY sessions_parent WHERE a.parent IS NOT NULL LIMIT 1)
 THEN (SELECT count(*) FROM sessions AS d
     WHERE d.parent = sessions.key AND d.relation = 'delegate' AND d.deleted_at IS NULL)
@@ -67,50 +72,50 @@ SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at 
 ORDER BY deleted_at DESC, key DESC LIMIT 1
 
 -- name: sessions_by_activity
-SELECT {session} FROM sessions INDEXED BY sessions_active
+SELECT {shown} FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND {chosen}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_usual
-SELECT {session} FROM sessions INDEXED BY sessions_active
+SELECT {shown} FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND archived_at IS NULL AND relation IS NOT 'delegate'
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_creation
-SELECT {session} FROM sessions INDEXED BY sessions_created
+SELECT {shown} FROM sessions INDEXED BY sessions_created
 WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
     AND {chosen}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_deletion
-SELECT {session} FROM sessions
+SELECT {shown} FROM sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < (:at, :key) AND deleted_at >= :since
     AND {chosen}
 ORDER BY deleted_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_folded_title
-SELECT {session} FROM titles CROSS JOIN sessions ON sessions.key = titles.session
+SELECT {shown} FROM titles CROSS JOIN sessions ON sessions.key = titles.session
 WHERE titles.owner = :owner AND (titles.folded, titles.session) > (:folded, :key)
     AND deleted_at IS NULL AND active_at >= :since AND active_at < :until
     AND {chosen}
 ORDER BY titles.folded, titles.session LIMIT :limit
 
 -- name: sessions_through_activity
-SELECT {session} FROM {picked}
+SELECT {shown} FROM {picked}
 WHERE +owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND {chosen}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_through_creation
-SELECT {session} FROM {picked}
+SELECT {shown} FROM {picked}
 WHERE +owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
     AND {chosen}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_through_title
-SELECT {session} FROM {picked}
+SELECT {shown} FROM {picked}
 CROSS JOIN titles ON titles.session = sessions.key
 WHERE +sessions.owner = :owner AND deleted_at IS NULL
     AND (titles.folded, key) > (:folded, :key) AND active_at >= :since AND active_at < :until

@@ -1,0 +1,57 @@
+-- What a list shows of a session's parent and of its sub-agents, in the session's own row: looking for them took a third of the
+-- time that a page takes, though nearly all sessions have neither. An id never changes, and who erases a session parts its children
+-- from it first.
+
+ALTER TABLE recollect.sessions
+    ADD COLUMN parent_id text COLLATE "C", ADD COLUMN delegates integer NOT NULL DEFAULT 0;
+
+-- The rows of every owner are meant here, and not only those that one of them may see.
+ALTER TABLE recollect.sessions NO FORCE ROW LEVEL SECURITY;
+
+UPDATE recollect.sessions AS c SET parent_id = p.id
+FROM recollect.sessions AS p
+WHERE c.parent IS NOT NULL AND p.tree = c.parent >> 20 AND p.number = (c.parent & 1048575)::int AND p.owner = c.owner;
+
+UPDATE recollect.sessions AS p SET delegates = d.many
+FROM (
+    SELECT parent, owner, count(*) AS many FROM recollect.sessions
+    WHERE parent IS NOT NULL AND relation = 'delegate' AND deleted_at IS NULL GROUP BY parent, owner
+) AS d
+WHERE p.tree = d.parent >> 20 AND p.number = (d.parent & 1048575)::int AND p.owner = d.owner;
+
+ALTER TABLE recollect.sessions FORCE ROW LEVEL SECURITY;
+
+CREATE FUNCTION recollect.name_parent() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.parent_id := (
+        SELECT p.id FROM recollect.sessions AS p
+        WHERE p.tree = NEW.parent >> 20 AND p.number = (NEW.parent & 1048575)::int AND p.owner = NEW.owner
+    );
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER sessions_born BEFORE INSERT ON recollect.sessions
+    FOR EACH ROW WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION recollect.name_parent();
+CREATE TRIGGER sessions_adopted BEFORE UPDATE OF parent ON recollect.sessions
+    FOR EACH ROW EXECUTE FUNCTION recollect.name_parent();
+
+-- What is counted is written as one more or one less, so that it is right however many do so at once.
+CREATE FUNCTION recollect.count_delegate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' AND OLD.parent IS NOT NULL AND OLD.relation = 'delegate' AND OLD.deleted_at IS NULL THEN
+        UPDATE recollect.sessions SET delegates = delegates - 1
+        WHERE tree = OLD.parent >> 20 AND number = (OLD.parent & 1048575)::int AND owner = OLD.owner;
+    END IF;
+    IF TG_OP <> 'DELETE' AND NEW.parent IS NOT NULL AND NEW.relation = 'delegate' AND NEW.deleted_at IS NULL THEN
+        UPDATE recollect.sessions SET delegates = delegates + 1
+        WHERE tree = NEW.parent >> 20 AND number = (NEW.parent & 1048575)::int AND owner = NEW.owner;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER sessions_delegate_made AFTER INSERT ON recollect.sessions
+    FOR EACH ROW WHEN (NEW.relation = 'delegate') EXECUTE FUNCTION recollect.count_delegate();
+CREATE TRIGGER sessions_delegate_changed AFTER UPDATE OF parent, relation, deleted_at ON recollect.sessions
+    FOR EACH ROW WHEN (OLD.relation = 'delegate' OR NEW.relation = 'delegate') EXECUTE FUNCTION recollect.count_delegate();
+CREATE TRIGGER sessions_delegate_erased AFTER DELETE ON recollect.sessions
+    FOR EACH ROW WHEN (OLD.relation = 'delegate') EXECUTE FUNCTION recollect.count_delegate();

@@ -1,1 +1,0 @@
--- A session's sub-agents are found quickly enough by their index: nothing is to be done here.
