@@ -257,8 +257,10 @@ def test_a_list_is_one_journey_and_leaves_nothing_behind(postgres, journeys):
             with journeys(1):
                 assert len(ann.list_sessions(3, **arguments)) == (0 if arguments["channel"] == "nothing" else 3)
         ann.session("s3").update(pinned=True)
-        with journeys(2):
+        with journeys(1):
             assert [each.id for each in ann.list_sessions(2, pinned_first=True)] == ["s3", "bare"]
+        with journeys(2):
+            assert [each.id for each in ann.list_sessions(2, pinned_first=True, order="created")] == ["s3", "bare"]
         engine = ann._engine
         with engine._server._connection(float("inf")) as link:
             for name in ("recollect.owner", "enable_sort", "plan_cache_mode"):

@@ -110,6 +110,29 @@ def test_a_page_counts_the_sub_agents_of_its_owner_alone(unknown):
         assert store.get_session(page[0].id).delegate_count == counts[page[0].id]
 
 
+@pytest.mark.parametrize("few", [2, 500])
+def test_pinned_first_is_the_same_list_whatever_the_page_and_however_many_are_pinned(databases, database, few, monkeypatch):
+    """A first page is one statement, unless more are pinned than are looked at one by one; those that follow are not."""
+    monkeypatch.setattr("recollect.ops.lists._FEW", few)
+    with recollect.open(databases.url_of(database, "plain")) as store:
+        for number in range(9):
+            store.session(f"s{number}", pinned=number % 2 == 0, archived=number == 4)
+        store.session("s0:delegate:x", pinned=True)
+        wanted = ["s8", "s6", "s2", "s0", "s7", "s5", "s3", "s1"]
+        for limit in range(1, 10):
+            listed, after = [], None
+            while True:
+                page = store.list_sessions(limit, after=after, pinned_first=True)
+                listed += [session.id for session in page]
+                after = page.next
+                if after is None:
+                    break
+                assert len(page) == limit
+            assert listed == wanted, limit
+        sent = noted(store, {"pinned_first": True}, monkeypatch)
+        assert len([each for each, _ in sent if b"recollect.sessions" in each.text]) == (1 if few > 4 else 3)
+
+
 def test_kin_is_counted_and_named_whoever_writes_it(databases, database):
     """The rows of parents and children are written by triggers: also where several write at once, or in plain SQL."""
     url = databases.url_of(database, "plain")

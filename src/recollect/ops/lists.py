@@ -16,7 +16,7 @@ from recollect.model.message import ROLES
 from recollect.model.moment import Moment, moment
 from recollect.model.session import STATUSES, Session
 from recollect.model.title import folded
-from recollect.op import Op, Row, Scope, Steps, one
+from recollect.op import Op, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
 
 NEVER = 1 << 62
@@ -54,6 +54,7 @@ _NO_FILTERS: dict[str, Any] = dict.fromkeys(
     ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown", "tool", "role")
 )
 # The list as it is mostly asked for has a statement of its own: the others look at each of ten filters for each row.
+_EVER = (0, NEVER)
 _USUAL = {**_NO_FILTERS, "archived": False, "delegates": False}
 
 
@@ -128,6 +129,10 @@ def _page(
     filters: dict[str, Any],
 ) -> Steps[Listed]:
     chosen = {**_NO_FILTERS, **(yield from _related(scope, filters))}
+    if place is None and by == "activity" and len(stages) > 1 and chosen == _USUAL and between == _EVER:
+        shown = yield from _first_with_pins(scope, limit)
+        if shown is not None:
+            return shown
     stage, pins = (0, list[int]()) if place is None else (place.stage, list(place.pins))
     found: list[tuple[int, Row]] = []
     for index in range(stage, len(stages)):
@@ -144,8 +149,23 @@ def _page(
         if stages[index].get("pinned"):
             pins += [row[0] for row in some[: limit - len(found) + len(some)]]
     values = [sessions.value_of(row, 1) for _, row in found[:limit]]
-    more = _written(by, *found[limit - 1], values[-1], pins) if len(found) > limit else None
+    more = _written(by, found[limit - 1][0], found[limit - 1][1][0], values[-1], pins) if len(found) > limit else None
     return Listed(values, more)
+
+
+def _first_with_pins(scope: Scope, limit: int) -> Steps[Listed | None]:
+    """Read the page that a window shows first, in one statement; None where the engine has none, or many are pinned."""
+    some = yield from rows("sessions_pinned_first", owner=scope.owner, limit=limit + 1, few=_FEW)
+    if not some:
+        return None
+    found = [(sessions.value_of(row, 1), row[0]) for row in some]
+    found.sort(key=lambda each: (each[0].pinned_at is None, -each[0].active_at, -each[1]))
+    values = [value for value, _ in found[:limit]]
+    if len(found) <= limit:
+        return Listed(values, None)
+    pins = [key for value, key in found[:limit] if value.pinned_at is not None]
+    last, key = found[limit - 1]
+    return Listed(values, _written("activity", int(last.pinned_at is None), key, last, pins))
 
 
 def _related(scope: Scope, filters: dict[str, Any]) -> Steps[dict[str, Any]]:
@@ -198,12 +218,12 @@ def _indexed(chosen: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _written(by: str, stage: int, row: Row, last: Session, pins: Sequence[int]) -> str:
+def _written(by: str, stage: int, key: int, last: Session, pins: Sequence[int]) -> str:
     """Write down the place after a session."""
     import base64  # noqa: PLC0415  only where a list goes on
 
     value = _sorted_by(by, last)
-    text = json.encode([by[0], stage, value, row[0], *pins])
+    text = json.encode([by[0], stage, value, key, *pins])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 

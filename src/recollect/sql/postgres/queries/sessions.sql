@@ -367,11 +367,34 @@ SELECT {shown} FROM recollect.sessions WHERE {active} AND {chosen} {newest}
 
 -- ends: sessions_by_activity
 
+-- shared: usual
+archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
+
 -- name: sessions_usual
-SELECT {shown} FROM recollect.sessions
-WHERE {active} AND archived_at IS NULL AND relation IS DISTINCT FROM 'delegate' {newest}
+SELECT {shown} FROM recollect.sessions WHERE {active} AND {usual} {newest}
 
 -- ends: sessions_usual
+
+-- before: sessions_pinned_first
+{walking}
+
+-- name: sessions_pinned_first
+WITH few AS MATERIALIZED (
+    SELECT NOT EXISTS (SELECT 1 {of_pin} {more}) AS are
+), pinned AS MATERIALIZED (
+    SELECT * FROM (SELECT * {of_pin} AND (SELECT few.are FROM few) OFFSET 0) AS s WHERE {usual} {newest}
+)
+SELECT {shown} FROM (
+    (SELECT * FROM pinned)
+    UNION ALL
+    (
+        SELECT * FROM recollect.sessions
+        WHERE owner = :owner AND deleted_at IS NULL AND pinned_at IS NULL AND (SELECT few.are FROM few) AND {usual}
+        ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint - count(*) FROM pinned)
+    )
+) AS sessions
+
+-- ends: sessions_pinned_first
 
 -- before: sessions_by_creation
 {walking}

@@ -83,6 +83,9 @@ WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) A
     AND archived_at IS NULL AND relation IS NOT 'delegate'
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
+-- name: sessions_pinned_first
+SELECT 1 WHERE false
+
 -- name: sessions_by_creation
 SELECT {shown} FROM sessions INDEXED BY sessions_created
 WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
