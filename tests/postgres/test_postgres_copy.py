@@ -153,7 +153,7 @@ def rows_of(path):
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "pins",
-    "blobs", "settings", "titles",
+    "blobs", "settings",
 )  # fmt: skip
 
 

@@ -29,18 +29,13 @@ LISTS = {
 FILL = """
 INSERT INTO recollect.sessions (
     tree, number, owner, id, parent, relation, created_at, updated_at, active_at, deleted_at, pinned_at, archived_at, title,
-    channel, model
+    folded, channel, model
 )
 SELECT n, 1, %(owner)s, 's' || n, CASE WHEN n %% 2 = 0 THEN ((n - 1) << 20) | 1 END, CASE WHEN n %% 2 = 0 THEN 'delegate' END,
     n, n, n, CASE WHEN n %% 7 = 0 THEN n END, CASE WHEN n %% 100 = 5 THEN n END, CASE WHEN n %% 40 = 9 THEN n END,
-    'title ' || n, CASE WHEN n %% 3 = 0 THEN 'web' ELSE 'cli' END, CASE WHEN n %% 5 = 0 THEN 'large' ELSE 'small' END
+    'Title ' || n, 'title ' || n, CASE WHEN n %% 3 = 0 THEN 'web' ELSE 'cli' END, CASE WHEN n %% 5 = 0 THEN 'large' ELSE 'small' END
 FROM generate_series(%(first)s::bigint, %(first)s::bigint + %(many)s - 1) AS n
 """
-TITLES = """
-INSERT INTO recollect.titles (tree, session, owner, folded)
-SELECT tree, number, owner, title FROM recollect.sessions WHERE tree >= %(first)s
-"""
-
 
 @pytest.fixture(scope="module")
 def unknown(databases):
@@ -48,11 +43,9 @@ def unknown(databases):
     name = databases.make()
     recollect.open(databases.url_of(name, "plain")).close()
     with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
-        for table in ("sessions", "titles"):
-            admin.execute(f"ALTER TABLE recollect.{table} SET (autovacuum_enabled = off)")
+        admin.execute("ALTER TABLE recollect.sessions SET (autovacuum_enabled = off)")
         for owner, first in (("ann", 1), ("bob", 1 + MANY)):
-            for statement in (FILL, TITLES):
-                admin.execute(statement, {"owner": owner, "first": first, "many": MANY})
+            admin.execute(FILL, {"owner": owner, "first": first, "many": MANY})
         assert admin.execute("SELECT count(*) FROM pg_stats WHERE tablename = 'sessions'").fetchone() == (0,)
     yield databases.url_of(name, "plain")
     databases.drop(name)

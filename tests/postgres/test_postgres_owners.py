@@ -13,7 +13,7 @@ import recollect
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "blobs",
-    "settings", "titles", "pins", "search_index", "search_titles", "search_terms",
+    "settings", "pins", "search_index", "search_titles", "search_terms",
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ ORDER BY tree, number LIMIT :limit
 SELECT s.last, s.branch, s.open_turns, (b.tree << 20) | b.session, b.number, b.fork_at,
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL),
-    (SELECT t.folded FROM recollect.titles AS t WHERE t.tree = s.tree AND t.session = s.number),
+    s.folded,
     s.delegates <> {delegates} OR s.parent_id IS DISTINCT FROM {parent_id}
 FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int

@@ -126,14 +126,14 @@ WHERE {named} AND deleted_at IS NULL
 -- shared: making
 INSERT INTO recollect.sessions (
     tree, number, branch, owner, id, parent, relation, created_at, updated_at, active_at, pinned_at, archived_at, status,
-    channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
-    metadata
+    channel, channel_id, external_id, title, folded, task, provider, provider_config, model, working_dir, system_prompt,
+    color, metadata
 )
 SELECT
     planted.tree, 1, 1, :owner::text, :id::text, (p.tree << 20) | p.number,
     CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next}),
     :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text, :channel_id::text, :external_id::text,
-    :title::text, :task::text, :provider::text, :provider_config::text, :model::text, :working_dir::text,
+    :title::text, :folded::text, :task::text, :provider::text, :provider_config::text, :model::text, :working_dir::text,
     :system_prompt::text, :color::text, :metadata::text
 FROM planted
 LEFT JOIN recollect.sessions AS p ON p.owner = :owner AND p.id = :parent::text AND p.deleted_at IS NULL
@@ -142,9 +142,6 @@ RETURNING sessions.*
 -- shared: with
 branched AS (
     INSERT INTO recollect.branches (tree, number, session, created_at) SELECT tree, 1, 1, :now::bigint FROM planted
-), titled AS (
-    INSERT INTO recollect.titles (tree, session, owner, folded)
-    SELECT tree, 1, :owner::text, :folded::text FROM planted WHERE :folded::text IS NOT NULL
 )
 
 -- shared: next
@@ -275,22 +272,13 @@ AND (:bounded::boolean IS NULL OR created_at >= :since::bigint)
 ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
 -- shared: titled
-(
-    SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
-    WHERE t.owner = :owner
-        AND (:beyond::boolean IS NULL OR
-            (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-    ORDER BY t.folded, t.tree, t.session OFFSET 0
-) AS titled
-JOIN LATERAL (
-    SELECT * FROM recollect.sessions AS s WHERE s.tree = titled_tree AND s.number = titled_session OFFSET 0
-) AS sessions ON true
-
--- shared: named_so
-deleted_at IS NULL AND (:bounded::boolean IS NULL OR (active_at >= :since::bigint AND active_at < :until::bigint))
+owner = :owner AND folded IS NOT NULL AND deleted_at IS NULL
+AND (:beyond::boolean IS NULL OR
+    (folded, tree, number) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:bounded::boolean IS NULL OR (active_at >= :since::bigint AND active_at < :until::bigint))
 
 -- shared: alphabetical
-ORDER BY folded, titled_tree, titled_session LIMIT (SELECT :limit::bigint)
+ORDER BY folded, tree, number LIMIT (SELECT :limit::bigint)
 
 -- shared: this
 tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
@@ -421,7 +409,7 @@ ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 {walking}
 
 -- name: sessions_by_folded_title
-SELECT {shown} FROM {titled} WHERE {named_so} AND {chosen} {alphabetical}
+SELECT {shown} FROM recollect.sessions WHERE {titled} AND {chosen} {alphabetical}
 
 -- ends: sessions_by_folded_title
 
@@ -457,30 +445,18 @@ SELECT {shown} FROM (
 -- name: sessions_through_title
 WITH {narrowed}
 SELECT {shown} FROM (
-    (
-        SELECT sessions.*, titled.* FROM {these}
-        JOIN LATERAL (
-            SELECT t.tree AS titled_tree, t.session AS titled_session, t.folded FROM recollect.titles AS t
-            WHERE t.tree = sessions.tree AND t.session = sessions.number
-                AND (:beyond::boolean IS NULL OR
-                    (t.folded, t.tree, t.session) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-            OFFSET 0
-        ) AS titled ON true
-        WHERE {named_so} AND {chosen} {alphabetical}
-    )
+    (SELECT * FROM {these} WHERE {titled} AND {chosen} {alphabetical})
     UNION ALL
-    (SELECT sessions.*, titled.* FROM {titled} WHERE {few} = 0 AND {named_so} AND {chosen} {alphabetical})
+    (SELECT * FROM recollect.sessions WHERE {few} = 0 AND {titled} AND {chosen} {alphabetical})
 ) AS sessions {alphabetical}
 
 -- ends: sessions_through_title
 
 -- name: title_set
-INSERT INTO recollect.titles (tree, session, owner, folded)
-VALUES (:session::bigint >> 20, (:session::bigint & 1048575)::int, :owner, :folded)
-ON CONFLICT (tree, session) DO UPDATE SET folded = excluded.folded
+UPDATE recollect.sessions SET folded = :folded WHERE {this}
 
 -- name: title_clear
-DELETE FROM recollect.titles WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+UPDATE recollect.sessions SET folded = NULL WHERE {this}
 
 -- name: sessions_by_prefix
 SELECT id, title FROM recollect.sessions
@@ -488,15 +464,16 @@ WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
-SELECT s.id, s.title FROM recollect.titles AS t JOIN recollect.sessions AS s ON s.tree = t.tree AND s.number = t.session
-WHERE t.owner = :owner AND t.folded IN (:folded::text, left(lower(:title::text), 500)) AND s.title = :title::text
-    AND s.deleted_at IS NULL
-ORDER BY s.active_at DESC LIMIT :limit
+SELECT id, title FROM (
+    SELECT id, title, active_at FROM recollect.sessions
+    WHERE owner = :owner AND folded IN (:folded::text, left(lower(:title::text), 500)) AND deleted_at IS NULL OFFSET 0
+) AS s WHERE title = :title::text ORDER BY active_at DESC LIMIT :limit
 
 -- name: sessions_titled_alike
-SELECT s.id, s.title FROM recollect.titles AS t JOIN recollect.sessions AS s ON s.tree = t.tree AND s.number = t.session
-WHERE t.owner = :owner AND t.folded = :folded AND s.deleted_at IS NULL
-ORDER BY s.active_at DESC LIMIT :limit
+SELECT id, title FROM (
+    SELECT id, title, active_at FROM recollect.sessions
+    WHERE owner = :owner AND folded = :folded::text AND deleted_at IS NULL OFFSET 0
+) AS s ORDER BY active_at DESC LIMIT :limit
 
 -- lock: sessions_of_tree
 SELECT number FROM recollect.sessions WHERE tree = :tree ORDER BY number FOR NO KEY UPDATE NOWAIT
@@ -659,9 +636,6 @@ WITH freed AS (
     UPDATE recollect.sessions SET parent = NULL WHERE parent = :session::bigint
 ), forgotten AS (
     DELETE FROM recollect.appends
-    WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
-), untitled AS (
-    DELETE FROM recollect.titles
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
 ), dropped AS (
     DELETE FROM recollect.snapshots

@@ -1,12 +1,14 @@
--- What a list shows of a session's parent and of its sub-agents, in the session's own row: looking for them took a third of the
--- time that a page takes, though nearly all sessions have neither. An id never changes, and who erases a session parts its children
--- from it first.
+-- What a list shows and is put in order by, in the session's own row: its parent, how many sub-agents it has, and its title as it is
+-- put in order. Looking for them elsewhere took a third of the time of a page, and half of one by title. An id never changes, and
+-- who erases a session parts its children from it first.
 
 ALTER TABLE recollect.sessions
-    ADD COLUMN parent_id text COLLATE "C", ADD COLUMN delegates integer NOT NULL DEFAULT 0;
+    ADD COLUMN parent_id text COLLATE "C", ADD COLUMN delegates integer NOT NULL DEFAULT 0,
+    ADD COLUMN folded text COLLATE "C";
 
 -- The rows of every owner are meant here, and not only those that one of them may see.
 ALTER TABLE recollect.sessions NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE recollect.titles NO FORCE ROW LEVEL SECURITY;
 
 UPDATE recollect.sessions AS c SET parent_id = p.id
 FROM recollect.sessions AS p
@@ -19,8 +21,16 @@ FROM (
 ) AS d
 WHERE p.tree = d.parent >> 20 AND p.number = (d.parent & 1048575)::int AND p.owner = d.owner;
 
-ALTER TABLE recollect.sessions FORCE ROW LEVEL SECURITY;
+UPDATE recollect.sessions AS s SET folded = t.folded
+FROM recollect.titles AS t WHERE t.tree = s.tree AND t.session = s.number;
 
+ALTER TABLE recollect.sessions FORCE ROW LEVEL SECURITY;
+DROP TABLE recollect.titles;
+
+CREATE INDEX sessions_folded ON recollect.sessions (owner, folded, tree, number)
+    WHERE folded IS NOT NULL AND deleted_at IS NULL;
+
+-- Whoever writes a session that has a parent names the parent in it, and counts it there where it is a sub-agent.
 CREATE FUNCTION recollect.name_parent() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.parent_id := (

@@ -1,1 +1,0 @@
--- A session's parent and its sub-agents are found quickly enough in their table: nothing is to be done here.

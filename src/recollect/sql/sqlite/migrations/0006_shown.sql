@@ -1,0 +1,1 @@
+-- A session's parent, its sub-agents and its title are found quickly enough in their tables: nothing is to be done here.
