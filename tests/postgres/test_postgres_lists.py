@@ -37,6 +37,7 @@ SELECT n, 1, %(owner)s, 's' || n, CASE WHEN n %% 2 = 0 THEN ((n - 1) << 20) | 1 
 FROM generate_series(%(first)s::bigint, %(first)s::bigint + %(many)s - 1) AS n
 """
 
+
 @pytest.fixture(scope="module")
 def unknown(databases):
     """Give a database with sessions of two owners that was never analyzed, half of them sub-agents of the others."""
@@ -104,7 +105,9 @@ def test_a_page_counts_the_sub_agents_of_its_owner_alone(unknown):
 
 
 @pytest.mark.parametrize("few", [2, 500])
-def test_pinned_first_is_the_same_list_whatever_the_page_and_however_many_are_pinned(databases, database, few, monkeypatch):
+def test_pinned_first_is_the_same_list_whatever_the_page_and_however_many_are_pinned(
+    databases, database, few, monkeypatch
+):
     """A first page is one statement, unless more are pinned than are looked at one by one; those that follow are not."""
     monkeypatch.setattr("recollect.ops.lists._FEW", few)
     with recollect.open(databases.url_of(database, "plain")) as store:
@@ -147,7 +150,10 @@ def test_kin_is_counted_and_named_whoever_writes_it(databases, database):
             run("UPDATE recollect.sessions SET parent = (SELECT (tree << 20) | number FROM recollect.sessions WHERE id = 'b') "
                 "WHERE id IN ('a:delegate:7', 'a:delegate:2')")  # fmt: skip
         listed = {session.id: session for session in store.list_sessions(100, delegates=True)}
-        assert {id: session.delegate_count for id, session in listed.items() if session.delegate_count} == {"a": 9, "b": 1}
+        assert {id: session.delegate_count for id, session in listed.items() if session.delegate_count} == {
+            "a": 9,
+            "b": 1,
+        }
         named = {id: session.parent for id, session in listed.items()}
         assert named.pop("a:delegate:7") == "b"
         assert named.pop("a:delegate:5") is None
@@ -162,7 +168,9 @@ def test_kin_that_is_wrong_is_found_and_put_right(databases, database):
         for id in ("a", "a:delegate:x", "b"):
             store.session(id)
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("UPDATE recollect.sessions SET delegates = delegates - 1, parent_id = 'b' WHERE id <> 'b'")
+            connection.execute(
+                "UPDATE recollect.sessions SET delegates = delegates - 1, parent_id = 'b' WHERE id <> 'b'"
+            )
         assert {problem.session for problem in store.check().problems} == {"a", "a:delegate:x"}
         assert {finding.repaired for finding in store.check(repair=True).found} == {True}
         assert store.check().problems == ()

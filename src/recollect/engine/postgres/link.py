@@ -45,9 +45,10 @@ class Lost(Exception):
 
 
 class Connection(psycopg.Connection[Any]):
-    """psycopg's connection, with the link on it."""
+    """psycopg's connection, with the link on it, and when it was taken out of the pool."""
 
     link: Link
+    taken: float
 
 
 class Link:

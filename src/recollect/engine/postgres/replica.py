@@ -14,10 +14,10 @@ import psycopg
 import psycopg_pool
 
 from recollect.engine.postgres.book import Statement
-from recollect.engine.postgres.link import Connection, Link, Lost
+from recollect.engine.postgres.link import Link, Lost
+from recollect.engine.postgres.near import Pool
 
 T = TypeVar("T")
-Pool = psycopg_pool.ConnectionPool[Connection]
 
 _REST = 5.0  # seconds that a replica which did not answer is left alone
 _LOOK = 0.05  # and how long one that is behind is not asked again

@@ -7,8 +7,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +29,7 @@ from recollect.engine.postgres.failure import (
 )
 from recollect.engine.postgres.link import BEGIN, COMMIT, Connection, Link, Lost, fresh_token
 from recollect.engine.postgres.migration import ready
+from recollect.engine.postgres.near import Near, Pool
 from recollect.engine.postgres.replica import Replica
 from recollect.engine.postgres.transaction import Ahead, Crossed, Mark, Unsettled
 from recollect.errors import Corrupted, RecollectError, StoreClosed, StoreUnavailable
@@ -67,7 +67,7 @@ class Server:
         self._swept = 0
         self._commits = random.randrange(_SWEEP)  # noqa: S311  processes that start together do not sweep together
         ready(self.address, "" if trusted else owner, timeout)  # what is said of an owner here is about its role
-        self._pool = self._make_pool()
+        self._near = Near(self._make_pool())
         self._replica = Replica(lambda: self._make_pool(self.address.replica)) if self.address.replica else None
         _servers.add(self)
 
@@ -76,7 +76,7 @@ class Server:
         """Where the data is, without the password."""
         return self.address.shown
 
-    def _make_pool(self, conninfo: str | None = None) -> psycopg_pool.ConnectionPool[Connection]:
+    def _make_pool(self, conninfo: str | None = None) -> Pool:
         pool = psycopg_pool.ConnectionPool(
             conninfo or self.address.conninfo,
             connection_class=Connection,
@@ -230,29 +230,27 @@ class Server:
                 tries += 1
                 _pause(tries)
 
-    @contextmanager
-    def _connection(self, until: float) -> Generator[Link]:
-        """Take a connection out of the pool, and leave it fit for the next who takes it."""
-        connection = self._taken(until)
-        link = connection.link
+    def _connection(self, until: float) -> _Taken:
+        """Take a connection, and leave it fit for the next who takes it."""
+        return _Taken(self._taken(until), self._leave)
+
+    def _leave(self, connection: Connection, error: BaseException | None) -> None:
+        link, fit = connection.link, False
         try:
-            yield link
-            self._away = False
-        except (psycopg.Error, Lost, Unsettled) as error:
-            if isinstance(error, psycopg.Error) and error.sqlstate not in FRESH | GONE:
+            if error is None:
+                self._away, fit = False, True
+            elif isinstance(error, (psycopg.Error, Lost, Unsettled)):
+                if isinstance(error, psycopg.Error) and error.sqlstate not in FRESH | GONE:
+                    link.rollback()
+                else:
+                    self._away = True
+                    link.abandon()
+            elif isinstance(error, Exception):
                 link.rollback()
             else:
-                self._away = True
                 link.abandon()
-            raise
-        except Exception:
-            link.rollback()
-            raise
-        except BaseException:
-            link.abandon()
-            raise
         finally:
-            self._pool.putconn(connection)
+            self._near.give_back(connection, fit=fit)
 
     def _taken(self, until: float) -> Connection:
         if self._closed:
@@ -261,7 +259,7 @@ class Server:
         while True:
             left = max(until - time.monotonic(), _STEP)
             try:
-                return self._pool.getconn(timeout=min(left, _RECONNECT) if self._away else left)
+                return self._near.take(min(left, _RECONNECT) if self._away else left)
             except psycopg_pool.PoolTimeout as error:
                 if time.monotonic() >= until:
                     raise self._why_not() from error
@@ -279,7 +277,7 @@ class Server:
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone, whether the server is used here or not: ending one ends it there."""
         self._forked = True
-        _left_to_parent.append(self._pool)
+        _left_to_parent.append(self._near)
         if self._replica is not None:
             _left_to_parent.extend(self._replica.forget())
 
@@ -294,7 +292,7 @@ class Server:
             return False
         with _renewing:
             if self._forked:
-                self._pool = self._make_pool()
+                self._near = Near(self._make_pool())
                 self._forked = False
                 return True
         return False
@@ -303,9 +301,25 @@ class Server:
         """Close every connection of this process."""
         self._closed = True
         if not self._forked:
-            self._pool.close()
+            self._near.close()
             if self._replica is not None:
                 self._replica.close()
+
+
+class _Taken:
+    """A connection that is taken for the time of a `with`."""
+
+    __slots__ = ("_connection", "_leave")
+
+    def __init__(self, connection: Connection, leave: Callable[[Connection, BaseException | None], None]) -> None:
+        self._connection = connection
+        self._leave = leave
+
+    def __enter__(self) -> Link:
+        return self._connection.link
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._leave(self._connection, error)
 
 
 def _pause(tries: int) -> None:
