@@ -15,7 +15,7 @@ class Processor:
 
     def __init__(self, store: recollect.Store) -> None:
         server: Any = getattr(store._engine, "_server", None)  # noqa: SLF001
-        self._pool: Any = None if server is None else server._pool  # noqa: SLF001
+        self._near: Any = None if server is None else server._near  # noqa: SLF001
 
     def taken(self, action: Callable[[], Any], times: int = 1) -> float:
         """Run something so many times: milliseconds of the processor for each."""
@@ -27,7 +27,8 @@ class Processor:
 
     def _served(self) -> int:
         """Give the nanoseconds that the server's processes have used for the connections that are open now."""
-        if self._pool is None:
+        if self._near is None:
             return 0
-        pids = [connection.info.backend_pid for connection in self._pool._pool]  # noqa: SLF001
+        open_now = (*self._near._kept, *self._near._pool._pool)  # noqa: SLF001
+        pids = [connection.info.backend_pid for connection in open_now]
         return sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids)
