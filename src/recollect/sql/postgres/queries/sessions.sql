@@ -242,16 +242,29 @@ AND (:shown::text IS NULL OR ((tree << 20) | number) NOT IN (
     SELECT j.value::bigint FROM json_array_elements_text(:shown::text::json) AS j (value)
 ))
 AND (:tool::text IS NULL OR EXISTS (
-    SELECT 1 FROM recollect.branches AS b
-    JOIN recollect.tool_calls AS t ON t.tree = b.tree AND t.message_branch = b.number
-    WHERE b.tree = sessions.tree AND b.session = sessions.number AND t.tool = :tool::text OFFSET 0
+    SELECT 1 FROM recollect.tool_calls AS t
+    WHERE t.tree = sessions.tree AND t.message_branch = sessions.branch AND t.tool = :tool::text OFFSET 0
+) OR EXISTS (
+    SELECT 1 FROM {elsewhere} CROSS JOIN LATERAL (
+        SELECT 1 FROM recollect.tool_calls AS t
+        WHERE t.tree = sessions.tree AND t.message_branch = b.number AND t.tool = :tool::text OFFSET 0
+    ) AS t
 ))
 AND (:role::text IS NULL OR EXISTS (
-    SELECT 1 FROM recollect.branches AS b
-    JOIN recollect.messages AS m ON m.tree = b.tree AND m.branch = b.number
-    WHERE b.tree = sessions.tree AND b.session = sessions.number AND m.role = :role::text AND m.deleted_at IS NULL
-    OFFSET 0
+    SELECT 1 FROM recollect.messages AS m
+    WHERE m.tree = sessions.tree AND m.branch = sessions.branch AND m.role = :role::text AND m.deleted_at IS NULL OFFSET 0
+) OR EXISTS (
+    SELECT 1 FROM {elsewhere} CROSS JOIN LATERAL (
+        SELECT 1 FROM recollect.messages AS m
+        WHERE m.tree = sessions.tree AND m.branch = b.number AND m.role = :role::text AND m.deleted_at IS NULL OFFSET 0
+    ) AS m
 ))
+
+-- shared: elsewhere
+(
+    SELECT b.number FROM recollect.branches AS b
+    WHERE b.tree = sessions.tree AND b.session = sessions.number AND b.number <> sessions.branch OFFSET 0
+) AS b
 
 -- shared: active
 owner = :owner AND deleted_at IS NULL
