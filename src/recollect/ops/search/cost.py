@@ -7,6 +7,9 @@ the words in any order, of how many; how many messages the owner has, how many a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+from recollect.ops.search.query import Both, Either, Node
 
 _NAMED, _FETCHED = 1.2, 4
 """Messages that are walked past while one that an index names is looked at, and while the page it is on is fetched."""
@@ -48,3 +51,15 @@ def _costs(
     part = candidates / sampled
     fetched = pages * mine / whole * (1 - (1 - part) ** (whole / max(pages, 1)))
     return share * whole, _NAMED * mine * part + _FETCHED * fetched
+
+
+def at_most(node: Node | None, counts: Mapping[str, float]) -> float:
+    """How many messages can have what is looked for, by how many have each word; one that is not counted is in all."""
+    if node is None:
+        return math.inf
+    if isinstance(node, Either):
+        return sum([at_most(each, counts) for each in node.any_of])
+    if isinstance(node, Both):
+        return min([at_most(each, counts) for each in node.these], default=math.inf)
+    whole = node.tokens[:-1] if node.prefix else node.tokens
+    return min([counts.get(token, math.inf) for token in whole], default=math.inf)

@@ -42,6 +42,9 @@ _SAMPLE = 200
 _TRIES_NEWEST, _MORE = 2, 1.2
 """How often the newest are asked, and how many more than should do where there were too few."""
 
+_FEW = 1_000
+"""Messages whose sessions are looked up one by one sooner than all sessions are read."""
+
 _SHORT = 3_000
 """Messages of a session that are looked at one after the other sooner than an index of all sessions."""
 
@@ -165,7 +168,8 @@ class _Finder:
         self.params = _params(scope, ask, where)
         self.counts = counts
         self.rarity: dict[str, float] | None = None
-        self.nowhere: set[str] = set()
+        self.most = math.inf
+        """How many messages can have the words that were typed."""
         self.dense: dict[bool, bool] = {}
         self.newest: dict[bool, int | None] = {}
         self.wider: dict[tuple[str, bool], list[str]] | None = None
@@ -189,14 +193,14 @@ class _Finder:
 
     def _messages(self, at: Cursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
         terms: dict[str, Any] = {**(yield from self._expression(wide=wide))}
-        if not wide and _missing(self.words, self.nowhere):
+        if not wide and not self.most:
             return []
         below, low = at.below, at.low
         if self.where is not None:
             below, low = self.where.narrowed(below, low)
         upper = (None, None) if below == TOP else below
         dense = yield from self._dense(terms.pop("loose"), terms["sought"], wide=wide)
-        query = "search_newest" if dense else "search_messages"
+        query = "search_newest" if dense else "search_few" if self.most < _FEW and not wide else "search_messages"
         terms.update(self.params, below_branch=upper[0], below_position=upper[1], pool=pool)
         newest = self.newest.get(wide)
         tries = _TRIES_NEWEST if (below, low, pool) == (TOP, BOTTOM, POOL) else 0
@@ -303,8 +307,10 @@ class _Finder:
                 row = yield from one("search_count", match=match, sought=sought, most=_MOST_COUNTED)
                 counts.append(0 if row is None else row[0])
             self.counts = tuple(counts)
-            self.nowhere = {token for token, count in zip(tokens, counts, strict=True) if not count}
-        return rarity(dict(zip(tokens, self.counts, strict=True)), _MOST_COUNTED)
+        counted = dict(zip(tokens, self.counts, strict=True))
+        known = {token: count for token, count in counted.items() if count < _MOST_COUNTED}
+        self.most = cost.at_most(self.words, known)
+        return rarity(counted, _MOST_COUNTED)
 
     def _widened(self) -> Steps[bool]:
         """Find the words that have the pieces in them that were typed; False where there are none."""
@@ -322,17 +328,6 @@ class _Finder:
             Needle(words.tokens, words.prefix or (wide and words.goes_on), suffix=wide and words.has_inside)
             for words in positive(self.words)
         ]
-
-
-def _missing(node: Node | None, nowhere: set[str]) -> bool:
-    """Whether no message can fit, because of words that are in none."""
-    if not nowhere or node is None:
-        return False
-    if isinstance(node, Either):
-        return all(_missing(each, nowhere) for each in node.any_of)
-    if isinstance(node, Both):
-        return any(_missing(each, nowhere) for each in node.these)
-    return not nowhere.isdisjoint(node.tokens[:-1] if node.prefix else node.tokens)
 
 
 def _always_positive(node: Node | None) -> bool:

@@ -16,30 +16,34 @@ FROM (
 ORDER BY i.tree DESC, i.branch DESC, i.position DESC LIMIT nullif(:pool::bigint, -1)
 
 -- shared: counting
-FROM recollect.search_index AS i
+FROM {placed} WHERE {between} AND {counts}
+
+-- shared: placed
+recollect.search_index AS i
 JOIN recollect.branches AS b ON b.tree = i.tree AND b.number = i.branch
 LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
-WHERE {between}
-    AND CASE
-        WHEN :ranges::json IS NOT NULL THEN EXISTS (
-            SELECT 1 FROM json_array_elements(:ranges::json) AS r
-            WHERE (r.value ->> 0)::bigint = (i.tree << 20) | i.branch AND (r.value ->> 1)::bigint < i.position
-                AND (r.value ->> 2)::bigint >= i.position
-        )
-        WHEN s.owner <> :owner THEN false
-        WHEN s.number IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits} THEN true
-        ELSE EXISTS (SELECT 1 FROM recollect.branches AS c WHERE c.tree = b.tree AND c.parent = b.number OFFSET 0)
-    END
-    AND (:plain::boolean OR EXISTS (
-        SELECT 1 FROM recollect.messages AS m
-        WHERE m.tree = i.tree AND m.branch = i.branch AND m.position = i.position
-            AND (:since::bigint IS NULL OR m.created_at >= :since::bigint)
-            AND (:until::bigint IS NULL OR m.created_at < :until::bigint)
-            AND (:models::text IS NULL
-                OR coalesce(m.model, s.model) = ANY ((SELECT recollect.listed(:models))::text[]))
-            AND (:no_models::text IS NULL
-                OR coalesce(m.model, s.model, '') <> ALL ((SELECT recollect.listed(:no_models))::text[]))
-    ))
+
+-- shared: counts
+CASE
+    WHEN :ranges::json IS NOT NULL THEN EXISTS (
+        SELECT 1 FROM json_array_elements(:ranges::json) AS r
+        WHERE (r.value ->> 0)::bigint = (i.tree << 20) | i.branch AND (r.value ->> 1)::bigint < i.position
+            AND (r.value ->> 2)::bigint >= i.position
+    )
+    WHEN s.owner <> :owner THEN false
+    WHEN s.number IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {suits} THEN true
+    ELSE EXISTS (SELECT 1 FROM recollect.branches AS c WHERE c.tree = b.tree AND c.parent = b.number OFFSET 0)
+END
+AND (:plain::boolean OR EXISTS (
+    SELECT 1 FROM recollect.messages AS m
+    WHERE m.tree = i.tree AND m.branch = i.branch AND m.position = i.position
+        AND (:since::bigint IS NULL OR m.created_at >= :since::bigint)
+        AND (:until::bigint IS NULL OR m.created_at < :until::bigint)
+        AND (:models::text IS NULL
+            OR coalesce(m.model, s.model) = ANY ((SELECT recollect.listed(:models))::text[]))
+        AND (:no_models::text IS NULL
+            OR coalesce(m.model, s.model, '') <> ALL ((SELECT recollect.listed(:no_models))::text[]))
+))
 
 -- shared: suits
 (:delegates::boolean OR s.relation IS DISTINCT FROM 'delegate')
@@ -105,6 +109,12 @@ CASE WHEN pg_size_bytes(current_setting('work_mem')) < 33554432 THEN set_config(
 (:below_branch::bigint IS NULL OR (i.tree, i.branch, i.position)
     < (:below_branch::bigint >> 20, (:below_branch::bigint & 1048575)::int, :below_position::bigint))
 AND (i.tree, i.branch, i.position)
+    >= (:low_branch::bigint >> 20, (:low_branch::bigint & 1048575)::int, :low_position::bigint)
+
+-- shared: among
+(:below_branch::bigint IS NULL OR (i.tree + 0, i.branch, i.position)
+    < (:below_branch::bigint >> 20, (:below_branch::bigint & 1048575)::int, :below_position::bigint))
+AND (i.tree + 0, i.branch, i.position)
     >= (:low_branch::bigint >> 20, (:low_branch::bigint & 1048575)::int, :low_position::bigint)
 
 -- shared: bypassed
@@ -343,6 +353,24 @@ SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_b
 
 -- name: search_messages
 {ranked}
+
+-- before: search_few
+SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'on', true),
+    set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'on', true),
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+    set_config('plan_cache_mode', 'force_generic_plan', true)
+
+-- name: search_few
+WITH {phrases}
+SELECT (f.tree << 20) | f.branch, f.position, {rank}
+FROM (
+    (SELECT i.* FROM {placed} WHERE {among} AND {counts} AND NOT {bypassed})
+    UNION ALL
+    (
+        SELECT i.* FROM {placed} WHERE {among} AND {counts} AND {bypassed} AND i.owner = recollect.owner()
+            AND i.words @@ (SELECT recollect.sought())
+    )
+) AS f CROSS JOIN phrases AS p
 
 -- name: search_hits
 SELECT (m.tree << 20) | m.branch, m.position, b.number, m.role, m.created_at, m.blobs, m.parts::varchar,

@@ -198,6 +198,9 @@ SELECT 1 FROM sessions AS s WHERE s.key = :session AND {suits}
 -- name: search_messages
 {ranked}
 
+-- name: search_few
+{ranked}
+
 -- name: search_dense
 SELECT 0, 0, 0, 0, 0, 0 WHERE :sought AND :loose AND :sample
 
