@@ -79,7 +79,10 @@ def test_what_a_session_called_and_said_is_looked_for_in_its_tree(unknown, argum
         for statement, values in sent:
             for table, condition in conditions(explained(connection, statement, values)):
                 looked.add(table)
-                assert re.search(r"tree = sessions(_\d+)?\.tree.* AND \(\w*branch = ", condition), (statement.name, condition)
+                assert re.search(r"tree = sessions(_\d+)?\.tree.* AND \(\w*branch = ", condition), (
+                    statement.name,
+                    condition,
+                )
     assert looked == {"tool_calls" if "tool" in arguments else "messages"}  # and nothing that was not asked for
 
 

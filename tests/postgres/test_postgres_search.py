@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import psycopg
 import pytest
@@ -365,15 +366,30 @@ def test_where_the_newest_are_enough():
     ],
 )  # fmt: skip
 def test_what_a_word_that_is_nowhere_leaves(typed, missing):
-    assert find._missing(query.parse(typed, 0).words, {"gone", "lost"}) == missing
-    assert not find._missing(query.parse(typed, 0).words, set())
+    words = query.parse(typed, 0).words
+    assert (cost.at_most(words, {"gone": 0, "lost": 0, "here": 9}) == 0) == missing
+    assert cost.at_most(words, {}) == math.inf
 
 
-@pytest.mark.parametrize("short", [0, 10_000])
-def test_one_session_among_others_is_found_alike_either_way(postgres, monkeypatch, short):
+@pytest.mark.parametrize(
+    ("typed", "most"),
+    [
+        ("few", 3), ("few some", 3), ("few OR some", 23), ("some -few", 20), ('"some few"', 3), ("few*", math.inf),
+        ('"few some"*', 3), ("few OR other", math.inf), ("few other", 3), ("(few some) OR (few other)", 6), ("-few", math.inf),
+    ],
+)  # fmt: skip
+def test_how_many_can_have_what_is_looked_for(typed, most):
+    assert cost.at_most(query.parse(typed, 0).words, {"few": 3, "some": 20}) == most
+
+
+@pytest.mark.parametrize(
+    ("short", "few", "asked"), [(0, 0, "search_messages"), (0, 1_000, "search_few"), (10_000, 0, "search_newest")]
+)
+def test_one_session_among_others_is_found_alike_either_way(postgres, monkeypatch, short, few, asked):
     """Its branches lie between those of a fork, and those before and after it are of other sessions."""
     monkeypatch.setattr(find, "POOL", 5)
     monkeypatch.setattr(find, "_SHORT", short)
+    monkeypatch.setattr(find, "_FEW", few)
     with recollect.open(postgres) as store:
         said(store, *["before fox"] * 12, id="0")
         session = said(store, *[f"fox {number}" for number in range(12)], id="a")
@@ -389,9 +405,43 @@ def test_one_session_among_others_is_found_alike_either_way(postgres, monkeypatc
             hits = found(store, "fox", session=id)
             assert {text for _, _, text, _ in hits} == texts
             assert len(hits) == len(texts)
-            assert ("search_messages" in names) == (short == 0)
+            assert names & {"search_messages", "search_few", "search_newest"} == {asked}
         assert found(store, "before", session="a") == found(store, "after", session="f") == set()
         assert found(store, "fox", session=store.create_session("empty").id) == set()
+
+
+FEW = (
+    "fox",
+    "fox hen",
+    "fox OR cow",
+    '"the fox"',
+    "fox -hen",
+    "role:user fox",
+    "channel:web fox",
+    "the",
+    "model:large fox",
+)
+
+
+@pytest.mark.parametrize("owner", ["", "ann"])
+def test_few_hits_are_the_same_whichever_way_they_are_looked_for(postgres, monkeypatch, owner):
+    with recollect.open(postgres, owner=owner) as store:
+        for number, text in enumerate(
+            ["the fox", "a hen", "the fox and the hen", "cow", "fox fox", "hen, the cow"] * 4
+        ):
+            session = said(store, text, f"{text} {number}", id=f"{'web' if number % 3 else 'cli'}:{number}")
+            session.update(model="large" if number % 5 else "small")
+        store.delete_session("web:2")
+        store.session("web:4").fork(id="web:forked").append([user("the fox of a fork")])
+        for typed in FEW:
+            monkeypatch.setattr(find, "_FEW", 0)
+            usual = [(hit.session, hit.message, hit.score) for hit in store.search(typed, 100)]
+            monkeypatch.setattr(find, "_FEW", 1_000)
+            names = watched(monkeypatch)
+            assert [(hit.session, hit.message, hit.score) for hit in store.search(typed, 100)] == usual
+            assert "search_few" in names
+            assert usual
+            assert sorted((session, message) for session, message, _ in usual) == sorted(paged(store, typed))
 
 
 def watched(monkeypatch):

@@ -125,8 +125,8 @@ def _session(scope: Scope, here: sessions.Here, repair: bool) -> Steps[list[Find
 
 
 def _standing(scope: Scope, here: sessions.Here, state: Row, repair: bool) -> Steps[list[Finding]]:
-    """Compare what the row of a session says of its branch, its open turns, its kin and its title."""
-    _, number, turns, _, known, _, open_turns, title, astray = state
+    """Compare what the row of a session says of its branch, its open turns, what else is noted there, and its title."""
+    _, number, turns, _, known, _, open_turns, title, astray, overlooked = state
     id, found = here.value.id, list[Finding]()
     if number != known:
         if repair:
@@ -138,11 +138,7 @@ def _standing(scope: Scope, here: sessions.Here, state: Row, repair: bool) -> St
             yield from do("session_set_open_turns", session=here.session, count=open_turns)
         message = f"Session {id!r} counts {turns} open turns; there are {open_turns}."
         found.append(Finding(kind="counter", message=message, advice=_AGAIN, session=id, repaired=repair))
-    if astray:
-        if repair:
-            yield from do("session_set_kin", session=here.session)
-        message = f"Session {id!r} shows another parent or another number of sub-agents than it has."
-        found.append(Finding(kind="counter", message=message, advice=_AGAIN, session=id, repaired=repair))
+    found += yield from _noted(here, astray, overlooked, repair)
     wanted = None if here.value.title is None else folded(here.value.title)
     if title != wanted:
         if repair:
@@ -151,6 +147,22 @@ def _standing(scope: Scope, here: sessions.Here, state: Row, repair: bool) -> St
         level = "notice" if wanted and title == _small(here.value.title or "") else "problem"
         message = f"Session {id!r} is listed by another title than it has."
         found.append(Finding(kind="title", message=message, advice=_AGAIN, session=id, repaired=repair, level=level))
+    return found
+
+
+def _noted(here: sessions.Here, astray: bool, overlooked: bool, repair: bool) -> Steps[list[Finding]]:
+    """Tell what an engine notes in the row of a session so that it need not look elsewhere, where it is wrong."""
+    id, found = here.value.id, list[Finding]()
+    if astray:
+        if repair:
+            yield from do("session_set_kin", session=here.session)
+        message = f"Session {id!r} shows another parent or another number of sub-agents than it has."
+        found.append(Finding(kind="counter", message=message, advice=_AGAIN, session=id, repaired=repair))
+    if overlooked:
+        if repair:
+            yield from do("session_set_waiting", session=here.session)
+        message = f"Session {id!r} has messages that would never be indexed for search."
+        found.append(Finding(kind="search", message=message, advice=_AGAIN, session=id, repaired=repair))
     return found
 
 

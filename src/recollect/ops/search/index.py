@@ -7,11 +7,13 @@ it the same words, so what is taken out must be read before it is changed or era
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from recollect.errors import DiskFull, StoreLocked, StoreReadOnly
 from recollect.model import blob, json
 from recollect.model.part import Part, ToolResultPart
 from recollect.op import Op, Plan, Row, Scope, Steps, do, each, one, rows
@@ -31,6 +33,8 @@ _WORTH_REWRITING = 100
 # An index of so few messages is made anew, rather than written anew.
 _FEW = 1_000
 _MARK = "\1"
+_MANY, _SETTLED = 50, 500
+"""Sessions that each search looks at before those that are indexed are settled, and how many of them at once."""
 
 
 class Behind(NamedTuple):
@@ -47,6 +51,8 @@ class Waiting(NamedTuple):
     mark: str | None
     behind: list[Behind]
     titles: bool
+    looked_at: int = 0
+    """Sessions that were looked at, because something was said there since they were settled; up to some number."""
 
 
 class _Done(NamedTuple):
@@ -75,13 +81,30 @@ def index(scope: Scope, found: Waiting) -> Plan[int]:
         done: _Done = yield Op(_index, scope, behind[:_TITLES])
         behind = behind[done.branches :]
         count += done.messages
+    if found.looked_at >= _MANY:
+        with contextlib.suppress(StoreReadOnly, DiskFull, StoreLocked):  # it only makes the next look quicker
+            after: int | None = 0
+            while after is not None:
+                after = yield Op(_settle, scope, after)
     return count
 
 
 def _waiting(scope: Scope) -> Steps[Waiting]:
-    first, *behind = yield from rows("search_waiting", owner=scope.owner)
-    *_, name, titles = first
-    return Waiting(name, [Behind(*row[:3]) for row in behind], bool(titles))
+    first, *behind = yield from rows("search_waiting", owner=scope.owner, many=_MANY)
+    _, many, _, name, titles = first
+    return Waiting(name, [Behind(*row[:3]) for row in behind], bool(titles), many)
+
+
+def _settle(scope: Scope, after: int) -> Steps[int | None]:
+    """Look no more at sessions of which everything is indexed, until more is said there: after which to go on.
+
+    They are locked before it is read how far each is, and left out where another is writing: who makes a branch longer,
+    or takes something out of the index, writes to the session's row in the same transaction.
+    """
+    found = yield from rows("search_unsettled", owner=scope.owner, after=after, limit=_SETTLED)
+    if found:
+        yield from do("search_settle", keys=json.encode([row[0] for row in found]))
+    return found[-1][0] if len(found) == _SETTLED else None
 
 
 def _titles(scope: Scope) -> Steps[bool]:

@@ -31,19 +31,27 @@ CREATE INDEX sessions_folded ON recollect.sessions (owner, folded, tree, number)
     WHERE folded IS NOT NULL AND deleted_at IS NULL;
 
 -- Whoever writes a session that has a parent names the parent in it, and counts it there where it is a sub-agent.
+-- (A trigger before an update would have every append lock its row first.)
+CREATE FUNCTION recollect.session_id(owner text, key bigint) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT s.id FROM recollect.sessions AS s
+    WHERE s.tree = key >> 20 AND s.number = (key & 1048575)::int AND s.owner = session_id.owner
+$$;
+
 CREATE FUNCTION recollect.name_parent() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    NEW.parent_id := (
-        SELECT p.id FROM recollect.sessions AS p
-        WHERE p.tree = NEW.parent >> 20 AND p.number = (NEW.parent & 1048575)::int AND p.owner = NEW.owner
-    );
+    IF TG_OP = 'INSERT' THEN
+        NEW.parent_id := recollect.session_id(NEW.owner, NEW.parent);
+    ELSE
+        UPDATE recollect.sessions SET parent_id = recollect.session_id(NEW.owner, NEW.parent)
+        WHERE tree = NEW.tree AND number = NEW.number;
+    END IF;
     RETURN NEW;
 END $$;
 
 CREATE TRIGGER sessions_born BEFORE INSERT ON recollect.sessions
     FOR EACH ROW WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION recollect.name_parent();
-CREATE TRIGGER sessions_adopted BEFORE UPDATE OF parent ON recollect.sessions
-    FOR EACH ROW EXECUTE FUNCTION recollect.name_parent();
+CREATE TRIGGER sessions_adopted AFTER UPDATE OF parent ON recollect.sessions
+    FOR EACH ROW WHEN (NEW.parent IS DISTINCT FROM OLD.parent) EXECUTE FUNCTION recollect.name_parent();
 
 -- What is counted is written as one more or one less, so that it is right however many do so at once.
 CREATE FUNCTION recollect.count_delegate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -65,3 +73,22 @@ CREATE TRIGGER sessions_delegate_changed AFTER UPDATE OF parent, relation, delet
     FOR EACH ROW WHEN (OLD.relation = 'delegate' OR NEW.relation = 'delegate') EXECUTE FUNCTION recollect.count_delegate();
 CREATE TRIGGER sessions_delegate_erased AFTER DELETE ON recollect.sessions
     FOR EACH ROW WHEN (OLD.relation = 'delegate') EXECUTE FUNCTION recollect.count_delegate();
+
+-- Whether something may have been said in a session that is not indexed. Once it is set, an append leaves it as it is, so that the
+-- row is still written in its place.
+ALTER TABLE recollect.sessions ADD COLUMN waiting boolean NOT NULL DEFAULT true;
+CREATE INDEX sessions_waiting ON recollect.sessions (owner, tree, number) WHERE waiting;
+CREATE INDEX branches_freed ON recollect.branches (owner) WHERE session IS NULL;
+
+-- What makes a branch longer than it is indexed, and is not an append, which sets it itself.
+CREATE FUNCTION recollect.await_index() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE recollect.sessions SET waiting = true WHERE tree = NEW.tree AND number = NEW.session;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER branches_made AFTER INSERT ON recollect.branches
+    FOR EACH ROW WHEN (NEW.session IS NOT NULL AND NEW.last > NEW.indexed_to) EXECUTE FUNCTION recollect.await_index();
+CREATE TRIGGER branches_longer AFTER UPDATE OF last, indexed_to ON recollect.branches
+    FOR EACH ROW WHEN (NEW.session IS NOT NULL AND (NEW.last > OLD.last OR NEW.indexed_to < OLD.indexed_to))
+    EXECUTE FUNCTION recollect.await_index();

@@ -28,7 +28,12 @@ SELECT s.last, s.branch, s.open_turns, (b.tree << 20) | b.session, b.number, b.f
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL),
     s.folded,
-    s.delegates <> {delegates} OR s.parent_id IS DISTINCT FROM {parent_id}
+    s.delegates <> {delegates} OR s.parent_id IS DISTINCT FROM {parent_id},
+    NOT s.waiting AND EXISTS (
+        SELECT FROM recollect.branches AS o
+        WHERE o.tree = s.tree AND o.session = s.number
+            AND CASE WHEN s.branch = o.number THEN s.last ELSE o.last END > o.indexed_to
+    )
 FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 
@@ -39,7 +44,7 @@ SET revision = revision + 1, updated_at = greatest(updated_at, :now), message_co
 WHERE {this}
 
 -- name: session_set_last
-UPDATE recollect.sessions SET last = :last WHERE {this} AND branch = (:branch::bigint & 1048575)::int
+UPDATE recollect.sessions SET last = :last, waiting = true WHERE {this} AND branch = (:branch::bigint & 1048575)::int
 
 -- name: branch_set_last
 UPDATE recollect.branches SET last = :last
@@ -50,6 +55,9 @@ UPDATE recollect.sessions SET open_turns = :count WHERE {this}
 
 -- name: session_set_kin
 UPDATE recollect.sessions AS s SET delegates = {delegates}, parent_id = {parent_id} WHERE {this}
+
+-- name: session_set_waiting
+UPDATE recollect.sessions SET waiting = true WHERE {this}
 
 -- name: session_set_branch
 UPDATE recollect.sessions SET branch = :number WHERE {this}

@@ -85,6 +85,9 @@ WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575):
 -- shared: untitled
 SELECT (tree << 20) | number, title FROM recollect.sessions WHERE owner = :owner AND title_changed
 
+-- shared: unsettled
+FROM recollect.sessions AS s WHERE s.owner = :owner AND s.waiting
+
 -- shared: mark
 SELECT term FROM recollect.search_terms WHERE owner = recollect.owner() AND term < ' ' LIMIT 1
 
@@ -136,26 +139,43 @@ phrases AS MATERIALIZED (
     + CASE WHEN p.sought[5] IS NULL THEN 0 ELSE recollect.search_fits(f.words, f.length, p.sought[5:], p.weights[5:]) END
 )
 
+-- before: search_waiting
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+    set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+
 -- name: search_waiting
-SELECT NULL::bigint AS key, NULL::bigint, NULL::int, ({mark}), EXISTS ({untitled})
+SELECT NULL::bigint AS key, (SELECT count(*) FROM (SELECT {unsettled} LIMIT :many::bigint) AS u), NULL::int, ({mark}),
+    EXISTS ({untitled})
 UNION ALL
 SELECT (tree << 20) | number, (tree << 20) | session, last, NULL, NULL
 FROM (
-    SELECT b.tree, b.number, s.number AS session, b.indexed_to, CASE
-        WHEN s.branch = b.number THEN s.last
-        WHEN b.session IS NOT NULL THEN b.last
-        ELSE (
-            SELECT n.position FROM recollect.messages AS n WHERE n.tree = b.tree AND n.branch = b.number
-            ORDER BY n.position DESC LIMIT 1
-        )
-    END AS last
-    FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
-    WHERE b.owner = :owner
+    SELECT b.tree, b.number, b.session, b.indexed_to, CASE WHEN s.branch = b.number THEN s.last ELSE b.last END AS last
+    FROM (SELECT s.tree, s.number, s.branch, s.last {unsettled} OFFSET 0) AS s
+    JOIN recollect.branches AS b ON b.tree = s.tree AND b.session = s.number
+    UNION ALL
+    SELECT b.tree, b.number, NULL, b.indexed_to, (
+        SELECT n.position FROM recollect.messages AS n WHERE n.tree = b.tree AND n.branch = b.number
+        ORDER BY n.position DESC LIMIT 1
+    )
+    FROM recollect.branches AS b WHERE b.owner = :owner AND b.session IS NULL
 ) AS reached
 WHERE last > indexed_to
 ORDER BY key NULLS FIRST
 
 -- ends: search_waiting
+
+-- name: search_unsettled
+SELECT (s.tree << 20) | s.number {unsettled} AND (s.tree, s.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
+ORDER BY s.tree, s.number LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: search_settle
+UPDATE recollect.sessions AS s SET waiting = false
+FROM (SELECT j.value::bigint AS key FROM json_array_elements_text(:keys::json) AS j (value) OFFSET 0) AS k
+WHERE s.tree = k.key >> 20 AND s.number = (k.key & 1048575)::int AND NOT EXISTS (
+    SELECT FROM recollect.branches AS b
+    WHERE b.tree = s.tree AND b.session = s.number
+        AND CASE WHEN s.branch = b.number THEN s.last ELSE b.last END > b.indexed_to OFFSET 0
+)
 
 -- lock: search_untitled
 {alone}

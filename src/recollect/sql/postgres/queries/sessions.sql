@@ -57,7 +57,7 @@ WHERE {named} AND EXISTS (
 UPDATE recollect.sessions
 SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
     input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
-    last = last + :messages::int, updated_at = greatest(updated_at, :now::bigint),
+    last = last + :messages::int, waiting = true, updated_at = greatest(updated_at, :now::bigint),
     last_message_at = greatest(last_message_at, :now::bigint),
     active_at = CASE WHEN active_at < greatest(:now::bigint - 60000, newest.at)
         THEN greatest(:now::bigint, newest.at + 1) ELSE active_at END
@@ -523,11 +523,11 @@ FROM place
 RETURNING (tree << 20) | number
 
 -- name: session_head
-UPDATE recollect.sessions SET branch = :branch, last = :last WHERE {this}
+UPDATE recollect.sessions SET branch = :branch, last = :last, waiting = true WHERE {this}
 
 -- name: session_stand
 UPDATE recollect.sessions
-SET branch = b.number, last = b.last, revision = revision + 1, message_count = :message_count,
+SET branch = b.number, last = b.last, waiting = true, revision = revision + 1, message_count = :message_count,
     token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens,
     last_message_at = :last_message_at, updated_at = greatest(updated_at, :now)
 FROM recollect.branches AS b
@@ -592,7 +592,7 @@ SET revision = revision + 1,
     token_count = token_count + CASE WHEN {stands} THEN :tokens::bigint ELSE 0 END,
     input_tokens = input_tokens + CASE WHEN {stands} THEN :input_tokens::bigint ELSE 0 END,
     output_tokens = output_tokens + CASE WHEN {stands} THEN :output_tokens::bigint ELSE 0 END,
-    last = last + CASE WHEN {stands} THEN :messages::int ELSE 0 END,
+    last = last + CASE WHEN {stands} THEN :messages::int ELSE 0 END, waiting = true,
     updated_at = greatest(updated_at, :now::bigint),
     last_message_at = CASE WHEN :messages::int > 0 AND {stands}
         THEN greatest(last_message_at, :now::bigint) ELSE last_message_at END

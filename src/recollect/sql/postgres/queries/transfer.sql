@@ -115,7 +115,7 @@ WHERE {this}
 
 -- name: session_place
 UPDATE recollect.sessions
-SET branch = b.number, last = b.last, message_count = :message_count, token_count = :token_count,
+SET branch = b.number, last = b.last, waiting = true, message_count = :message_count, token_count = :token_count,
     input_tokens = :input_tokens, output_tokens = :output_tokens
 FROM recollect.branches AS b
 WHERE b.tree = :head::bigint >> 20 AND b.number = (:head::bigint & 1048575)::int
@@ -126,7 +126,7 @@ UPDATE recollect.sessions SET parent = {parent}
 WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND parent IS NULL
 
 -- name: session_reach
-UPDATE recollect.sessions SET last = greatest(last, :last::int)
+UPDATE recollect.sessions SET last = greatest(last, :last::int), waiting = true
 WHERE {this} AND branch = (:branch::bigint & 1048575)::int
 
 -- name: session_count

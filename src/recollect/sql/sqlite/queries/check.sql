@@ -8,7 +8,7 @@ SELECT key FROM sessions WHERE key > :after AND +owner = :owner ORDER BY key LIM
 SELECT s.last, s.branch, s.open_turns, b.session, b.number, b.fork_at,
     (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL),
     (SELECT t.folded FROM titles AS t WHERE t.session = s.key),
-    false
+    false, false
 FROM sessions AS s LEFT JOIN branches AS b ON b.key = s.head
 WHERE s.key = :session
 
@@ -28,6 +28,9 @@ UPDATE branches SET last = :last WHERE key = :branch
 UPDATE sessions SET open_turns = :count WHERE key = :session
 
 -- name: session_set_kin
+SELECT 1 WHERE false
+
+-- name: session_set_waiting
 SELECT 1 WHERE false
 
 -- name: session_set_branch

@@ -50,7 +50,7 @@ WHERE m.key > (:branch << 32) | :low AND m.key <= (:branch << 32) | :high
 s.id, s.title, s.channel, s.archived_at, s.deleted_at, (SELECT p.id FROM sessions AS p WHERE p.key = s.parent)
 
 -- name: search_waiting
-SELECT NULL, NULL, NULL, ({mark}), EXISTS ({untitled})
+SELECT NULL, 0 * :many, NULL, ({mark}), EXISTS ({untitled})
 UNION ALL
 SELECT b.key, s.key, s.last, NULL, NULL
 FROM sessions AS s CROSS JOIN branches AS b ON b.key = s.head
@@ -66,6 +66,12 @@ CROSS JOIN messages AS m ON m.key = (
     SELECT n.key FROM messages AS n WHERE n.key <= (b.key << 32) | 4294967295 ORDER BY n.key DESC LIMIT 1
 )
 WHERE b.session IS NULL AND t.owner = :owner AND m.key > (b.key << 32) | b.indexed_to
+
+-- name: search_unsettled
+SELECT 1 WHERE false
+
+-- name: search_settle
+SELECT 1 WHERE false
 
 -- name: search_untitled
 {untitled} LIMIT :limit
