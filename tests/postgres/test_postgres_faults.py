@@ -305,6 +305,25 @@ class TestRefusedConnections:
         with pytest.raises(recollect.StoreUnavailable, match="does not exist"):
             recollect.open(databases.url_of("nowhere_at_all", "plain"))
 
+    def test_a_role_without_rights(self, databases, database):
+        with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
+            recollect.open(databases.url_of(database, "plain")).close()
+            admin.execute("DROP OWNED BY guarded")  # what another test gave it
+            try:
+                url = databases.url_of(database, "guarded")
+                with pytest.raises(
+                    recollect.StoreReadOnly, match="lacks a right: permission denied for schema recollect"
+                ):
+                    recollect.open(url)
+                admin.execute("GRANT USAGE ON SCHEMA recollect TO guarded")
+                admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA recollect TO guarded")
+                with recollect.open(url) as store:
+                    assert len(store.list_sessions()) == 0
+                    with pytest.raises(recollect.StoreReadOnly, match="GRANT this one USAGE ON SCHEMA"):
+                        store.session("x")
+            finally:
+                admin.execute("DROP OWNED BY guarded")
+
     def test_nobody_there(self):
         with pytest.raises(recollect.StoreUnavailable, match=r"Check that the server runs"):
             recollect.open(f"postgresql://plain:hunter2@127.0.0.1:{free_port()}/x")

@@ -165,6 +165,23 @@ def test_kin_is_counted_and_named_whoever_writes_it(databases, database):
         assert [finding for finding in store.check().problems if finding.kind == "counter"] == []
 
 
+def test_a_parent_that_is_erased_meanwhile_is_not_named(databases, database):
+    with recollect.open(databases.url_of(database, "plain")) as store:
+        store.session("a")
+        with (
+            psycopg.connect(databases.url_of(database, "postgres")) as other,
+            concurrent.futures.ThreadPoolExecutor() as pool,
+        ):
+            other.execute("DELETE FROM recollect.sessions WHERE id = 'a'")
+            child = pool.submit(store.session, "a:delegate:x")
+            with pytest.raises(concurrent.futures.TimeoutError):
+                child.result(0.3)
+            other.commit()
+            assert child.result(10).parent is None
+        assert store.get_session("a:delegate:x").parent is None
+        assert [finding for finding in store.check().problems if finding.kind == "counter"] == []
+
+
 def test_kin_that_is_wrong_is_found_and_put_right(databases, database):
     url = databases.url_of(database, "plain")
     with recollect.open(url) as store:

@@ -192,3 +192,21 @@ def test_an_empty_home_is_none(monkeypatch):
     assert target(None).path == os.path.join(own, "b.db")
     monkeypatch.setenv("RECOLLECT_CONFIG", "~/c.toml")
     assert config.file() == os.path.join(own, "c.toml")
+
+
+@pytest.mark.parametrize(
+    "text", ["host=localhost dbname=talks password=hunter2", "  user = ann", "dbname=x", "service=talks"]
+)
+def test_a_connection_string_of_the_driver_is_no_file(here, text):
+    with pytest.raises(InvalidValue, match="Write it as a URL: postgresql://") as caught:
+        target(text)
+    assert "hunter2" not in str(caught.value)
+    assert target(f"./{text}").path == os.path.join(here, text)
+    with open(os.path.join(here, text), "wb"):
+        pass
+    assert target(text).path == os.path.join(here, text)
+
+
+@pytest.mark.parametrize("text", ["a=b.db", "ghost=1", "folder/host=x", "users=3"])
+def test_a_name_with_an_equals_sign_is_a_file(here, text):
+    assert target(text).path == os.path.join(here, text)

@@ -50,8 +50,10 @@ def meaning(error: psycopg.Error, where: str, seconds: float) -> RecollectError:
         return _stopped(where, seconds, _reason(error))
     if state == _FULL:
         return DiskFull(path=where)
-    if state in (_READ_ONLY, _NO_RIGHT):
+    if state == _READ_ONLY:
         return read_only(where, _reason(error))
+    if state == _NO_RIGHT:
+        return _forbidden(where, _reason(error))
     if state.startswith("XX"):
         return Corrupted(
             f"PostgreSQL reports damage in {where}: {_reason(error)}. Stop writing to it and restore a backup.",
@@ -141,6 +143,16 @@ def read_only(where: str, reason: str) -> StoreReadOnly:
     return StoreReadOnly(
         f"{where} can be read but not written: {reason}. Connect to the primary server (in a URL with several hosts: "
         "target_session_attrs=read-write), with a role that may write in the schema recollect.",
+        path=where,
+        reason=reason,
+    )
+
+
+def _forbidden(where: str, reason: str) -> StoreReadOnly:
+    """Say that the role lacks a right; it may have others, for which alone it can be used."""
+    return StoreReadOnly(
+        f"{where}: the role lacks a right: {reason}. Connect as the role that made the tables, or GRANT this one USAGE "
+        "ON SCHEMA recollect, and SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA recollect.",
         path=where,
         reason=reason,
     )

@@ -30,20 +30,20 @@ DROP TABLE recollect.titles;
 CREATE INDEX sessions_folded ON recollect.sessions (owner, folded, tree, number)
     WHERE folded IS NOT NULL AND deleted_at IS NULL;
 
--- Whoever writes a session that has a parent names the parent in it, and counts it there where it is a sub-agent.
--- (A trigger before an update would have every append lock its row first.)
-CREATE FUNCTION recollect.session_id(owner text, key bigint) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT s.id FROM recollect.sessions AS s
-    WHERE s.tree = key >> 20 AND s.number = (key & 1048575)::int AND s.owner = session_id.owner
-$$;
-
+-- Whoever writes a session that has a parent names the parent in it, and counts it there where it is a sub-agent. The parent is locked
+-- meanwhile: one that is being erased is gone by then, or the child is seen by who erases it. (A trigger before an update would have
+-- every append lock its row first.)
 CREATE FUNCTION recollect.name_parent() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    named text;
 BEGIN
+    SELECT p.id INTO named FROM recollect.sessions AS p
+    WHERE p.tree = NEW.parent >> 20 AND p.number = (NEW.parent & 1048575)::int AND p.owner = NEW.owner
+    FOR NO KEY UPDATE;
     IF TG_OP = 'INSERT' THEN
-        NEW.parent_id := recollect.session_id(NEW.owner, NEW.parent);
+        NEW.parent_id := named;
     ELSE
-        UPDATE recollect.sessions SET parent_id = recollect.session_id(NEW.owner, NEW.parent)
-        WHERE tree = NEW.tree AND number = NEW.number;
+        UPDATE recollect.sessions SET parent_id = named WHERE tree = NEW.tree AND number = NEW.number;
     END IF;
     RETURN NEW;
 END $$;
