@@ -186,7 +186,12 @@ def test_a_page_is_found_by_a_range_and_not_only_by_owner(connection, name):
     ), lines
 
 
-@pytest.mark.parametrize("name", [name for name in QUERIES if re.match(r"sessions?_(?!create$)", name)])
+NOTHING = "SELECT 1 WHERE false"  # what only another engine needs
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, text in QUERIES.items() if name.startswith(("session_", "sessions_")) and text != NOTHING]
+)
 def test_a_list_reads_no_message_bodies(connection, name):
     """Asked of SQLite itself: which columns a statement reads. A role is told by a column before the body."""
     read = set()

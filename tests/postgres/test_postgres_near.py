@@ -14,8 +14,15 @@ from recollect.engine.postgres import near
 
 
 @pytest.fixture
+def database(databases):
+    """Give a database of its own to each test: the connections to the common one are kept between tests."""
+    name = databases.make()
+    yield name
+    databases.drop(name)
+
+
+@pytest.fixture
 def address(databases, database):
-    """Give a database whose connections are not shared between tests, as those of other tests are."""
     return f"{databases.url_of(database, 'plain')}?pool_size=1"
 
 
