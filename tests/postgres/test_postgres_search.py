@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg import sql
 
 import recollect
 from recollect.engine.postgres.book import Book
@@ -442,6 +443,39 @@ def test_few_hits_are_the_same_whichever_way_they_are_looked_for(postgres, monke
             assert "search_few" in names
             assert usual
             assert sorted((session, message) for session, message, _ in usual) == sorted(paged(store, typed))
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "values"),
+    [
+        ("search_hits_tools", "branches_pkey", {"hits": "[[1048577, 3], [2097153, 1]]", "near": 1000}),
+        ("search_settle", "sessions_pkey", {"keys": "[1048577, 2097153]"}),
+        ("search_unsettled", "sessions_waiting", {"owner": "", "after": 0, "limit": 5}),
+        ("search_waiting", "sessions_waiting", {"owner": "", "many": 50}),
+    ],
+)
+def test_what_is_named_is_looked_up_behind_a_policy_too(postgres, admin, name, index, values):
+    """A place that is reckoned from what is given must be a column before it is compared, or all rows are read."""
+    recollect.open(postgres).close()
+    many = "FROM generate_series(1, 2000) AS n"
+    admin.execute(
+        "INSERT INTO recollect.sessions (tree, number, id, created_at, updated_at, active_at, owner, waiting) "
+        f"SELECT n, 1, 's' || n, n, n, n, '', n < 9 {many}"
+    )
+    admin.execute(
+        f"INSERT INTO recollect.branches (tree, number, session, created_at, owner) SELECT n, 1, 1, n, '' {many}"
+    )
+    admin.execute("ANALYZE recollect.sessions, recollect.branches")
+    statement = Book().statement(name)
+    with psycopg.connect(postgres) as connection:
+        for setting in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
+            connection.execute(f"SET {setting} = off")
+        connection.execute(b"PREPARE looked AS " + statement.text)
+        given = sql.SQL(", ").join([sql.Literal(values[each]) for each in statement.names])
+        asked = sql.SQL("EXPLAIN (COSTS OFF) EXECUTE looked (") + given + sql.SQL(")")
+        lines = [line.strip() for (line,) in connection.execute(asked)]
+    used = next(number for number, line in enumerate(lines) if index in line)
+    assert lines[used + 1].startswith("Index Cond: ("), lines
 
 
 def watched(monkeypatch):

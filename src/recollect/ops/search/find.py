@@ -42,7 +42,7 @@ _SAMPLE = 200
 _TRIES_NEWEST, _MORE = 2, 1.2
 """How often the newest are asked, and how many more than should do where there were too few."""
 
-_FEW = 1_000
+_FEW = 2_000
 """Messages whose sessions are looked up one by one sooner than all sessions are read."""
 
 _SHORT = 3_000

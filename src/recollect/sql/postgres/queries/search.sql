@@ -63,7 +63,7 @@ s.id, s.title, s.channel, s.archived_at, s.deleted_at, s.parent_id
 (
     SELECT (e.value ->> 0)::bigint >> 20 AS tree, ((e.value ->> 0)::bigint & 1048575)::int AS branch,
         (e.value ->> 1)::int AS position
-    FROM json_array_elements(:hits::json) AS e
+    FROM json_array_elements(:hits::json) AS e OFFSET 0
 ) AS h
 
 -- shared: branch
@@ -170,8 +170,11 @@ ORDER BY s.tree, s.number LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: search_settle
 UPDATE recollect.sessions AS s SET waiting = false
-FROM (SELECT j.value::bigint AS key FROM json_array_elements_text(:keys::json) AS j (value) OFFSET 0) AS k
-WHERE s.tree = k.key >> 20 AND s.number = (k.key & 1048575)::int AND NOT EXISTS (
+FROM (
+    SELECT j.value::bigint >> 20 AS tree, (j.value::bigint & 1048575)::int AS number
+    FROM json_array_elements_text(:keys::json) AS j (value) OFFSET 0
+) AS k
+WHERE s.tree = k.tree AND s.number = k.number AND NOT EXISTS (
     SELECT FROM recollect.branches AS b
     WHERE b.tree = s.tree AND b.session = s.number
         AND CASE WHEN s.branch = b.number THEN s.last ELSE b.last END > b.indexed_to OFFSET 0
