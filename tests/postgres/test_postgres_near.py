@@ -61,6 +61,15 @@ def test_the_pool_has_it_back_now_and_then(address, asked, monkeypatch):
         assert len(asked) - before == 5
 
 
+def test_one_who_does_one_thing_at_a_time_has_one_connection(databases, database):
+    """Also where the first thing is done before the connection could be made."""
+    with recollect.open(databases.url_of(database, "plain")) as store:
+        for number in range(5):
+            store.session(f"s{number}")
+            store.list_sessions()
+        assert len(processes(databases, database)) == 1
+
+
 def test_many_threads_share_one_connection_and_none_is_forgotten(address):
     with recollect.open(address, timeout=20) as store:
         store.session("a")

@@ -44,6 +44,7 @@ _DOUBT = "the last change may have been stored or not"
 _KEPT = 3_600_000  # milliseconds that a commit is remembered, far longer than anyone tries again
 _SWEEP = 2_000
 _SWEPT = 60_000  # milliseconds between two sweeps of a process: each reads all that is kept
+_FIRST = 2.0  # seconds that opening a store waits for its first connection
 _RECONNECT = 1.0  # seconds; left to itself, the pool waits twice as long each time, and a failover takes twice as long
 _FENCE = Statement(
     "commit_fence",
@@ -77,8 +78,18 @@ class Server:
         return self.address.shown
 
     def _make_pool(self, conninfo: str | None = None) -> Pool:
+        """Open a pool: that of the server with its first connection, that of a replica with none yet."""
+        pool = self._new_pool(conninfo or self.address.conninfo)
+        if conninfo is None:
+            try:  # who asks for the first before it is there would have the pool open a second
+                pool.wait(_FIRST)
+            except psycopg_pool.PoolTimeout:  # which closes it; the server was there a moment ago, and may come back
+                return self._new_pool(self.address.conninfo)
+        return pool
+
+    def _new_pool(self, conninfo: str) -> Pool:
         pool = psycopg_pool.ConnectionPool(
-            conninfo or self.address.conninfo,
+            conninfo,
             connection_class=Connection,
             kwargs={"autocommit": True},
             configure=self._configure,
