@@ -10,6 +10,7 @@ import pytest
 import recollect
 from recollect import sql
 from recollect.engine.postgres.book import Book
+from recollect.model.session import DATA_SCHEMA_VERSION
 
 
 @pytest.fixture
@@ -28,6 +29,12 @@ def test_both_engines_have_the_same_queries():
 
 def test_both_engines_have_the_same_migrations():
     assert [each[:2] for each in sql.migrations("postgres")] == [each[:2] for each in sql.migrations("sqlite")]
+
+
+def test_the_usual_version_of_the_data_is_the_one_that_is_not_told():
+    """A row says it only where it is another than the one that a session has without it."""
+    for name in ("session_get", "sessions_usual"):
+        assert f"data_schema_version <> {DATA_SCHEMA_VERSION} " in sql.queries("postgres")[name]
 
 
 def test_a_lock_belongs_to_a_query():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, NamedTuple
 
 from recollect import config
@@ -14,7 +13,7 @@ MEMORY = ":memory:"
 _LONGEST_OWNER = 256
 _LARGEST_OWNER = 512
 _LONGEST = 10 * 365 * 24 * 3600
-_CONNINFO = re.compile(r"\s*(host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
+_CONNINFO = frozenset({"host", "hostaddr", "port", "dbname", "user", "password", "service", "sslmode"})
 """How `host=... dbname=...` begins, which would be a file of that name, with the password in it."""
 
 
@@ -79,10 +78,10 @@ def target(place: str | os.PathLike[str] | None) -> Target:
             f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."
         )
-    driver = _CONNINFO.match(text)
-    if driver is not None and not os.path.lexists(text):
+    setting, equals, _ = text.partition("=")
+    if equals and setting.strip() in _CONNINFO and not os.path.lexists(text):
         raise InvalidValue(
-            f"{driver[1]}=... looks like a connection string of PostgreSQL's. "
+            f"{setting.strip()}=... looks like a connection string of PostgreSQL's. "
             "Write it as a URL: postgresql://user:password@host:port/database. (A file of that name: put ./ before it.)"
         )
     return Target("sqlite", absolute(text))

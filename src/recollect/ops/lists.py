@@ -53,8 +53,8 @@ _INDEXED: tuple[tuple[str, Any, str], ...] = (
 _NO_FILTERS: dict[str, Any] = dict.fromkeys(
     ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown", "tool", "role")
 )
-# The list as it is mostly asked for has a statement of its own: the others look at each of ten filters for each row.
 _EVER = (0, NEVER)
+# The list as it is mostly asked for has a statement of its own: the others look at each of ten filters for each row.
 _USUAL = {**_NO_FILTERS, "archived": False, "delegates": False}
 
 
@@ -134,7 +134,7 @@ def _page(
         if shown is not None:
             return shown
     stage, pins = (0, list[int]()) if place is None else (place.stage, list(place.pins))
-    found: list[tuple[int, Row]] = []
+    found: list[tuple[int, int, Session]] = []
     for index in range(stage, len(stages)):
         if len(found) > limit:
             break
@@ -145,12 +145,16 @@ def _page(
         if stages[index].get("pinned") and index + 1 < len(stages):
             narrowed["goes_on"] = True  # the pinned ones are mostly fewer than a page
         some = yield from _stretch(scope, by, begun, limit + 1 - len(found), between, narrowed)
-        found += [(index, row) for row in some]
+        found += [(index, row[0], sessions.value_of(row, 1)) for row in some]
         if stages[index].get("pinned"):
             pins += [row[0] for row in some[: limit - len(found) + len(some)]]
-    values = [sessions.value_of(row, 1) for _, row in found[:limit]]
-    more = _written(by, found[limit - 1][0], found[limit - 1][1][0], values[-1], pins) if len(found) > limit else None
-    return Listed(values, more)
+    return _listed(by, found, limit, pins)
+
+
+def _listed(by: str, found: Sequence[tuple[int, int, Session]], limit: int, pins: Sequence[int]) -> Listed:
+    """Make a page of what was found, each in its stretch and by its key; one more than fit says that there is more."""
+    more = _written(by, *found[limit - 1], pins) if len(found) > limit else None
+    return Listed([value for *_, value in found[:limit]], more)
 
 
 def _first_with_pins(scope: Scope, limit: int) -> Steps[Listed | None]:
@@ -158,14 +162,10 @@ def _first_with_pins(scope: Scope, limit: int) -> Steps[Listed | None]:
     some = yield from rows("sessions_pinned_first", owner=scope.owner, limit=limit + 1, few=_FEW)
     if not some:
         return None
-    found = [(sessions.value_of(row, 1), row[0]) for row in some]
-    found.sort(key=lambda each: (each[0].pinned_at is None, -each[0].active_at, -each[1]))
-    values = [value for value, _ in found[:limit]]
-    if len(found) <= limit:
-        return Listed(values, None)
-    pins = [key for value, key in found[:limit] if value.pinned_at is not None]
-    last, key = found[limit - 1]
-    return Listed(values, _written("activity", int(last.pinned_at is None), key, last, pins))
+    values = [(row[0], sessions.value_of(row, 1)) for row in some]
+    found = [(int(value.pinned_at is None), key, value) for key, value in values]
+    found.sort(key=lambda each: (each[0], -each[2].active_at, -each[1]))
+    return _listed("activity", found, limit, [key for unpinned, key, _ in found[:limit] if not unpinned])
 
 
 def _related(scope: Scope, filters: dict[str, Any]) -> Steps[dict[str, Any]]:
@@ -184,15 +184,15 @@ def _stretch(
 ) -> Steps[list[Row]]:
     """Read on in one stretch of a list."""
     since, until = between
-    params: dict[str, Any] = {"owner": scope.owner, "since": since, "limit": limit, "bounded": since > 0 or None}
+    params: dict[str, Any] = {"owner": scope.owner, "since": since, "limit": limit}
     if by == "title" and chosen["titled"]:
         folded, key = ("", 0) if place is None else (place.value, place.key)
-        params |= {"until": until, "folded": folded, "key": key, "beyond": None if place is None else True}
-        params["bounded"] = since > 0 or until < NEVER or None
+        params |= {"until": until, "folded": folded, "key": key}
+        params |= {"beyond": place is not None or None, "bounded": between != _EVER or None}
     else:
         by = "activity" if by == "title" else by
         at, key = _before(place, until)
-        params |= {"at": at, "key": key, "beyond": at < NEVER or None}
+        params |= {"at": at, "key": key, "beyond": at < NEVER or None, "bounded": since > 0 or None}
         if by == "activity" and chosen == _USUAL:
             return (yield "sessions_usual", params, False)
     params |= chosen
@@ -253,5 +253,5 @@ def _read(text: str, by: str, stages: int) -> _Place:
 def newest(scope: Scope) -> Steps[Session | None]:
     """Read the session with the newest activity, archived or not."""
     params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": 0, "limit": 1}
-    row = yield from one("sessions_by_activity", at=NEVER, key=NEVER, beyond=None, bounded=None, **params)
+    row = yield from one("sessions_by_activity", at=NEVER, key=NEVER, **params)
     return None if row is None else sessions.value_of(row, 1)

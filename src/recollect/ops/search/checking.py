@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from recollect.errors import DiskFull, IndexDamaged, StoreLocked, StoreReadOnly
+from recollect.errors import IndexDamaged
 from recollect.model.finding import Finding
 from recollect.op import Op, Plan, Scope, Steps, do, one, rows
 from recollect.ops.search import index, tsquery
@@ -20,7 +20,7 @@ _ADVICE = "Nothing that was said is affected. store.reindex() makes it anew."
 def check(scope: Scope, *, repair: bool) -> Plan[list[Finding]]:
     """Look for words of some messages of each branch as a search would; make the index anew where one is not found."""
     try:
-        with contextlib.suppress(DiskFull, StoreReadOnly, StoreLocked):  # FTS5 checks itself by writing
+        with contextlib.suppress(*index.UNWRITABLE):  # FTS5 checks itself by writing
             yield Op(_verify, scope)
         missing: int = yield Op(_missing, scope, writes=False)
     except IndexDamaged:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from recollect.errors import DiskFull, IndexDamaged, InvalidValue, SessionNotFound, StoreLocked, StoreReadOnly
+from recollect.errors import IndexDamaged, InvalidValue, SessionNotFound
 from recollect.model import json
 from recollect.model.hit import Hit
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
@@ -117,7 +117,7 @@ def _current(scope: Scope, waiting: index.Waiting) -> Plan[str | None]:
     """Bring the index up to date; where the store can not be written, say why."""
     try:
         yield from index.index(scope, waiting)
-    except (StoreReadOnly, DiskFull, StoreLocked) as error:  # what is indexed can be searched all the same
+    except index.UNWRITABLE as error:
         return str(error)
     return None
 

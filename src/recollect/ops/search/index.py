@@ -33,6 +33,8 @@ _WORTH_REWRITING = 100
 # An index of so few messages is made anew, rather than written anew.
 _FEW = 1_000
 _MARK = "\1"
+UNWRITABLE = (StoreReadOnly, DiskFull, StoreLocked)
+"""Why the index can not be written now; what is in it can be searched all the same."""
 _MANY, _SETTLED = 50, 500
 """Sessions that each search looks at before those that are indexed are settled, and how many of them at once."""
 
@@ -82,7 +84,7 @@ def index(scope: Scope, found: Waiting) -> Plan[int]:
         behind = behind[done.branches :]
         count += done.messages
     if found.looked_at >= _MANY:
-        with contextlib.suppress(StoreReadOnly, DiskFull, StoreLocked):  # it only makes the next look quicker
+        with contextlib.suppress(*UNWRITABLE):  # it only makes the next look quicker
             after: int | None = 0
             while after is not None:
                 after = yield Op(_settle, scope, after)

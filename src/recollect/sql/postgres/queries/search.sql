@@ -85,6 +85,9 @@ WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575):
 -- shared: untitled
 SELECT (tree << 20) | number, title FROM recollect.sessions WHERE owner = :owner AND title_changed
 
+-- shared: reached
+CASE WHEN s.branch = b.number THEN s.last ELSE b.last END
+
 -- shared: unsettled
 FROM recollect.sessions AS s WHERE s.owner = :owner AND s.waiting
 
@@ -101,6 +104,10 @@ SELECT set_config('recollect.sought', :sought::text, true)
 set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
 set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
 set_config('enable_mergejoin', 'off', true), {planned}, set_config('max_parallel_workers_per_gather', '0', true)
+
+-- shared: one_by_one
+set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 
 -- shared: planned
 set_config('plan_cache_mode', 'force_custom_plan', true)
@@ -140,8 +147,7 @@ phrases AS MATERIALIZED (
 )
 
 -- before: search_waiting
-SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-    set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
+SELECT {one_by_one}
 
 -- name: search_waiting
 SELECT NULL::bigint AS key, (SELECT count(*) FROM (SELECT {unsettled} LIMIT :many::bigint) AS u), NULL::int, ({mark}),
@@ -149,7 +155,7 @@ SELECT NULL::bigint AS key, (SELECT count(*) FROM (SELECT {unsettled} LIMIT :man
 UNION ALL
 SELECT (tree << 20) | number, (tree << 20) | session, last, NULL, NULL
 FROM (
-    SELECT b.tree, b.number, b.session, b.indexed_to, CASE WHEN s.branch = b.number THEN s.last ELSE b.last END AS last
+    SELECT b.tree, b.number, b.session, b.indexed_to, {reached} AS last
     FROM (SELECT s.tree, s.number, s.branch, s.last {unsettled} OFFSET 0) AS s
     JOIN recollect.branches AS b ON b.tree = s.tree AND b.session = s.number
     UNION ALL
@@ -177,7 +183,7 @@ FROM (
 WHERE s.tree = k.tree AND s.number = k.number AND NOT EXISTS (
     SELECT FROM recollect.branches AS b
     WHERE b.tree = s.tree AND b.session = s.number
-        AND CASE WHEN s.branch = b.number THEN s.last ELSE b.last END > b.indexed_to OFFSET 0
+        AND {reached} > b.indexed_to OFFSET 0
 )
 
 -- lock: search_untitled
@@ -379,9 +385,7 @@ SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_b
 
 -- before: search_few
 SELECT set_config('recollect.sought', :sought::text, true), set_config('enable_bitmapscan', 'on', true),
-    set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'on', true),
-    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-    set_config('plan_cache_mode', 'force_generic_plan', true)
+    set_config('enable_sort', 'on', true), {one_by_one}
 
 -- name: search_few
 WITH {phrases}
