@@ -154,7 +154,7 @@ def _page(
 def _listed(by: str, found: Sequence[tuple[int, int, Session]], limit: int, pins: Sequence[int]) -> Listed:
     """Make a page of what was found, each in its stretch and by its key; one more than fit says that there is more."""
     more = _written(by, *found[limit - 1], pins) if len(found) > limit else None
-    return Listed([value for *_, value in found[:limit]], more)
+    return Listed([value for _, _, value in found[:limit]], more)
 
 
 def _first_with_pins(scope: Scope, limit: int) -> Steps[Listed | None]:
