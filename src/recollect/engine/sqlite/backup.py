@@ -29,6 +29,7 @@ from recollect.engine.sqlite.connection import (
 from recollect.engine.sqlite.failure import hindrance, meaning
 from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.filesystem import prepare
+from recollect.engine.sqlite.log import truncated
 from recollect.engine.url import MEMORY, absolute
 from recollect.errors import Corrupted, DiskFull, FileExists, InvalidValue, NotADatabase, StoreUnavailable
 from recollect.model.space import Backup
@@ -279,7 +280,7 @@ def _bring(stage: str, path: str, kept: str | None, timeout: float) -> None:
                 steps.step(-1)
         if live.execute("PRAGMA journal_mode").fetchall()[0][0] != "wal":
             patiently(lambda: keep_log(live, path), timeout)
-        live.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        truncated(live, timeout)  # to save space only: if a reader holds the log, the pages stay there, committed
     finally:
         source.close()
         live.close()

@@ -271,8 +271,7 @@ def _gone(file: File, batch: list[Job], opened: Place | None) -> bool:
 
 def _conclude(file: File, batch: list[Job]) -> None:
     """Do what follows a commit."""
-    if file.unscrubbed or any(job.op.scrubs for job in batch):
-        file.scrub()
+    file.finish_erasure(erased=any(job.op.scrubs for job in batch))
     file.toll()
 
 

@@ -17,7 +17,7 @@ from recollect.engine.sqlite.connection import accept_pages, configure, connect,
 from recollect.engine.sqlite.failure import hindrance
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
-from recollect.engine.sqlite.log import fold_at, folded
+from recollect.engine.sqlite.log import TRUNCATE_WAIT, fold_at, folded, truncated
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.place import Place, place, set_aside
 from recollect.engine.sqlite.ranking import register
@@ -30,7 +30,6 @@ from recollect.op import Op
 T = TypeVar("T")
 
 _IDLE = 8
-_SCRUB_WAIT = 0.25
 MOMENT = 0.05
 """Seconds after which it is looked again whether the file is still there."""
 
@@ -44,7 +43,8 @@ class File(Forkable):
         self._checkpoint = checkpoint
         self.memory = path == MEMORY
         self.transactions = Transactions(path, timeout)
-        self.unscrubbed = False
+        self.slack = False  # an erasure left text in page slack: a rewrite of the file is due
+        self.unscrubbed = False  # the next write tries again to finish an erasure
         self._idle: list[apsw.Connection] = []
         self.writer: apsw.Connection | None = None
         self._bells: weakref.WeakSet[Bell] = weakref.WeakSet()
@@ -199,8 +199,7 @@ class File(Forkable):
             result = self._written(op, self.writer)
             if opened is not self.place or self.displaced():  # another thread may have found it gone meanwhile
                 raise self.left(opened)
-            if op.scrubs or self.unscrubbed:
-                self.scrub()
+            self.finish_erasure(erased=op.scrubs)
             if op.frees and not self.memory:
                 reserve.keep(self._real)
         finally:
@@ -295,35 +294,55 @@ class File(Forkable):
         for bell in list(self._bells):
             bell.ring()
 
-    def scrub(self) -> None:
-        """Empty the log after an erasure, and what was left behind in pages, so that it can not be read there.
+    def finish_erasure(self, *, erased: bool) -> None:
+        """Remove what a commit erased from page slack and the log, or try again what an earlier one could not."""
+        if erased:
+            self.slack = True
+        if erased or self.unscrubbed:
+            self.scrub()
 
-        A reader in the middle of its work may hold the log; then the next write tries again, and closing does.
+    def scrub(self) -> None:
+        """Remove erased text from page slack and from the log.
+
+        `secure_delete` overwrites the rows that are deleted, but when a page splits, SQLite copies rows to another page
+        and leaves the old bytes in unused space, where no row refers to them. Only a rewrite of the file removes those.
+        A reader may hold the log; then the next write, or closing the store, tries again.
         """
         if self.memory or self.writer is None:
             return
-        self.unscrubbed = not (self._emptied() and self._wiped() and self._emptied())
+        rewritten = not self.slack or self._rewritten()
+        self.unscrubbed = not self._emptied() or not rewritten
 
-    def wipe(self) -> None:
-        """Overwrite what was left behind in pages, without waiting for readers: a later try makes up for it."""
-        self.enter()
+    def rewrite(self) -> None:
+        """Write every page of the file again and truncate the log. Other writers wait meanwhile."""
+        self.beside(_vacuum)
+        if not self.beside(lambda connection: truncated(connection, self.timeout)):
+            self.unscrubbed = True  # a reader holds the log: the next write truncates it
+
+    def _rewritten(self) -> bool:
+        """Rewrite the file after an erasure. False if another process wrote all the time: try again soon.
+
+        Any other failure, such as a full disk, would meet every following write too. It is left to the next erasure, to
+        closing, and to optimize(), which raises it.
+        """
+        connection = None
         try:
-            self.unscrubbed = not self._wiped()
+            connection = connect(self.path, self.timeout)
+            configure(connection)
+            _vacuum(connection)
+            self.slack = False
+        except apsw.BusyError:
+            return False
+        except apsw.Error:
+            return True
         finally:
-            self.leave()
+            _abandon(connection)
+        return True
 
     def _emptied(self, mode: int = apsw.SQLITE_CHECKPOINT_TRUNCATE) -> bool:
         """Fold the log into the file and cut it off, or leave it there (FULL); False where a reader holds it."""
         assert self.writer is not None
-        return folded(self.writer, self.timeout, wait=_SCRUB_WAIT, mode=mode)
-
-    def _wiped(self) -> bool:
-        from recollect.engine.sqlite.residue import wipe  # noqa: PLC0415  only where something was erased
-
-        try:
-            return wipe(self.path, _SCRUB_WAIT)
-        except apsw.Error:
-            return False
+        return folded(self.writer, self.timeout, wait=TRUNCATE_WAIT, mode=mode)
 
     def beside(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do something on a connection of its own, beside those that are in use; in memory there is only one."""
@@ -350,7 +369,7 @@ class File(Forkable):
             self.lapsed, self.writer = False, None
             reserve.settle(self._real)
             return
-        if self.unscrubbed:
+        if self.unscrubbed or self.slack:
             self.scrub()
         if self.place is not None and self.place.rivalled() and self.writer is not None:
             self.writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -364,6 +383,11 @@ class File(Forkable):
                 raise self.transactions.meaning(error) from error
             if not self.memory:
                 reserve.settle(self._real)
+
+
+def _vacuum(connection: apsw.Connection) -> None:
+    """Have SQLite write the whole database again, in one transaction: no byte of a deleted row is copied."""
+    connection.execute("VACUUM")
 
 
 def _abandon(connection: apsw.Connection | None) -> None:

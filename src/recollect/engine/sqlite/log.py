@@ -12,6 +12,9 @@ import apsw
 
 from recollect.engine.sqlite.connection import wait_at_most
 
+TRUNCATE_WAIT = 0.25
+"""Seconds to wait for readers of the log. Most reads are shorter; a longer wait would hold up the erasure's caller."""
+
 
 def fold_at(connection: apsw.Connection, pages: int, timeout: float) -> None:
     """Fold the log of a connection into the file whenever it has so many pages after a commit."""
@@ -47,3 +50,8 @@ def folded(
     finally:
         wait_at_most(connection, timeout)
     return logged == moved
+
+
+def truncated(connection: apsw.Connection, timeout: float) -> bool:
+    """Checkpoint the log and cut it to zero bytes. Return False if another connection holds it."""
+    return folded(connection, timeout, wait=TRUNCATE_WAIT, mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -105,7 +105,9 @@ def _keep_copy(path: str, version: int, timeout: float) -> None:
     try:
         made = part.begin(final)
         _copy(path, made, timeout)
+        part.sync(made)
         os.replace(made, final)
+        part.sync(os.path.dirname(final))
     except OSError as error:
         reason = f"a copy could not be made before its schema is changed ({error.strerror or error})"
         raise StoreUnavailable(path=path, reason=reason) from error

@@ -7,6 +7,7 @@ closed. So the names are looked at again before a write is acknowledged, unless 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from typing import NamedTuple
@@ -88,7 +89,8 @@ def place(path: str) -> Place | None:
 def set_aside(place: Place) -> None:
     """Put a log beside a file that it does not belong to under another name; what it holds is kept."""
     with contextlib.suppress(OSError):
-        os.rename(place.log, _kept(place.log))
+        _linked_aside(place.log)
+        os.unlink(place.log)
         os.unlink(place.shared)
 
 
@@ -103,8 +105,7 @@ def save_log(path: str) -> None:
     with contextlib.suppress(OSError):
         if stale is None or os.path.getsize(log) <= _LOG_HEAD or _holds_something(path):
             return
-        kept = _kept(log)
-        os.link(log, kept)
+        kept = _linked_aside(log)
         if _number(kept) != stale:
             os.unlink(kept)
 
@@ -113,5 +114,12 @@ def _holds_something(path: str) -> bool:
     return os.path.exists(path) and os.path.getsize(path) > 0
 
 
-def _kept(log: str) -> str:
-    return f"{log}.{time.strftime('%Y%m%d-%H%M%S')}.kept"
+def _linked_aside(log: str) -> str:
+    """Give a log a second name by the time, and return it. An existing name is never replaced: it is another log."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in itertools.count(1):
+        kept = f"{log}.{stamp}.kept" if number == 1 else f"{log}.{stamp}-{number}.kept"
+        with contextlib.suppress(FileExistsError):
+            os.link(log, kept)
+            return kept
+    raise AssertionError
