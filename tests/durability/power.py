@@ -234,6 +234,7 @@ class Story:
         self.asked: dict[str, list[str]] = {}
         self.acknowledged: dict[str, int] = {}
         self.others: list = []
+        self.thorough = 10  # one of so many disks is opened with Recollect and checked, checksums included
 
     def ask(self, session: str, *texts: str) -> None:
         self.asked.setdefault(session, []).extend(texts)
@@ -264,7 +265,7 @@ class Judge:
 
     def look(self, path: str, promised: dict[str, int]) -> None:
         try:
-            if self.cuts % 10 == 0:
+            if self.cuts % self.story.thorough == 0:
                 self.deep += 1
                 checked(path, promised)
             found = said(path)
@@ -411,6 +412,24 @@ def compaction(path: str, story: Story, level: str, over) -> None:
                 store.restore_session(name)
 
 
+def erasure(path: str, story: Story, level: str, over) -> None:
+    """Sessions that are erased beside one that is kept: every page matches its checksum after any cut."""
+    import recollect
+
+    story.thorough = 1
+    with recollect.open(path) as store:
+        settings(store, level)
+        for number in range(10_000):
+            if over():
+                return
+            for step in range(4):
+                store.session(f"old:{step}", title=f"Old {number}").append({"role": "user", "content": "old " * 300})
+                story.ask("cli:kept", f"message {number}.{step}")
+                store.session("cli:kept").append({"role": "user", "content": f"message {number}.{step}"})
+                story.ack("cli:kept")
+            store.erase_session(f"old:{number % 4}")
+
+
 def backup(path: str, story: Story, level: str, over) -> None:
     """Backups, while messages are written: the one that was made is there, and whole."""
     import recollect
@@ -510,7 +529,10 @@ def insert(connection, table: str, **values) -> int:
     return connection.last_insert_rowid()
 
 
-WORK = {"append": append, "group": group, "compaction": compaction, "backup": backup, "migration": migration}
+WORK = {
+    "append": append, "group": group, "compaction": compaction, "erasure": erasure, "backup": backup,
+    "migration": migration,
+}  # fmt: skip
 story_disk: Disk
 
 

@@ -11,6 +11,7 @@ import base64
 import glob
 import random
 import subprocess
+import sys
 
 import apsw
 import pytest
@@ -269,3 +270,32 @@ def test_a_rewrite_for_which_there_is_no_room_is_not_tried_after_every_write(pat
                 store.optimize()
         assert store._engine._file.slack
     assert found(path) == {}  # closing made up for it
+
+
+HOLD = """
+import fcntl, sys
+shared = open(sys.argv[1] + "-shm", "r+b")
+fcntl.lockf(shared, fcntl.LOCK_EX, 1, 121)  # SQLite's checkpoint lock, as a process in the middle of a checkpoint holds it
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_checkpoint_of_another_process_delays_it_and_nothing_is_damaged(path, sound):
+    store = recollect.open(path)
+    victims = crowded(store, 8)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=pipe, stdout=pipe) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        for victim in victims:
+            store.erase_session(victim)
+        store.optimize()
+        assert store._engine._file.unscrubbed
+        assert found(path)
+        other.communicate()
+    store.session("next")
+    assert found(path) == {}
+    assert store.check().problems == ()
+    store.close()
+    sound(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import os
+import pathlib
 import shutil
 import stat
 import subprocess
@@ -16,7 +17,7 @@ import apsw
 import pytest
 
 import recollect
-from recollect.engine.sqlite import file
+from recollect.engine.sqlite import file, place
 from recollect.errors import Corrupted, NotADatabase, RecollectError, SchemaTooNew, StoreUnavailable
 
 
@@ -510,3 +511,18 @@ async def _until(changes, name: str):
         if change.session == name:
             yield change
             return
+
+
+def test_logs_that_are_set_aside_within_one_second_keep_names_of_their_own(path):
+    for number in range(3):
+        for name in (f"{path}-wal", f"{path}-shm"):
+            with open(name, "w", encoding="utf-8") as file:
+                file.write(f"log {number}" * 10)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("a file")
+        opened = place.place(path)
+        assert opened is not None
+        place.set_aside(opened)
+        assert not os.path.exists(f"{path}-wal")
+    logs = [pathlib.Path(name).read_text(encoding="utf-8") for name in glob.glob(f"{path}-wal.*.kept")]
+    assert sorted(logs) == [f"log {number}" * 10 for number in range(3)]

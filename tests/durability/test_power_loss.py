@@ -10,8 +10,9 @@ import sys
 import pytest
 
 POWER = os.path.join(os.path.dirname(__file__), "power.py")
-WORK = ("append", "group", "compaction", "backup", "migration")
+WORK = ("append", "group", "compaction", "erasure", "backup", "migration")
 CUTS, LONG_CUTS = 120, 2_000
+ERASURE_CUTS = 250  # a wiper that writes pages in place left a wrong checksum in 1 of 200 cuts
 
 
 def cut(work: str, cuts: int, seed: int, level: str = "full") -> dict:
@@ -27,7 +28,8 @@ def cut(work: str, cuts: int, seed: int, level: str = "full") -> dict:
 
 @pytest.mark.parametrize("work", WORK)
 def test_nothing_is_lost(work):
-    check(cut(work, CUTS, seed=7), CUTS)
+    cuts = ERASURE_CUTS if work == "erasure" else CUTS
+    check(cut(work, cuts, seed=7), cuts)
 
 
 @pytest.mark.long
