@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 
 LONG = "RECOLLECT_TEST_LONG"
+PREREQUISITES = ("could not import", "No module named", "Chromium", "npm", "node", "PostgreSQL", "pgbouncer", "fiu", "sqlite3")
+"""Words in the reason of a skip that name something scripts/test installs."""
 
 
 def pytest_addoption(parser):
@@ -17,6 +19,11 @@ def pytest_addoption(parser):
         "--long",
         action="store_true",
         help="also run what takes minutes, and the rest with more examples and larger data",
+    )
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="fail a test that is skipped because a package, a browser, npm or PostgreSQL is missing",
     )
 
 
@@ -34,6 +41,27 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    return _required(item.config, report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    return _required(collector.config, report)
+
+
+def _required(config, report):
+    """With --all, turn a skip for want of something that scripts/test installs into a failure."""
+    if config.getoption("--all") and report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        if any(word in reason for word in PREREQUISITES):
+            report.outcome, report.longrepr = "failed", f"Skipped, but --all requires it: {reason}"
+    return report
 
 
 def pytest_collection_finish():
