@@ -105,6 +105,15 @@ def test_a_link_to_another_branch_shows_the_message_and_switches_on_a_click(own_
     assert branch(own_server.path, "parted") == 1
 
 
+def test_a_link_to_another_branch_can_be_left_alone(own_server, talk_at):
+    branched(own_server.path, "left")
+    page = talk_at(own_server.url, "/c/left?m=1.2")
+    page.get_by_role("button", name="Stay on this branch").click()
+    expect(page.locator(".elsewhere")).to_have_count(0)
+    expect(page.locator("#messages")).to_contain_text("the new way")
+    assert branch(own_server.path, "left") == 2
+
+
 def test_a_hit_on_another_branch_is_opened_there(own_server, talk_at):
     branched(own_server.path, "searched")
     page = talk_at(own_server.url, "/c/searched")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
 import logging
 import os
@@ -17,7 +19,8 @@ import httpx
 import pytest
 from running import LIMIT, wait_for
 
-from recollect.server import log
+from recollect.errors import StoreUnavailable
+from recollect.server import changes, log
 
 SECRET = "xyzzy-content-of-a-person"
 TOKEN = "a-configured-token-0123456789-abcdefg"
@@ -274,3 +277,52 @@ def test_an_exception_is_its_class_and_at_debug_its_stack(capsys):
         assert "HTTP Request" not in text
         assert ("in broken" in text) is stack
         assert ("builtins.ValueError" in text) is stack
+
+
+def test_a_turn_that_fails_is_logged_without_the_reason_in_words(server, api, caplog):
+    api.put("/sessions/a")
+    with caplog.at_level(logging.WARNING, "recollect.server"):
+        api.post("/sessions/a/chat", json={"text": f"fail {SECRET}"})
+        wait_for(lambda: [record for record in caplog.records if "A turn in session 'a' failed" in record.getMessage()])
+    for record in caplog.records:
+        line = log.LineFormatter(stacks=True).format(record)
+        assert SECRET not in line
+        assert "the model broke" not in line
+
+
+class LostStore:
+    """A store that cannot be watched a few times, and then can."""
+
+    def __init__(self, failures):
+        self.failures = failures
+        self.back = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def watch(self):
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable(SECRET)
+        yield self._changes()
+
+    async def _changes(self):
+        self.back.set()
+        await asyncio.Event().wait()
+        yield None
+
+
+def test_a_lost_database_is_logged_once_and_so_is_its_return(monkeypatch, caplog):
+    monkeypatch.setattr(changes, "_RETRY", 0.001)
+
+    async def story():
+        store = LostStore(50)
+        watched = changes.Changes(store)
+        await watched.begin()
+        await store.back.wait()
+        await watched.close()
+
+    with caplog.at_level(logging.DEBUG, "recollect.server"):
+        asyncio.run(asyncio.wait_for(story(), LIMIT))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records if record.name == log.NAME] == [
+        ("ERROR", "Changes of the store cannot be watched; trying again"),
+        ("WARNING", "Changes of the store can be watched again"),
+    ]

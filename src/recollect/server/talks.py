@@ -152,6 +152,8 @@ class Talks:
                 async for event in events:
                     if not run.stored.is_set() and not isinstance(event, Notice):
                         self._begin(talk, run, getattr(event, "turn", None))
+                    if isinstance(event, TurnEnded) and event.status == "failed":
+                        _log.warning("A turn in session %r failed with model %s", run.session, talk.model.name)
                     run.add(event)
         except RecollectError as failed:
             error = failed

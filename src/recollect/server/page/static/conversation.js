@@ -84,6 +84,7 @@
     else location.reload();
   });
   r.actions["show-message"] = (button) => r.open(talk.session, button.dataset.message);
+  r.actions["hide-message"] = () => { talk.element.querySelector(".elsewhere")?.remove(); $("composer-text").focus({ preventScroll: true }); };
   r.actions["open-session"] = (link) => r.open(link.dataset.session);
 
   /* --- the scroll position ------------------------------------------------------------------------------------- */
@@ -422,6 +423,7 @@
     const place = article(button)?.dataset.message, mine = talk;
     await r.send("POST", base() + "/switch", { branch: Number(button.dataset.branch) });
     if (talk !== mine) return;
+    talk.element.querySelector(".elsewhere")?.remove();   /* the branch that it speaks of may be this one now */
     talk.atEnd = false;
     hold();
     await r.refresh();
