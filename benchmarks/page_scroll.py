@@ -44,7 +44,8 @@ def main() -> None:
         with recollect.open(path) as store:
             for number in range(options.sessions):
                 store.session(f"cli:{number}", title=f"Conversation {number} about something or other", model="demo")
-        env = {**os.environ, "RECOLLECT_DB": path, "RECOLLECT_TOKEN": "benchmark", "XDG_CONFIG_HOME": folder}
+        env = {**os.environ, "RECOLLECT_DB": path, "RECOLLECT_TOKEN": "b" * 32, "XDG_CONFIG_HOME": folder}
+        env["RECOLLECT_LOG_LEVEL"] = "error"
         command = [sys.executable, "-c", "from recollect.cli import main; main()", "serve", "--port", "0"]
         server = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None

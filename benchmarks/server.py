@@ -32,7 +32,7 @@ from recollect.model.message import Draft
 from recollect.model.part import TextPart
 from recollect.server import serve
 
-_TOKEN = "benchmark"  # noqa: S105
+_TOKEN = "a-token-for-benchmarks-0123456789"  # noqa: S105
 _HEADERS = {"Authorization": f"Bearer {_TOKEN}"}
 _PIECES, _GAP = 150, 0.033
 _WARM = 15
@@ -63,7 +63,7 @@ def served(place: str) -> None:
     """Be the server, with the paced model."""
     listener = serve.listen("127.0.0.1", 0, exact=True)
     print(f"Recollect is at {serve.link('127.0.0.1', listener.getsockname()[1], None)}", flush=True)
-    serve.run(listener, place, lambda store: Agent(Paced(), store=store, name="web"), {_TOKEN: ""})
+    serve.run(listener, place, lambda store: Agent(Paced(), store=store, name="web"), {_TOKEN: ""}, log_level="error")
 
 
 class Running:
@@ -75,7 +75,7 @@ class Running:
         self.begun = time.perf_counter()
         self._process = subprocess.Popen([sys.executable, *arguments], env=env, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().split(" at ", 1)[1].split("/?", 1)[0].strip().rstrip("/")
+        self.url = self._process.stdout.readline().split(" at ", 1)[1].split("/#", 1)[0].strip().rstrip("/")
 
     def busy(self) -> float:
         """Say for how many seconds a processor was busy with it."""
@@ -145,7 +145,7 @@ def browsed(server: Running, times: int, browser: str) -> None:
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
     with sync_playwright() as playwright:
         page = playwright.chromium.launch(executable_path=browser, args=flags).new_page()
-        page.goto(f"{server.url}/c/short?token={_TOKEN}")
+        page.goto(f"{server.url}/c/short#token={_TOKEN}")
         page.wait_for_function("() => window.recollect && recollect.open")
         took: list[float] = []
         for _ in range(times + 1):

@@ -124,6 +124,14 @@ def test_path_and_init(call, tmp_path):
         assert written.read() == before
 
 
+def test_a_token_is_generated_that_the_server_takes(call):
+    from recollect.server.token import checked
+
+    tokens = {call("config", "token").stdout.strip() for _ in range(3)}
+    assert len(tokens) == 3
+    assert all(checked({"": token}) == {token: ""} for token in tokens)
+
+
 def test_the_written_file_is_true_when_its_comments_are_taken_away(call, tmp_path):
     from recollect.cli.settings import template
 

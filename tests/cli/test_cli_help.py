@@ -31,7 +31,7 @@ def test_every_command_of_the_product_is_there():
         ): "list show search rename pin unpin archive unarchive delete restore erase fork export import stats"
         " prune tools",
         ("db",): "path migrate check backup copy restore stats reindex optimize",
-        ("config",): "path init",
+        ("config",): "path init token",
     }
     for group, names in groups.items():
         assert {path[-1] for path in COMMANDS if len(path) == 2 and path[:1] == group} == set(names.split())
@@ -89,7 +89,7 @@ def test_what_destroys_can_be_tried_and_needs_no_question():
 
 
 def test_what_prints_data_prints_json():
-    without = {("sessions", "export"), ("config", "path"), ("config", "init"), ("completion",)}
+    without = {("sessions", "export"), ("config", "path"), ("config", "init"), ("config", "token"), ("completion",)}
     without |= {("discord",), ("serve",), ("telegram",)}  # what they say goes elsewhere
     for path, found in COMMANDS.items():
         if not isinstance(found, click.Group) or path == ("config",):

@@ -11,6 +11,8 @@ from docs_pages import ROOT, blocks, read, section
 from recollect.cli import recollect
 from recollect.config import toml
 from recollect.config.settings import SETTINGS
+from recollect.errors import InvalidValue
+from recollect.server.token import checked
 
 PAGE = "docs/command-line.md"
 
@@ -72,6 +74,9 @@ def test_the_example_of_a_file_is_one():
     (team,) = blocks("docs/team.md", "toml")
     owners = {setting.name: value for setting, value, _ in toml.settings("config.toml", team.text)}["server.owners"]
     assert set(owners) == {"alice", "bob"}
+    for token in owners.values():  # whoever copies the example has to put in a token of their own
+        with pytest.raises(InvalidValue, match="config token"):
+            checked({"alice": token})
     example, servers = blocks("docs/configuration.md", "toml")
     toml.settings("config.toml", servers.text)
     assert [server.name for server in toml.servers(servers.text)] == ["files", "docs"]

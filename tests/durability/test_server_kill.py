@@ -56,7 +56,7 @@ def serve(started, path):
     """Start a server, and give a client of it once it answers."""
     process = started(path, "serve", "--port", "0")
     line = process.stdout.readline().decode()
-    address, _, token = line.rpartition(" ")[2].strip().partition("/?token=")
+    address, _, token = line.rpartition(" ")[2].strip().partition("/#token=")
     client = httpx.Client(base_url=f"{address}/api/v1", headers={"Authorization": f"Bearer {token}"}, timeout=LIMIT)
     until = time.monotonic() + LIMIT
     while time.monotonic() < until:

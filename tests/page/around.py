@@ -6,7 +6,7 @@ import time
 import urllib.request
 
 WAIT = 60_000
-TOKEN = "page-test-token"
+TOKEN = "a-token-for-the-page-tests-0123456789"
 
 
 class Place:

@@ -25,6 +25,7 @@ FLAGS = (
 # Loaded, and with the list for the zone of this browser, which is read again where the server did not know it.
 READY = """() => {
   const list = document.getElementById('sessions'), { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  if (document.querySelector('#conversation > .begin')) return false;
   return window.recollect && document.readyState === 'complete' && (!list || list.dataset.zone === timeZone);
 }"""
 # What is shown for some seconds is shown for longer here: a test on a busy machine must not come too late for it.
@@ -76,12 +77,12 @@ def started(tmp_path_factory):
     env.pop("RECOLLECT_CONFIG", None)
     with recollect.open(path) as store:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from recollect.cli import main; main()", "serve", "--port", "0"],
+            [sys.executable, "-c", "from recollect.cli import main; main()", "serve", "--port", "0", "--log-level", "error"],
             env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         try:
             line = process.stdout.readline()
-            url = line.split(" at ", 1)[1].split("/?token", 1)[0]
+            url = line.split(" at ", 1)[1].split("/#token", 1)[0]
             wait_for(url)
             yield Place(url, path, store)
         finally:
@@ -112,7 +113,7 @@ class Server:
             [sys.executable, script, str(self.folder), port, TOKEN], env=environment(),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        self.url = self._process.stdout.readline().split(" at ", 1)[1].split("/?token", 1)[0]
+        self.url = self._process.stdout.readline().split(" at ", 1)[1].split("/#token", 1)[0]
         wait_for(self.url)
         return self
 
@@ -189,8 +190,11 @@ def browsing(chromium):
         page.on("console", said)
         page.on("pageerror", lambda error: complaints.append(f"page: {error}"))
         page.on("request", asked)
-        joint = "&" if "?" in path else "?"
-        page.goto(f"{url}{path}{joint}token={TOKEN}")
+        answer = page.request.post(
+            f"{url}/login", form={"token": TOKEN}, headers={"Origin": url, "Accept": "application/json"}
+        )
+        assert answer.status == 204
+        page.goto(f"{url}{path}")
         page.wait_for_function(READY)
         return page
 

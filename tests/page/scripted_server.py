@@ -91,8 +91,8 @@ def agent(store):
 
 def main():
     listener = serve.listen("127.0.0.1", int(sys.argv[2]), exact=True)
-    print(f"Recollect is at http://127.0.0.1:{listener.getsockname()[1]}/?token", flush=True)
-    serve.run(listener, os.path.join(FOLDER, "talk.db"), agent, {sys.argv[3]: ""})
+    print(f"Recollect is at http://127.0.0.1:{listener.getsockname()[1]}/#token", flush=True)
+    serve.run(listener, os.path.join(FOLDER, "talk.db"), agent, {sys.argv[3]: ""}, log_level="error")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class Words:
 class Server:
     """A server in a thread: started when it is made, ended by close()."""
 
-    def __init__(self, place, *, tokens=None, hosts=(), public=False, connection=Connection):
+    def __init__(self, place, *, tokens=None, hosts=(), public=False, team=False, connection=Connection):
         self.model = Words()
         self.tokens = tokens or {TOKEN: ""}
         self._listener = socket.socket()
@@ -72,7 +72,7 @@ class Server:
         self._listener.listen(128)
         self.port = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._options = {"hosts": hosts, "port": self.port, "public": public}
+        self._options = {"hosts": hosts, "port": self.port, "public": public, "team": team}
         self._place = str(place)
         self._connection = connection
         self._ready = threading.Event()
@@ -97,7 +97,7 @@ class Server:
         self.app = app.make(accounts, self.tokens, **self._options)
         config = uvicorn.Config(
             self.app, log_level="critical", access_log=False, lifespan="on", timeout_graceful_shutdown=3,
-            http=self._connection, ws="none", server_header=False,
+            http=self._connection, ws="none", server_header=False, proxy_headers=False,
         )  # fmt: skip
         self.server = uvicorn.Server(config)
         self._ready.set()
@@ -134,7 +134,7 @@ class Command:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**plain, **told, **environment},
         )  # fmt: skip
         self.lines = [self.process.stdout.readline().strip()]
-        found = re.search(r"(http://[^/]+)/(?:\?token=(\S+))?", self.lines[0])
+        found = re.search(r"(http://[^/]+)/(?:#token=(\S+))?", self.lines[0])
         self.url, self.token = found.groups() if found else (None, None)
 
     def wait_until_up(self):
@@ -207,6 +207,18 @@ class Events:
             if item[0] in names:
                 return found
         raise AssertionError(f"The stream ended before {names}: {found}")
+
+
+def log_in(server, token=TOKEN, **headers):
+    """Post a token to /login as the form of the page does, and return the answer."""
+    return httpx.post(f"{server.url}/login", data={"token": token}, headers={"Origin": server.url, **headers})
+
+
+def cookie_of(server, token=TOKEN):
+    """Return the cookie that a browser gets for a token."""
+    answer = log_in(server, token)
+    assert answer.status_code == 303, answer.text
+    return answer.headers["set-cookie"].partition(";")[0]
 
 
 def wait_for(condition, what="it"):

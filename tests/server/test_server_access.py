@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import os
-import re
 import resource
 import socket
+import stat
 
 import httpx
 import pytest
-from running import LIMIT, TOKEN
+from running import LIMIT, TOKEN, cookie_of, log_in
 
 from recollect.errors import InvalidValue
 from recollect.server import connection, files, token
 
+ALICE = "alice-token-0123456789-0123456789"
+BOB = "bob-token-0123456789-0123456789-01"
+
 
 def code(response):
     return response.status_code, response.json()["code"]
-
-
-def cookie_of(server):
-    answer = httpx.get(f"{server.url}/?token={TOKEN}")
-    assert answer.status_code == 200
-    return answer, answer.headers["set-cookie"].partition(";")[0]
 
 
 def raw(server, request: bytes, seconds=20.0) -> bytes:
@@ -55,46 +53,102 @@ def test_nothing_comes_in_without_the_token(server):
         assert code(client.get("/sessions", headers={"Authorization": f"Basic {TOKEN}"})) == (401, "token-needed")
 
 
-def test_the_link_gives_a_cookie_and_a_page_that_goes_on(server):
-    answer, cookie = cookie_of(server)
+def test_a_login_gives_a_cookie_and_leads_to_the_page(server):
+    answer = log_in(server)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
     told = answer.headers["set-cookie"]
+    cookie = told.partition(";")[0]
     assert told.startswith(f"recollect-{server.port}=")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {piece.strip() for piece in told.split(";")}
     assert "Secure" not in told
     assert TOKEN not in answer.text
     assert TOKEN not in told
-    assert '<meta http-equiv="refresh" content="0; url=/">' in answer.text
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert log_in(server, Accept="application/json").status_code == 204
     assert httpx.get(f"{server.url}/api/v1/sessions", headers={"Cookie": cookie}).status_code == 200
     among = f'other=a"b; bad cookie={{; {cookie}; =;;'
     assert httpx.get(f"{server.url}/api/v1/sessions", headers={"Cookie": among}).status_code == 200
     for forged in (cookie[:-1], cookie.replace("=", "=x", 1), cookie.partition(".")[0], f"recollect-{server.port}=."):
         assert httpx.get(f"{server.url}/api/v1/sessions", headers={"Cookie": forged}).status_code == 401
-    wrong = httpx.get(f"{server.url}/?token=nope", headers={"Accept": "text/html"})
+    wrong = log_in(server, "nope", Accept="text/html")
     assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+    assert '<form method="post" action="/login"' in wrong.text
+    assert httpx.get(f"{server.url}/login").headers["location"] == "/"
 
 
-def test_the_link_never_leads_elsewhere(server):
-    for path in ["//evil.example/", "/%5Cevil.example", "/c/a%22%3E%3Cscript%3E", "/\\evil.example/"]:
-        _leads_here(server, path)
+def test_a_token_in_an_address_opens_nothing(server):
+    for path in ("/", "/c/a", "/login", "/page/new"):
+        answer = httpx.get(f"{server.url}{path}", params={"token": TOKEN}, headers={"Accept": "text/html"})
+        assert "set-cookie" not in answer.headers
+        assert answer.status_code == (303 if path == "/login" else 401)
+        assert TOKEN not in answer.text
 
 
-def _leads_here(server, path):
-    request = f"GET {path}?token={TOKEN}&m=%22%3E1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answer = raw(server, request.encode()).decode()
-    place = re.search(r'url=([^"]*)"', answer)
-    if place is None:
-        assert " 400 " in answer.splitlines()[0]
-        return
-    assert re.match(r"/(?![/\\])", place.group(1))
-    assert "<script" not in answer
-    assert TOKEN not in answer.partition("\r\n\r\n")[2]
+def test_a_login_comes_from_the_page_itself_and_is_a_small_form(server):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for headers, status in (
+        ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403), ({}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": server.url, "Content-Type": "application/json"}, 415),
+    ):  # fmt: skip
+        answer = httpx.post(f"{server.url}/login", content=f"token={TOKEN}", headers={**form, **headers})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (status, status == 303), headers
+    assert log_in(server, "x" * 5_000).status_code == 413
+    assert httpx.put(f"{server.url}/login", headers={"Origin": server.url}).status_code == 405
+    empty = httpx.post(f"{server.url}/login", content=b"", headers={**form, "Origin": server.url})
+    assert code(empty) == (401, "wrong-token")
+
+
+def test_a_link_asks_before_it_changes_the_account_of_a_browser(serving, tmp_path):
+    """Otherwise a member of a team could have others write into the wrong account, with a link."""
+    server = serving(tmp_path / "r.db", tokens={ALICE: "alice", BOB: "bob"})
+    cookie = cookie_of(server, ALICE)
+    script = {"Accept": "application/json", "Cookie": cookie}
+    assert log_in(server, ALICE, **script).status_code == 204
+    assert code(log_in(server, BOB, **script)) == (409, "other-account")
+    fields = {"token": BOB, "change": "yes"}
+    assert httpx.post(f"{server.url}/login", data=fields, headers={"Origin": server.url, **script}).status_code == 204
+    assert log_in(server, BOB, Cookie=cookie).status_code == 303  # the form: a person has typed it
+
+
+def test_the_login_page_tells_a_person_and_a_team_where_the_token_is(serving, tmp_path):
+    page = {"Accept": "text/html"}
+    alone = httpx.get(serving().url, headers=page).text
+    team = httpx.get(serving(tmp_path / "t.db", tokens={ALICE: "alice"}, team=True).url, headers=page).text
+    assert "recollect serve" in alone
+    assert "restart the server" in alone
+    assert "recollect serve" not in team
+    assert "administrator" in team
+    server = serving(tmp_path / "u.db", tokens={ALICE: "alice", BOB: "bob"})
+    with server.client("wrong") as client:
+        assert "administrator" in client.get("/sessions").json()["detail"]
+        assert "recollect serve" not in client.get("/sessions").json()["detail"]
+
+
+def test_what_a_message_embeds_reaches_nothing_but_files(server, api, session):
+    cookie = {"Cookie": cookie_of(server)}
+    for destination in ("image", "iframe", "script", "style", "video", "object", "embed", "track", "manifest"):
+        embedded = {
+            **cookie,
+            "Sec-Fetch-Dest": destination,
+            "Sec-Fetch-Mode": "no-cors",
+            "Sec-Fetch-Site": "same-origin",
+        }
+        for path in ("/", "/c/s%2F1", "/events", "/figures", "/page/export?format=md", "/page/search?q=a", "/page/rows?id=a",
+                     "/page/conversation/s%2F1", "/api/v1/export", "/api/v1/sessions", "/login"):  # fmt: skip
+            answer = httpx.get(f"{server.url}{path}", headers=embedded)
+            assert code(answer) == (403, "wrong-destination"), (destination, path)
+        assert httpx.get(f"{server.url}/static/icon.svg", headers=embedded).status_code == 200
+        assert httpx.get(f"{server.url}/files/s%2F1/1.1/0", headers=embedded).status_code == 404
+    for destination in ("document", "empty"):
+        read = {**cookie, "Sec-Fetch-Dest": destination, "Sec-Fetch-Mode": "navigate"}
+        assert httpx.get(f"{server.url}/c/s%2F1", headers=read).status_code == 200
 
 
 def test_a_cookie_is_secure_where_a_proxy_on_this_machine_speaks_tls(serving):
     server = serving(hosts=("chat.example.org",))
     headers = {"Host": "chat.example.org", "X-Forwarded-Proto": "https"}
-    assert "; Secure" in httpx.get(f"{server.url}/?token={TOKEN}", headers=headers).headers["set-cookie"]
+    secure = log_in(server, **{**headers, "Origin": "https://chat.example.org"})
+    assert "; Secure" in secure.headers["set-cookie"]
     with server.client(headers={"Host": "chat.example.org", "Origin": "https://chat.example.org"}) as client:
         assert client.post("/sessions").status_code == 201
 
@@ -133,7 +187,7 @@ def test_a_foreign_page_has_no_access(server):
 
 
 def _stays_out(server, headers):
-    _, cookie = cookie_of(server)
+    cookie = cookie_of(server)
     for access in ({"Cookie": cookie}, {"Authorization": f"Bearer {TOKEN}"}):
         with server.client(token=None, headers={**access, **headers}) as client:
             for method in ("POST", "TRACE", "DELETE"):
@@ -149,7 +203,8 @@ def _stays_out(server, headers):
 
 def test_a_person_may_follow_a_link_from_elsewhere(server):
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-    assert httpx.get(f"{server.url}/?token={TOKEN}", headers=headers).status_code == 200
+    headers["Cookie"] = cookie_of(server)
+    assert httpx.get(server.url, headers=headers).status_code in (200, 303)
 
 
 def test_every_answer_keeps_what_is_shown_from_running(server, api):
@@ -316,12 +371,54 @@ def test_the_token_is_made_once_and_only_its_owner_reads_it(tmp_path, monkeypatc
     assert [item.name for item in path.parent.iterdir()] == [token.NAME]
 
 
+def test_a_token_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A power cut leaves a whole token, or none: the content is synced before the link, the folder after it."""
+    monkeypatch.setenv("RECOLLECT_CONFIG", "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "new"))
+    done = []
+    sync, link = os.fsync, os.link
+
+    def synced(handle):
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", lambda *names: (done.append("link"), link(*names)))
+    token.kept()
+    assert done == ["file", "link", "folder"]
+
+
+def test_an_empty_token_file_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setenv("RECOLLECT_CONFIG", "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    first = token.kept()
+    path = next(tmp_path.rglob(token.NAME))
+    for content in ("", " \n"):
+        path.write_text(content)
+        made = token.kept()
+        assert len(made) >= 32
+        assert made != first
+        assert path.read_text().strip() == made
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert [item.name for item in path.parent.iterdir()] == [token.NAME]
+
+
+def test_processes_that_start_together_agree_on_a_token(tmp_path, monkeypatch):
+    monkeypatch.setenv("RECOLLECT_CONFIG", "")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: token.kept(), range(32)))) == 1
+
+
 def test_tokens_are_ones_own_and_long_enough():
-    assert token.checked({"a": "x"}, public=False) == {"x": "a"}
-    with pytest.raises(InvalidValue, match="16"):
-        token.checked({"a": "short"}, public=True)
+    long = "x" * token.SHORTEST
+    assert token.checked({"a": long}) == {long: "a"}
+    for owner, whose in (("a", "token of 'a'"), ("", "server's token")):
+        with pytest.raises(InvalidValue, match=f"{whose} must have at least 32 characters, got 31.*config token"):
+            token.checked({owner: "x" * 31})
     with pytest.raises(InvalidValue, match="same token"):
-        token.checked({"a": "x" * 20, "b": "x" * 20}, public=True)
+        token.checked({"a": long, "b": long})
+    assert token.checked({"": token.generate()})
 
 
 def test_an_error_nobody_foresaw_tells_nothing(server, api, session, monkeypatch):

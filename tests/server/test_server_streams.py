@@ -19,6 +19,7 @@ from recollect.model.value import iso, milliseconds
 from recollect.server import serve
 
 STREAM = {"Accept": "text/event-stream"}
+LONG = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def words(events):
@@ -331,7 +332,7 @@ def test_a_taken_port_gives_the_next_and_a_wrong_start_says_why(command, tmp_pat
     short = command("--host", "0.0.0.0", "--port", "0", RECOLLECT_TOKEN="short")
     assert short.process.wait(60) != 0
     assert "characters" in short.rest()
-    owners = command("--port", "0", RECOLLECT_OWNERS="alice=aaaaaaaaaaaaaaaaaaaa,bob=bbbbbbbbbbbbbbbbbbbb")
+    owners = command("--port", "0", RECOLLECT_OWNERS=f"alice={'a' * 40},bob={'b' * 40}")
     assert owners.process.wait(60) != 0
     assert "PostgreSQL" in owners.rest()
     assert "aaaa" not in owners.rest() if not owners.process.stdout.closed else True
@@ -342,7 +343,7 @@ def test_a_link_for_other_machines_where_they_can_reach_it(monkeypatch, tmp_path
     listener = serve.listen("127.0.0.1", 0, exact=True)  # in the place of all addresses: a test listens to nobody else
     asked = []
     monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "r.db"))
-    monkeypatch.setenv("RECOLLECT_TOKEN", "0123456789abcdefghij")
+    monkeypatch.setenv("RECOLLECT_TOKEN", LONG)
     monkeypatch.setattr(serve, "listen", lambda *_, **__: listener)
     monkeypatch.setattr(serve, "run", lambda *_, **__: None)
     monkeypatch.setattr(serve, "address_for_others", lambda host: asked.append(host) or others)
@@ -351,8 +352,8 @@ def test_a_link_for_other_machines_where_they_can_reach_it(monkeypatch, tmp_path
     listener.close()
     shown = others if others is None or ":" not in others else f"[{others}]"
     assert asked == ["0.0.0.0"]
-    assert f"Recollect is at http://127.0.0.1:{port}/?token=0123456789abcdefghij\n" in told
-    other = f"Other machines open http://{shown}:{port}/?token=0123456789abcdefghij\n"
+    assert f"Recollect is at http://127.0.0.1:{port}/#token={LONG}\n" in told
+    other = f"Other machines open http://{shown}:{port}/#token={LONG}\n"
     assert (other in told) is (others is not None)
     assert told.count("http://") == 1 + (others is not None)
 
@@ -367,7 +368,7 @@ def test_an_address_for_others_is_none_of_loopback():
 
 def test_a_role_that_may_not_keep_owners_apart_is_refused_before_the_link(command, databases, database):
     mighty = databases.url_of(database, "postgres")
-    owners = "alice=alice-token-0123456789,bob=bob-token-0123456789"
+    owners = "alice=alice-token-0123456789-0123456789-01,bob=bob-token-0123456789-0123456789-01"
     server = command("--port", "0", RECOLLECT_DB=mighty, RECOLLECT_OWNERS=owners)
     assert server.process.wait(60) != 0
     told = server.rest()
@@ -376,8 +377,13 @@ def test_a_role_that_may_not_keep_owners_apart_is_refused_before_the_link(comman
 
 
 def test_two_owners_on_postgres_see_only_their_own(serving, postgres):
-    server = serving(postgres, tokens={"alice-token-0123456789": "alice", "bob-token-0123456789": "bob"})
-    with server.client("alice-token-0123456789") as alice, server.client("bob-token-0123456789") as bob:
+    server = serving(
+        postgres, tokens={"alice-token-0123456789-0123456789-01": "alice", "bob-token-0123456789-0123456789-01": "bob"}
+    )
+    with (
+        server.client("alice-token-0123456789-0123456789-01") as alice,
+        server.client("bob-token-0123456789-0123456789-01") as bob,
+    ):
         assert (alice.get("/info").json()["owner"], bob.get("/info").json()["owner"]) == ("alice", "bob")
         alice.put("/sessions/same", json={"title": "hers"})
         bob.put("/sessions/same", json={"title": "his"})
@@ -402,12 +408,12 @@ def test_retention_reaches_the_conversations_of_each_owner(command, postgres):
     for owner in ("alice", "bob"):
         with recollect.open(postgres, owner=owner) as store:
             store.session("same").append([{"role": "user", "content": str(number)} for number in range(5)])
-    owners = "alice=alice-token-0123456789,bob=bob-token-0123456789"
+    owners = "alice=alice-token-0123456789-0123456789-01,bob=bob-token-0123456789-0123456789-01"
     server = command("--port", "0", RECOLLECT_DB=postgres, RECOLLECT_OWNERS=owners, RECOLLECT_MAX_MESSAGES="2")
     server.wait_until_up()
     for owner in ("alice", "bob"):
         with httpx.Client(base_url=f"{server.url}/api/v1", timeout=60) as client:
-            client.headers["Authorization"] = f"Bearer {owner}-token-0123456789"
+            client.headers["Authorization"] = f"Bearer {owner}-token-0123456789-0123456789-01"
             wait_for(lambda: len(client.get("/sessions/same/messages").json()["messages"]) == 2)
     server.end()
     told = server.rest()

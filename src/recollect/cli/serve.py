@@ -8,6 +8,7 @@ import click
 
 from recollect.cli import extra, place
 from recollect.cli.group import Command
+from recollect.config.settings import LOG_LEVELS
 from recollect.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 @click.option("--host", help="The address to listen on; other machines reach it only if it is not a loopback one.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port to listen on; 0 takes any that is free.")
 @click.option("-m", "--model", help="The model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least severe messages to log on standard error.")
 @click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
-def serve(host: str | None, port: int | None, model: str | None, opened: bool) -> None:
+def serve(host: str | None, port: int | None, model: str | None, log_level: str | None, opened: bool) -> None:
     """Serve the web app, and the HTTP API under /api/v1.
 
     It prints the link that opens the page. The link has a token in it: who has it can read and write everything.
@@ -44,10 +46,11 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
     if (other := server.address_for_others(address)) is not None:
         click.echo(f"Other machines open {server.link(other, number, alone)}")
     if alone is None:
-        click.echo(f"Each owner opens it with their own token: {link}?token=...")
+        click.echo(f"Each owner opens it with their own token: {link}#token=...")
     if opened:
         click.launch(link)
     limits: dict[str, Any] = dict(place.retention(config))
+    level: str = log_level or config["server.log_level"]
 
     def agent(store: AsyncStore) -> Agent:
         from recollect.agent.configuration import configured  # noqa: PLC0415
@@ -60,7 +63,10 @@ def serve(host: str | None, port: int | None, model: str | None, opened: bool) -
             place.say_retained(await store.prune(**limits))
 
     try:
-        server.run(listener, place.named(), agent, tokens, hosts=(address, *config["server.hosts"]), keep=keep)
+        server.run(
+            listener, place.named(), agent, tokens, hosts=(address, *config["server.hosts"]), keep=keep,
+            team=alone is None, log_level=level,
+        )  # fmt: skip
     except ImportError as error:
         raise extra.refusal("server", error.name) from error
 
@@ -77,7 +83,8 @@ def _tokens(config: Config, address: str, *, public: bool) -> dict[str, str]:
         )
     if not owners and public and not config["server.token"]:
         raise InvalidValue(
-            f"{address} can be reached by other machines, and no token is set. Set server.token or RECOLLECT_TOKEN."
+            f"{address} can be reached by other machines, and no token is set. Set server.token or RECOLLECT_TOKEN to "
+            f"one that `recollect config token` generates."
         )
     alone = {config["db.owner"] or "": config["server.token"] or kept()}
-    return checked(owners or alone, public=public)
+    return checked(owners or alone)

@@ -113,6 +113,17 @@ def init() -> None:
     remark(f"{path} is written. Every setting in it is commented out.")
 
 
+@config.command()
+def token() -> None:
+    """Print a new random token for server.token or server.owners.
+
+    Nothing is stored: put the token where you need it.
+    """
+    from recollect.server.token import generate  # noqa: PLC0415
+
+    click.echo(generate())
+
+
 def template() -> str:
     """Write every setting as a comment, under its table."""
     from recollect.config.settings import SETTINGS  # noqa: PLC0415

@@ -8,6 +8,7 @@ from recollect.config import DATABASE, OWNER
 
 Kind = Literal["path", "url", "text", "address", "secret", "number", "flag", "duration", "texts", "secrets"]
 MOST = 1 << 53
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class Setting(NamedTuple):
@@ -21,6 +22,7 @@ class Setting(NamedTuple):
     default: Any = None
     option: str | None = None
     most: int = MOST
+    choices: tuple[str, ...] = ()
 
 
 SETTINGS: dict[str, Setting] = {
@@ -56,7 +58,10 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("server.host", "text", "RECOLLECT_HOST", "The address to listen on.", '"127.0.0.1"', "127.0.0.1"),
         Setting("server.port", "number", "RECOLLECT_PORT", "The port to listen on.", "8765", 8765, most=65_535),
-        Setting("server.token", "secret", "RECOLLECT_TOKEN", "What a client must know. Not set: made once.", '"..."'),
+        Setting(
+            "server.token", "secret", "RECOLLECT_TOKEN",
+            "Access token, of 32 characters or more. Generated on first start if unset.", '"..."',
+        ),
         Setting(
             "server.hosts", "texts", "RECOLLECT_HOSTS", "Other names that the server is reached by, through a proxy.",
             '["chat.example.org"]', (),
@@ -64,6 +69,11 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "server.owners", "secrets", "RECOLLECT_OWNERS", "Whose token each is, for several people on PostgreSQL.",
             '{ alice = "...", bob = "..." }',
+        ),
+        Setting(
+            "server.log_level", "text", "RECOLLECT_LOG_LEVEL",
+            "The least severe messages that the server logs on standard error.", '"warning"', "info",
+            choices=LOG_LEVELS,
         ),
         Setting(
             "channels.terminal.markdown", "flag", "RECOLLECT_MARKDOWN",

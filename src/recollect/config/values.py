@@ -49,6 +49,8 @@ def typed(setting: Setting, raw: Any, folder: str) -> Any:
         good = isinstance(raw, dict) and bool(raw) and all(isinstance(item, str) and item for item in raw.values())
         return dict(_need(good, raw, wanted))
     _need(isinstance(raw, str) and bool(raw.strip()) and "\0" not in raw, raw, wanted)
+    if setting.choices:
+        return _need(raw in setting.choices, raw, "one of " + ", ".join(f'"{choice}"' for choice in setting.choices))
     if setting.kind == "duration":
         return duration(raw)
     if setting.kind == "path":

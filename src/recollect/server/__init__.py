@@ -2,7 +2,9 @@
 
     app.py         everything put together: routes, errors, access
     access.py      who may come in: token, cookie, Host, Origin, and the headers that every answer has
-    token.py       the token that is kept; names.py: ids in addresses
+    attempts.py    failed logins, limited for each address; token.py: the token that is kept
+    log.py         requests and failures on standard error; readiness.py: whether the store answers
+    names.py       ids in addresses
     account.py     an owner's store, agent and talks
     talks.py       the turns that run here, and who follows them
     actions.py     what a person does in a conversation; once.py: what is sent twice happens once

@@ -5,6 +5,10 @@
   another port of this machine is the same site to a browser, which sends it the cookie.
 - A bearer token, or the cookie that a browser got in exchange for it: HttpOnly, SameSite=Strict, the port in its name,
   because cookies do not know ports. It is signed with the token, so that it outlives a restart and dies with the token.
+- A browser gets the cookie by POST /login. A token is never taken from an address, which proxies and browsers keep.
+- What a page loads as an image, a frame or a script reaches only files: markup in a message cannot start a request that
+  does more.
+- Every request is logged (log.py), and failed logins are limited (attempts.py).
 - Every answer carries the headers that keep what is shown from running.
 - A client that stops in the middle of what it sends is let go of.
 """
@@ -14,16 +18,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import html
 import ipaddress
 import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qs, unquote
 
 from recollect.errors import RecollectError
 from recollect.server.account import Accounts
+from recollect.server.attempts import FailedAttempts
+from recollect.server.log import BoundedLog, RequestEntry
 from recollect.server.problem import TYPE, Problem, coded, problem
 
 SLASH = "\ue000"
@@ -34,7 +39,15 @@ PATIENCE = 30.0
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _ONCE = (b"host", b"transfer-encoding", b"origin", b"authorization", b"content-length", b"content-type")
-_OPEN = ("/api/v1/health", "/favicon.ico")
+_OPEN = ("/api/v1/health", "/api/v1/ready", "/favicon.ico")
+LOGIN = "/login"
+_LONGEST_LOGIN = 4_096
+_FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
+_EMBEDDABLE = re.compile(
+    r"/static/.*|/favicon\.ico|/files/.*|/api/v1/sessions/[^/]+/messages/[^/]+/files/[^/]+", re.DOTALL
+)
+_READ_BY = ("document", "empty")  # Sec-Fetch-Dest of a navigation, and of fetch, EventSource and a download
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^][:@/?#\s]+)(?::[0-9]{0,5})?", re.ASCII | re.IGNORECASE)
 _SHOWN = 100
 _YEAR = 31_536_000
@@ -42,10 +55,6 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "worker-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_ARRIVAL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Recollect</title>
-<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={place}">
-</head><body><p><a href="{place}">Open Recollect</a></p></body></html>
-"""
 HEADERS = (
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
@@ -60,9 +69,10 @@ HEADERS = (
 class Refusal(Exception):
     """A request that is answered here, and why."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(problem.detail)
         self.problem = problem
+        self.headers = headers
 
 
 def _refusal(status: int, code: str, detail: str) -> Refusal:
@@ -77,7 +87,7 @@ class Access:
     """The door, as an ASGI application around another one. `tokens` says whose token each is.
 
     `hosts` are names that the server is reached by. `public` says that other machines reach it: then addresses in
-    numbers are taken too, since nobody can rebind those.
+    numbers are taken too, since nobody can rebind those. `team` says that people were given their tokens.
     """
 
     def __init__(
@@ -89,6 +99,7 @@ class Access:
         hosts: tuple[str, ...],
         port: int,
         public: bool = False,
+        team: bool = False,
     ) -> None:
         self.inner = app
         self._accounts = accounts
@@ -96,6 +107,9 @@ class Access:
         self._hosts = {_bare(host) for host in ("localhost", "127.0.0.1", "[::1]", *hosts)}
         self._cookie = f"recollect-{port}"
         self._public = public
+        self._team = team or len(set(tokens.values())) > 1
+        self._log = BoundedLog()
+        self._failed = FailedAttempts(self._log)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Let a request in, or answer it here."""
@@ -106,10 +120,13 @@ class Access:
             await send({"type": f"{scope['type']}.close", "code": 1008})
             return
         headers = _read(scope["headers"])
+        entry = RequestEntry(scope, _client(scope, headers), self._tokens, owners=self._team)
         _keep_slashes(scope)
+        scope.setdefault("state", {})["failed"] = lambda status, error: self._log.failed(entry.asked, status, error)
 
         async def guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
+                entry.status = message["status"]
                 present = {name.lower() for name, _ in message["headers"]}
                 extra = [(name, value) for name, value in HEADERS if name not in present]
                 if b"cache-control" not in present:
@@ -118,16 +135,28 @@ class Access:
             await send(message)
 
         try:
+            if await self._let_in(scope, headers, receive, guarded, entry.client):
+                await self.inner(scope, _impatient(receive), guarded)
+        finally:
+            entry.write()
+
+    async def _let_in(self, scope: Any, headers: Mapping[str, str], receive: Any, send: Any, client: str) -> bool:
+        """Return whether the request comes in; otherwise it is answered here."""
+        try:
             _check_once(scope["headers"])
             self._check_host(headers)
             self._check_origin(scope, headers)
-            if await self._exchange(scope, headers, guarded):
-                return
-            await self._identify(scope, headers)
+            _check_destination(scope, headers)
+            if scope["path"] == LOGIN:
+                await self._log_in(scope, headers, _impatient(receive), send, client)
+                return False
+            await self._identify(scope, headers, client)
         except Refusal as refusal:
-            await _answer(refusal, scope, headers, guarded)
-            return
-        await self.inner(scope, _impatient(receive), guarded)
+            if refusal.__cause__ is not None:
+                scope["state"]["failed"](refusal.problem.status, refusal.__cause__)
+            await self._answer(refusal, scope, headers, send)
+            return False
+        return True
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")
@@ -150,55 +179,72 @@ class Access:
         if (origin is not None and origin.lower() not in own) or site not in ("same-origin", "none"):
             raise _refusal(403, "foreign-origin", "A page of another origin has no access here.")
 
-    async def _exchange(self, scope: Any, headers: Mapping[str, str], send: Any) -> bool:
-        """Give a browser its cookie for the token in its link, and send it on without the token.
+    async def _log_in(self, scope: Any, headers: Mapping[str, str], receive: Any, send: Any, client: str) -> None:
+        """Give a browser its cookie for the token that it posts: 303 to a form, 204 to the script of the page."""
+        given, status = [(b"content-length", b"0")], 303
+        if scope["method"] == "POST":
+            self._check_own_page(headers)
+            if headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+                raise _refusal(415, "wrong-media-type", f"Post the token as a form ({_FORM}), in the field `token`.")
+            token = self._checked_login(parse_qs((await _body(receive)).decode("utf-8", "replace")), headers, client)
+            cookie = f"{self._cookie}={_signed(token)}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_YEAR}"
+            if _scheme(scope, headers) == "https":
+                cookie += "; Secure"
+            given.append((b"set-cookie", cookie.encode()))
+            status = 204 if _JSON in headers.get("accept", "") else 303
+        elif scope["method"] not in ("GET", "HEAD"):
+            raise _refusal(405, "method-not-allowed", "Post a token to /login, in the field `token` of a form.")
+        if status == 303:  # noqa: PLR2004
+            given.append((b"location", b"/"))
+        await send({"type": "http.response.start", "status": status, "headers": given})
+        await send({"type": "http.response.body", "body": b""})
 
-        Not by a redirect: after a link on a page of another site it would belong to that site, and a browser would not
-        send the cookie with it. The page that goes on by itself is our own.
-        """
-        if scope["method"] != "GET" or scope["path"].lstrip("/").startswith("api/"):
-            return False
-        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        token = next((value for name, value in pairs if name == "token"), None)
-        if token is None:
-            return False
-        if self._owner_of(token) is None:
-            raise _refusal(401, "wrong-token", "This link has a token that this server does not know.")
-        rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        path = quote((scope.get("raw_path") or scope["path"].encode()).lstrip(b"/\\"), safe="/%:@!$&'()*+,;=~-._")
-        body = _ARRIVAL.format(place=html.escape(f"/{path}" + (f"?{rest}" if rest else ""))).encode()
-        cookie = f"{self._cookie}={_signed(token)}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_YEAR}"
-        if _scheme(scope, headers) == "https":
-            cookie += "; Secure"
-        given = [
-            (b"content-type", b"text/html; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-            (b"referrer-policy", b"no-referrer"),
-            (b"set-cookie", cookie.encode()),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": given})
-        await send({"type": "http.response.body", "body": body})
-        return True
+    def _checked_login(self, fields: Mapping[str, list[str]], headers: Mapping[str, str], client: str) -> str:
+        """Return the token of a login, or refuse it. A script must ask before it changes the account of a browser."""
+        token = fields.get("token", [""])[0].strip()
+        owner = self._owner_of(token)
+        if owner is None:
+            raise self._wrong(client, "wrong token in the login form")
+        now, _ = self._owner_of_cookie(headers.get("cookie", ""))
+        if _JSON in headers.get("accept", "") and now not in (None, owner) and "change" not in fields:
+            raise _refusal(409, "other-account", "This browser is logged in as someone else. Send `change=yes` too.")
+        return token
 
-    async def _identify(self, scope: Any, headers: Mapping[str, str]) -> None:
+    def _wrong(self, client: str, what: str) -> Refusal:
+        """Count a wrong token. Return how it is refused: 401, or 429 if this address has failed too often."""
+        wait = self._failed.add(client, what)
+        if wait is None:
+            return _refusal(401, "wrong-token", f"This server does not know this token. {self._advice()}")
+        limited = coded(
+            429, "too-many-attempts",
+            f"Too many failed logins came from this address. A correct token is accepted at once; otherwise wait "
+            f"{wait} seconds. {self._advice()}",
+        )  # fmt: skip
+        return Refusal(limited, (b"retry-after", str(wait).encode()))
+
+    def _advice(self) -> str:
+        """Return where a person finds the token: who runs a server for a team has given each member one."""
+        if self._team:
+            return "Use the token that you were given for this server, or ask its administrator for it."
+        return "Use the token in the link that `recollect serve` printed when it started."
+
+    async def _identify(self, scope: Any, headers: Mapping[str, str], client: str) -> None:
         """Find out whose request this is; the handlers find the account in the scope's state."""
-        scope.setdefault("state", {})
         if scope["path"] in _OPEN or scope["path"].startswith("/static/"):
             return
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             owner = self._owner_of(token.strip())
             if owner is None:
-                raise _refusal(
-                    401, "wrong-token",
-                    "This server does not know this token. Use the one that `recollect serve` prints in its link.",
-                )  # fmt: skip
+                raise self._wrong(client, "wrong bearer token")
         else:
-            owner = self._owner_of_cookie(headers.get("cookie", ""))
+            owner, forged = self._owner_of_cookie(headers.get("cookie", ""))
+            if owner is None and forged:
+                raise self._wrong(client, "cookie of an unknown token")
             if owner is not None and scope["method"] not in _SAFE_METHODS:
                 self._check_own_page(headers)
         if owner is None:
-            raise _refusal(401, "token-needed", "This needs the token that `recollect serve` prints in its link.")
+            raise _refusal(401, "token-needed", f"This needs a token. {self._advice()}")
         try:
             scope["state"]["account"] = await self._accounts.get(owner)
         except RecollectError as error:  # the store can not be opened now
@@ -216,18 +262,41 @@ class Access:
                 found = owner
         return found
 
-    def _owner_of_cookie(self, header: str) -> str | None:
-        """Find our cookie among those of every other program on this machine, which may be malformed."""
-        found = None
+    def _owner_of_cookie(self, header: str) -> tuple[str | None, bool]:
+        """Find our cookie among those of every other program on this machine, which may be malformed.
+
+        Return its owner, and whether there was a cookie of our name at all.
+        """
+        found, named = None, False
         for piece in header.split(";"):
             name, _, value = piece.strip().partition("=")
             nonce, _, sign = value.partition(".")
-            if name != self._cookie or not nonce:
+            if name != self._cookie:
+                continue
+            named = True
+            if not nonce:
                 continue
             for token, owner in self._tokens.items():
                 if hmac.compare_digest(_signature(token, nonce).encode(), sign.encode()):
                     found = owner
-        return found
+        return found, named
+
+    async def _answer(self, refusal: Refusal, scope: Any, headers: Mapping[str, str], send: Any) -> None:
+        """Answer a request that does not come in: a page for a person, problem+json for a program."""
+        problem = refusal.problem
+        if "text/html" in headers.get("accept", "") and not scope["path"].startswith("/api/"):
+            from recollect.server.page.door import door  # noqa: PLC0415  most requests come in
+
+            body, kind = door(problem, team=self._team), b"text/html; charset=utf-8"
+        else:
+            body, kind = problem.body(), TYPE.encode()
+        given = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *refusal.headers]
+        if problem.status == 401:  # noqa: PLR2004
+            given.append((b"www-authenticate", b"Bearer"))
+        if isinstance(refusal, Ambiguity):
+            given.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": problem.status, "headers": given})
+        await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
 
 
 def _signed(token: str) -> str:
@@ -258,6 +327,35 @@ def _check_once(headers: Any) -> None:
     twice = next((name for name in _ONCE if names.count(name) > 1), None)
     if twice is not None:
         raise Ambiguity(coded(400, "invalid-request", f"The header {twice.decode()} is there more than once."))
+
+
+def _check_destination(scope: Any, headers: Mapping[str, str]) -> None:
+    """Refuse what a page loads as an image, a script, a frame and so on, unless it is a file.
+
+    A message can contain an image with any address of this server, and a browser sends the cookie with it.
+    """
+    destination = headers.get("sec-fetch-dest", "empty")
+    if destination not in _READ_BY and _EMBEDDABLE.fullmatch(scope["path"]) is None:
+        raise _refusal(403, "wrong-destination", f"This address cannot be loaded as {destination[:_SHOWN]!r}.")
+
+
+async def _body(receive: Any) -> bytes:
+    """Read the body of a login."""
+    found = b""
+    while True:
+        message = await receive()
+        found += message.get("body", b"")
+        if len(found) > _LONGEST_LOGIN:
+            raise _refusal(413, "too-large", f"A login must have at most {_LONGEST_LOGIN} bytes.")
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return found
+
+
+def _client(scope: Any, headers: Mapping[str, str]) -> str:
+    """Return the client's address. A proxy on this machine is believed; it appends the address that it sees."""
+    peer: str = (scope.get("client") or ("-",))[0]
+    told = _bare(headers.get("x-forwarded-for", "").rpartition(",")[2]).strip("[]")  # some proxies append the port
+    return told if _is_loopback(peer) and _is_address(told) else peer
 
 
 def _scheme(scope: Any, headers: Mapping[str, str]) -> str:
@@ -314,21 +412,3 @@ def _keep_slashes(scope: Any) -> None:
     if b"%2f" in raw.lower():
         mark = SLASH.encode()
         scope["path"] = unquote(raw.replace(b"%2F", mark).replace(b"%2f", mark).decode("utf-8", "replace"))
-
-
-async def _answer(refusal: Refusal, scope: Any, headers: Mapping[str, str], send: Any) -> None:
-    """Answer a request that does not come in: a page for a person, problem+json for a program."""
-    problem = refusal.problem
-    if "text/html" in headers.get("accept", "") and not scope["path"].startswith("/api/"):
-        from recollect.server.page.door import door  # noqa: PLC0415  most requests come in
-
-        body, kind = door(problem), b"text/html; charset=utf-8"
-    else:
-        body, kind = problem.body(), TYPE.encode()
-    given = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    if problem.status == 401:  # noqa: PLR2004
-        given.append((b"www-authenticate", b"Bearer"))
-    if isinstance(refusal, Ambiguity):
-        given.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": problem.status, "headers": given})
-    await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})

@@ -76,6 +76,10 @@ class Accounts:
                 self._open[owner] = account
             return self._open[owner]
 
+    def first(self) -> Account | None:
+        """Return an account that is open; None if there is none."""
+        return next(iter(self._open.values()), None)
+
     async def close(self) -> None:
         """Close them all."""
         self.closing.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -21,12 +20,13 @@ from recollect.server.api import openapi
 from recollect.server.api.answer import ExactRequest
 from recollect.server.page.door import door
 from recollect.server.problem import TYPE, Problem, coded, problem
-
-_log = logging.getLogger("recollect.server")
+from recollect.server.readiness import Readiness
 
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes that a request may have; an import is sent in a stream of its own."""
 
+_FAILURES = 500
+_NOT_SUPPORTED = 501
 _CODES = {
     400: "invalid-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "wrong-media-type",
 }  # fmt: skip
@@ -41,20 +41,26 @@ class Application(Litestar):
 
 
 def make(
-    accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...] = (), port: int = 0, public: bool = False
-) -> Access:
+    accounts: Accounts, tokens: Mapping[str, str], *, hosts: tuple[str, ...] = (), port: int = 0, public: bool = False,
+    team: bool = False,
+) -> Access:  # fmt: skip
     """Put the application together."""
+    readiness = Readiness(accounts, next(iter(tokens.values()), ""))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None]:
         try:
             yield
         finally:
+            await readiness.close()
             await accounts.close()
 
     app = Application(
         route_handlers=[*api.ROUTES, *page.ROUTES],
-        dependencies={"account": Provide(_account, sync_to_thread=False)},
+        dependencies={
+            "account": Provide(_account, sync_to_thread=False),
+            "readiness": Provide(lambda: readiness, sync_to_thread=False),
+        },
         exception_handlers={RecollectError: _told, HTTPException: _refused, Exception: _failed},
         request_class=ExactRequest,
         lifespan=[lifespan],
@@ -62,7 +68,7 @@ def make(
         request_max_body_size=LARGEST_BODY,
         logging_config=None,
     )
-    return Access(app, accounts, tokens, hosts=hosts, port=port, public=public)
+    return Access(app, accounts, tokens, hosts=hosts, port=port, public=public, team=team)
 
 
 def _account(request: Request[Any, Any, Any]) -> Account:
@@ -71,7 +77,10 @@ def _account(request: Request[Any, Any, Any]) -> Account:
 
 
 def _told(request: Request[Any, Any, Any], error: RecollectError) -> Response[bytes]:
-    return _response(request, problem(error))
+    told = problem(error)
+    if told.status >= _FAILURES and told.status != _NOT_SUPPORTED:
+        request.scope["state"]["failed"](told.status, error)
+    return _response(request, told)
 
 
 def _refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
@@ -98,7 +107,7 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     ):  # half a surrogate pair where a number belongs
         told = coded(400, "invalid-request", "This text can not be read.")
     else:
-        _log.error("%.20r of %.200r failed", request.method, request.scope["path"], exc_info=error)
+        request.scope["state"]["failed"](_FAILURES, error)
         told = coded(500, "server-error", "Something went wrong here. It is in the log.")
     return _response(request, told)
 

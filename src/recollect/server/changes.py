@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import logging
 import secrets
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
@@ -20,6 +21,7 @@ KEPT = 2_000
 """How many changes are remembered for those who come back."""
 
 _RETRY = 1.0
+_log = logging.getLogger("recollect.server")
 
 
 class Numbered(NamedTuple):
@@ -48,16 +50,23 @@ class Changes:
         await self._begun.wait()
 
     async def _watch(self) -> None:
-        lost = False
+        lost = failed = False
         while True:
-            with contextlib.suppress(Exception):  # a server or a disk that is away for a moment: look again
+            try:
                 async with self._store.watch() as watch:
                     if lost:  # told now and not before: what was committed until here is seen by who looks again
                         self._kept.clear()
                         self._tell(None)
+                    if failed:
+                        failed = False
+                        _log.warning("Changes of the store can be watched again")
                     self._begun.set()
                     async for change in watch:
                         self._tell(change)
+            except Exception as error:  # noqa: BLE001  a server or a disk that is away for a moment: look again
+                if not failed:
+                    failed = True
+                    _log.error("Changes of the store cannot be watched; trying again", exc_info=error)
             self._begun.set()
             lost = True
             await asyncio.sleep(_RETRY)

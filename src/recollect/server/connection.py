@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any
 
 import h11
@@ -16,6 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from recollect.server.access import HEADERS
 from recollect.server.problem import TYPE, coded
+
+_log = logging.getLogger("recollect.server")
 
 PATIENCE = 30.0
 """Seconds from a connection, or from the first byte of a request, to the end of the request's headers."""
@@ -82,6 +85,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, with the headers that every answer has."""
+        _log.info("%s sent an invalid request 400", (self.client or ("-",))[0])
         told = coded(400, "invalid-request", msg).body()
         given = [
             (b"content-type", TYPE.encode()), (b"content-length", str(len(told)).encode()),

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from recollect.errors import InvalidValue
+from recollect.server import log
 from recollect.server.account import Accounts, Keep, MakeAgent
 
 _TRIES = 20
@@ -50,9 +51,12 @@ def loopback(host: str) -> bool:
 
 
 def link(host: str, port: int, token: str | None) -> str:
-    """Give the link that opens the page; without a token, the place alone."""
+    """Return the link that opens the page; without a token, the address alone.
+
+    The token is in the fragment, which a browser does not send: the page exchanges it for a cookie.
+    """
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}/" + ("" if token is None else f"?token={quote(token, safe='')}")
+    return f"http://{shown}:{port}/" + ("" if token is None else f"#token={quote(token, safe='')}")
 
 
 def address_for_others(host: str) -> str | None:
@@ -72,14 +76,18 @@ def address_for_others(host: str) -> str | None:
 
 def run(
     listener: socket.socket, place: str | None, make_agent: MakeAgent, tokens: Mapping[str, str], *,
-    hosts: tuple[str, ...] = (), keep: Keep | None = None,
+    hosts: tuple[str, ...] = (), keep: Keep | None = None, team: bool = False, log_level: str = "info",
 ) -> None:  # fmt: skip
-    """Serve until the process is told to stop. `keep` is called with each owner's store when it is opened."""
-    asyncio.run(_serve(listener, Accounts(place, make_agent, keep), tokens, hosts))
+    """Serve until the process is told to stop. `keep` is called with each owner's store when it is opened.
+
+    `team` says that people were given their tokens. `log_level` is debug, info, warning or error.
+    """
+    with log.to_stderr(log_level):
+        asyncio.run(_serve(listener, Accounts(place, make_agent, keep), tokens, hosts, team=team))
 
 
 async def _serve(
-    listener: socket.socket, accounts: Accounts, tokens: Mapping[str, str], hosts: tuple[str, ...]
+    listener: socket.socket, accounts: Accounts, tokens: Mapping[str, str], hosts: tuple[str, ...], *, team: bool
 ) -> None:
     import uvicorn  # noqa: PLC0415  the link is printed before half a second of imports
 
@@ -88,11 +96,11 @@ async def _serve(
 
     Connection.most = room()
     address, port = listener.getsockname()[:2]
-    application = app.make(accounts, tokens, hosts=hosts, port=port, public=not loopback(address))
+    application = app.make(accounts, tokens, hosts=hosts, port=port, public=not loopback(address), team=team)
     options = uvicorn.Config(
-        application, log_level="error", access_log=False, server_header=False, date_header=True, lifespan="on",
-        timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=Connection, ws="none",
-        backlog=BACKLOG,
+        application, log_config=None, log_level="error", access_log=False, server_header=False, date_header=True,
+        lifespan="on", timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=Connection,
+        ws="none", backlog=BACKLOG,
     )  # fmt: skip
     server = uvicorn.Server(options)
     for owner in list(dict.fromkeys(tokens.values()))[:_OPENED]:

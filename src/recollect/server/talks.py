@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
@@ -19,6 +20,8 @@ from recollect.agent.events import Event, Notice, ReasoningDelta, TextDelta, Tur
 from recollect.agent.models import talkable
 from recollect.errors import ModelError, RecollectError
 from recollect.store_async import AsyncSession
+
+_log = logging.getLogger("recollect.server")
 
 PACE = 0.04
 """Seconds between two deliveries to one who follows a turn: pieces that come faster are put together."""
@@ -149,12 +152,16 @@ class Talks:
                 async for event in events:
                     if not run.stored.is_set() and not isinstance(event, Notice):
                         self._begin(talk, run, getattr(event, "turn", None))
+                    if isinstance(event, TurnEnded) and event.status == "failed":
+                        _log.warning("A turn in session %r failed with model %s", run.session, talk.model.name)
                     run.add(event)
         except RecollectError as failed:
             error = failed
             if run.turn is not None:
+                _log.warning("A turn in session %r failed", run.session, exc_info=failed)
                 run.add(TurnEnded(session=run.session, status="failed", error=str(failed)))
         except Exception as failed:  # noqa: BLE001  whatever a model's library raises, the server goes on
+            _log.warning("A turn in session %r failed", run.session, exc_info=failed)
             error = ModelError(model=talk.model.name, reason=f"{type(failed).__name__}: {failed}")
         finally:
             if self._talks.get(run.session) is talk:  # not that of a turn beside which this one was refused

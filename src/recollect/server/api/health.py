@@ -1,4 +1,4 @@
-"""Whether the server answers, what it is, and which models can be talked to."""
+"""Whether the server answers, whether its store does, what it is, and which models can be talked to."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from recollect.engine.url import target
 from recollect.errors import ModelError
 from recollect.server.account import Account
 from recollect.server.api.answer import told
+from recollect.server.problem import TYPE, coded
+from recollect.server.readiness import Readiness
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -21,6 +23,12 @@ class Health(msgspec.Struct, frozen=True):
 
     status: str
     version: str
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The server can do its work."""
+
+    status: str
 
 
 class Info(msgspec.Struct, frozen=True):
@@ -49,8 +57,23 @@ class Models(msgspec.Struct, frozen=True):
 
 @get("/health", tags=["server"], operation_id="health", sync_to_thread=False)
 def health() -> Health:
-    """Say that the server is there, and its version. The one thing that needs no token."""
+    """Return that the server runs, and its version, whatever the store does. Needs no token."""
     return Health("ok", __version__)
+
+
+@get("/ready", tags=["server"], operation_id="ready")
+async def ready(readiness: Readiness) -> Response[Ready]:
+    """Return whether the store answers: 200, or 503 (`not-ready`) within 2 seconds. Needs no token.
+
+    `fields.reason` is `store-timeout`, `server-stopping`, or the code of the store's error. An answer is up to a second
+    old.
+    """
+    reason = await readiness.reason()
+    if reason is None:
+        return Response(Ready("ready"))
+    problem = coded(503, "not-ready", "The store does not answer. The server's log says why.", {"reason": reason})
+    answer: Any = Response(problem.body(), status_code=503, media_type=TYPE)
+    return answer
 
 
 @get("/info", tags=["server"], operation_id="info")
@@ -74,4 +97,4 @@ async def list_models(account: Account) -> Response[Models]:
     return told({"models": [{"name": name, "default": name == first} for name in names if name]})
 
 
-ROUTES: list[Any] = [health, info, list_models]
+ROUTES: list[Any] = [health, ready, info, list_models]

@@ -19,7 +19,7 @@ from recollect.server.account import Account
 from recollect.server.names import piece, session_id
 from recollect.server.page import items, parts
 from recollect.server.page.branching import tip
-from recollect.server.page.clock import Clock, clock_of
+from recollect.server.page.clock import clock_of
 from recollect.server.page.frame import framed
 from recollect.server.page.naming import called
 from recollect.server.page.template import html, render
@@ -29,7 +29,11 @@ from recollect.store_async import AsyncSession
 MODELS = "web.models"
 """The setting that has the models which were chosen in the page, the last one first."""
 
+UNREACHABLE = (".", "..")
+"""Ids that no address can have: a browser takes them for a step in the path, escaped or not."""
+
 _SHOWN_MODELS = 8
+_EXCERPT = 2_000
 
 
 class Shown(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,7 +59,7 @@ async def begun(account: Account, fields: dict[str, Any], besides: Any = None) -
     `besides` names one in which something is being said, which may not be stored yet.
     """
     last = await account.store.last_session()
-    if last is not None and last.id != besides and not fields and await is_empty(last):
+    if last is not None and last.id not in (besides, *UNREACHABLE) and not fields and await is_empty(last):
         return last
     return await account.store.create_session(**fields)
 
@@ -92,8 +96,10 @@ async def _conversation(
     """Render a conversation with its end on the screen, or the message that is meant."""
     clock = clock_of(request.cookies)
     revision, view = session.revision, None
-    if target is not None:
-        view, target = await _around(account, session, target, clock)
+    message = None if target is None else await _message(session, target)
+    here = message is not None and await _is_active(session, message)
+    if message is not None and here:
+        view = await items.around(account, session, clock, position=message.position)
     view = view or await items.latest(account, session, clock)
     await session.refresh()
     commands = [[command.name, command.arguments, command.help] for command in COMMANDS.values()]
@@ -106,39 +112,39 @@ async def _conversation(
         safe=parts.safe,
         tags=msgspec.json.encode({item.key: item.tag for item in view.items}).decode(),
         running=_turn(account, session.id) is not None,
-        target=target,
+        target=message.id if message is not None and here else None,
+        elsewhere=None if message is None or here else {"id": message.id, "text": message.text[:_EXCERPT]},
         demo=values["model"] == DEMO,
         limits=LIMITS,
         commands=msgspec.json.encode(commands).decode(),
     )
 
 
-async def _around(
-    account: Account, session: AsyncSession, target: str, clock: Clock
-) -> tuple[items.View | None, str | None]:
-    """Find a message that a link names, on whichever branch it is; a link to nothing shows the end."""
+async def _message(session: AsyncSession, name: str) -> Message | None:
+    """Find the message that a link names, on whichever branch it is; a link to nothing shows the end."""
     try:
-        message = await session.message(target)
+        return await session.message(name)
     except (InvalidValue, MessageNotFound):
-        return None, None
+        return None
+
+
+async def _is_active(session: AsyncSession, message: Message) -> bool:
+    """Whether a message is on the active path."""
     here = await session.messages(1, before=message.position + 1)
-    if not here or here[0].id != message.id:
-        await _switch_to(session, message)
-    return await items.around(account, session, clock, position=message.position), message.id
-
-
-async def _switch_to(session: AsyncSession, message: Message) -> None:
-    """Stand on a branch that has a message: its own, at its newest end."""
-    branches = await session.branches()
-    if any(branch.id == message.branch for branch in branches):
-        await session.switch(tip(branches, message.branch, message.position))
+    return bool(here) and here[0].id == message.id
 
 
 @get("/", include_in_schema=False)
-async def start(account: Account) -> Redirect:
-    """Open the session that was last open, or a new one."""
-    session = await account.store.last_session() or await account.store.create_session()
-    return Redirect(f"/c/{piece(session.id)}", status_code=303)
+async def start(request: Request[Any, Any, Any], account: Account) -> Response[Any]:
+    """Open the session that was last open, or a page that begins one."""
+    last = await account.store.last_session()
+    name = last.id if last is not None else None
+    if name in UNREACHABLE:
+        listed = await account.store.list_sessions(len(UNREACHABLE) + 1)
+        name = next((session.id for session in listed if session.id not in UNREACHABLE), None)
+    if name is None:
+        return await framed(request, account, title="New chat", template="begin.html")
+    return Redirect(f"/c/{piece(name)}", status_code=303)
 
 
 @get("/c/{session:str}", include_in_schema=False)
@@ -147,7 +153,6 @@ async def conversation_page(
 ) -> Response[str]:
     """Give the page with a session open."""
     found = await opened(account, session_id(session))
-    await account.store.set_last_session(found.id)
     main = await _conversation(request, account, found, m)
     title = await called(account.store, found.info)
     return await framed(request, account, title=title, main=main, session=found.id)
@@ -159,8 +164,28 @@ async def conversation_part(
 ) -> Response[str]:
     """Give a conversation to be put into a page that is open."""
     found = await opened(account, session_id(session))
-    await account.store.set_last_session(found.id)
     return html(await _conversation(request, account, found, m))
+
+
+@post("/page/conversation/{session:str}/opened", include_in_schema=False, status_code=204)
+async def conversation_opened(account: Account, session: str) -> None:
+    """Remember that a session was opened last, and mark the turns in it whose process is gone."""
+    with contextlib.suppress(SessionNotFound, SessionInTrash):  # it went while it was opened
+        await account.store.set_last_session(session_id(session))
+        await account.store.recover(session_id(session))
+
+
+@post("/page/conversation/{session:str}/show", include_in_schema=False, status_code=200)
+async def conversation_show(account: Account, session: str, data: dict[str, str]) -> dict[str, bool]:
+    """Switch to the branch of a message, at its newest end, if the message is on another one."""
+    found = await opened(account, session_id(session))
+    message = await _message(found, data.get("message", ""))
+    if message is None or await _is_active(found, message):
+        return {"switched": False}
+    branches = await found.branches()
+    if any(branch.id == message.branch for branch in branches):
+        await found.switch(tip(branches, message.branch, message.position))
+    return {"switched": True}
 
 
 @post("/page/conversation/{session:str}/items", include_in_schema=False, status_code=200)
@@ -226,4 +251,7 @@ async def new_session(account: Account, data: dict[str, Any]) -> dict[str, str]:
     return {"session": session.id}
 
 
-ROUTES: list[Any] = [start, conversation_page, conversation_part, conversation_items, new_session]
+ROUTES: list[Any] = [
+    start, conversation_page, conversation_part, conversation_opened, conversation_show, conversation_items,
+    new_session,
+]  # fmt: skip

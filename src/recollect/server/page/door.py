@@ -6,6 +6,6 @@ from recollect.server.page.template import render
 from recollect.server.problem import Problem
 
 
-def door(problem: Problem) -> bytes:
-    """Render the page that says so."""
-    return render("door.html", problem=problem).encode()
+def door(problem: Problem, *, team: bool = False) -> bytes:
+    """Render the page that says so. In a team, members have been given their tokens; nothing is printed for them."""
+    return render("door.html", problem=problem, team=team).encode()

@@ -53,7 +53,7 @@ async def latest(account: Account, session: AsyncSession, clock: Clock, *, count
 
 async def older(account: Account, session: AsyncSession, clock: Clock, *, before: int) -> View:
     """Give the page before a position."""
-    return await _view(account, session, clock, before=before, count=PAGE)
+    return await _view(account, session, clock, before=before, count=PAGE, recovers=True)
 
 
 async def between(account: Account, session: AsyncSession, clock: Clock, *, first: int, last: int | None) -> View:
@@ -63,7 +63,9 @@ async def between(account: Account, session: AsyncSession, clock: Clock, *, firs
     count = max(min(until - first + 1, MOST), PAGE if last is None else 1)
     # To the end, wherever that is by then: what is said meanwhile comes on top, and pushes out nothing older.
     before = None if last is None else until + 1
-    return await _view(account, session, clock, before=before, count=count, align=first > until, back_to=first)
+    return await _view(
+        account, session, clock, before=before, count=count, align=first > until, back_to=first, recovers=True
+    )
 
 
 async def around(account: Account, session: AsyncSession, clock: Clock, *, position: int) -> View:
@@ -96,7 +98,9 @@ async def _view(
     align: bool = True,
     unfold: int | None = None,
     back_to: int | None = None,
+    recovers: bool = False,
 ) -> View:
+    """Read a stretch. `recovers` marks turns whose process is gone, which writes: never for a GET."""
     folds = [
         fold
         for fold in outermost(await session.compactions())
@@ -110,7 +114,8 @@ async def _view(
     run = account.talks.run(session.id)
     live = run if run is not None and not run.ended and run.turn and not newer else None
     turns = await _turns(session, stretch)
-    if live is None and any(turn.status == "open" for turn in turns) and await account.store.recover(session.id):
+    abandoned = recovers and live is None and any(turn.status == "open" for turn in turns)
+    if abandoned and await account.store.recover(session.id):
         return await _view(
             account, session, clock, before=before, count=count, align=align, unfold=unfold, back_to=back_to
         )

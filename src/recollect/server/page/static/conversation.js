@@ -16,7 +16,7 @@
     const element = document.querySelector("#conversation > .talk");
     watcher?.disconnect(); resizer?.disconnect();
     address = location.pathname + location.search;
-    if (!element) { talk = null; r.current = null; return; }
+    if (!element) { talk = null; r.current = null; if (document.querySelector("#conversation > .begin")) first().catch(r.failed); return; }
     const data = element.dataset;
     talk = {
       element, session: data.session, first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
@@ -36,6 +36,13 @@
     shown();
     r.emit("mounted", { session: talk.session });
     r.emit("opened", { session: talk.session });
+    r.send("POST", base() + "/opened").catch(() => {});   /* reading changes nothing by itself */
+  }
+  /* There is no conversation yet: the page begins one, because looking at `/` must not. */
+  async function first() {
+    const { session } = await r.send("POST", "/page/new", {}, once());
+    history.replaceState({ session }, "", r.address(session));
+    await r.open(session, undefined, { push: false });
   }
   let watcher = null, resizer = null, opening = null, address = "";
   let heard = null;   /* the sessions that something was heard of while one is being opened: its page may be older */
@@ -48,7 +55,12 @@
     const slow = setTimeout(() => main.classList.add("loading"), 200);
     try {
       const url = "/page/conversation/" + encodeURIComponent(session) + (message ? "?m=" + encodeURIComponent(message) : "");
-      const html = await r.send("GET", url, undefined, { accept: "text/html", signal: abort.signal });
+      const read = () => r.send("GET", url, undefined, { accept: "text/html", signal: abort.signal });
+      let html = await read();
+      if (push && message && html.includes('<section class="elsewhere"') && !abort.signal.aborted) {   /* a person has chosen this message */
+        await r.send("POST", "/page/conversation/" + encodeURIComponent(session) + "/show", { message }, { signal: abort.signal });
+        html = await read();
+      }
       if (abort.signal.aborted) return;
       r.emit("leaving", { session: r.current });
       if (push && decodeURIComponent(location.pathname + location.search) !== decodeURIComponent(r.address(session, message)))
@@ -71,6 +83,8 @@
     if (path) r.open(decodeURIComponent(path[1]), new URLSearchParams(location.search).get("m"), { push: false }).catch(() => {});
     else location.reload();
   });
+  r.actions["show-message"] = (button) => r.open(talk.session, button.dataset.message);
+  r.actions["hide-message"] = () => { talk.element.querySelector(".elsewhere")?.remove(); $("composer-text").focus({ preventScroll: true }); };
   r.actions["open-session"] = (link) => r.open(link.dataset.session);
 
   /* --- the scroll position ------------------------------------------------------------------------------------- */
@@ -409,6 +423,7 @@
     const place = article(button)?.dataset.message, mine = talk;
     await r.send("POST", base() + "/switch", { branch: Number(button.dataset.branch) });
     if (talk !== mine) return;
+    talk.element.querySelector(".elsewhere")?.remove();   /* the branch that it speaks of may be this one now */
     talk.atEnd = false;
     hold();
     await r.refresh();
