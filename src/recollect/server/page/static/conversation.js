@@ -331,6 +331,12 @@
     talk.turn = turn;
     r.busy();
   };
+  /* Say that an answer is in progress, or was when the server was last heard. */
+  r.isAnswering = (besides = "") => {
+    if (!talk?.running) return false;
+    r.toast((r.isOffline ? "The server cannot be reached. Try again when it is back. " : "Wait for the answer, or stop it. ") + besides);
+    return true;
+  };
   r.busy = () => { if (!talk.running) { talk.running = true; shown(); } };
   r.ended = ({ session, turn }) => {
     heard?.add(session);
@@ -384,7 +390,7 @@
   const article = (button) => button.closest("article");
   const begin = async (path, body) => {
     const mine = talk;
-    if (mine.running || mine.beginning) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    if (r.isAnswering() || mine.beginning) return;
     mine.beginning = true;
     let begun;
     try { begun = await r.send("POST", base() + path, body, once()); }
@@ -424,7 +430,7 @@
   };
   act.step = async (button) => {
     if (!button.dataset.branch) return;
-    if (talk.running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    if (r.isAnswering()) return;
     const place = article(button)?.dataset.message, mine = talk;
     await r.send("POST", base() + "/switch", { branch: Number(button.dataset.branch) });
     if (talk !== mine) return;
