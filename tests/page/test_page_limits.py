@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -152,7 +153,7 @@ def test_files_that_are_left_out_are_named_until_that_is_dismissed(talk, width):
     expect(refused).to_contain_text("Larger than 20 MB (20,000,000 bytes): picture 1.png (20,000,001 bytes).")
     boxes = page.evaluate("""() => ["refused", "files", "composer-text"].map((id) => {
         const { top, bottom } = document.getElementById(id).getBoundingClientRect(); return [top, bottom]; })""")
-    assert all(above[1] <= below[0] for above, below in zip(boxes, boxes[1:], strict=False))  # none covers another
+    assert all(above[1] <= below[0] for above, below in itertools.pairwise(boxes))  # none covers another
     assert boxes[2][1] <= 800
     fresh(page)
     expect(refused).to_be_hidden()

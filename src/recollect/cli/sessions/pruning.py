@@ -23,8 +23,10 @@ _NOTHING = (
 
 
 @click.command(cls=Command)
-@click.option("--older-than", type=Span(), metavar="DURATION", help="Conversations without activity for longer: 90d.")
-@click.option("--keep", type=Number(0), metavar="N", help="All but the N that were last active.")
+@click.option(
+    "--older-than", type=Span(), metavar="DURATION", help="Conversations without activity or change for longer: 90d."
+)
+@click.option("--keep", type=Number(0), metavar="N", help="All but the N that were last active or changed.")
 @click.option(
     "--max-size", type=Size(), metavar="SIZE", help="The oldest, until the rest takes no more than this: 2GB."
 )
