@@ -66,6 +66,26 @@ def test_a_long_paste_is_sent_whole(talk, store):
     assert store.get_session(session).messages()[0].text == text
 
 
+def test_a_paste_that_is_too_long_for_the_field_is_attached_as_a_file(talk, store):
+    page = talk()
+    session = fresh(page)
+    paste = """(count) => {
+        const data = new DataTransfer();
+        data.setData("text/plain", "\u20ac".repeat(count));
+        const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true });
+        return document.getElementById("composer-text").dispatchEvent(event);
+    }"""
+    assert page.evaluate(paste, 1_000_000) is True  # left to the field
+    expect(page.locator(".file-chip")).to_have_count(0)
+    assert page.evaluate(paste, 1_000_001) is False
+    expect(page.locator(".file-chip")).to_contain_text("pasted text.txt")
+    expect(page.locator(".toast")).to_contain_text("1,000,001 characters")
+    said(page, "brief")
+    answered(page, "Received.")
+    part = store.get_session(session).messages()[0].parts[1]
+    assert (part.mime_type, part.size) == ("text/plain", 3 * 1_000_001)
+
+
 def test_a_message_above_the_limit_is_kept_whole_and_not_sent(talk, store):
     page = talk()
     session = limited(page, 1_000)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def stats(since: int | None, until: int | None, channel: str | None, model: str | None, as_json: bool) -> None:
     """Count conversations, entries and tokens.
 
-    In all, by model, by channel and by day; tokens are those that providers reported. Entries are questions, answers and
-    tool steps. On a pipe each line has, between tabs: what is counted by, its name, conversations, entries, turns,
-    failed turns, tokens in, tokens out.
+    In all, by model, by channel and by day; tokens are those that providers reported. On a pipe each line has, between
+    tabs: what is counted by, its name, conversations, entries, turns, failed turns, tokens in, tokens out. Entries are
+    questions, answers and tool steps.
     """
     with place.reading() as store:
         found = store.stats(since=since, until=until, channel=channel, model=model, utc_offset=utc_offset())

@@ -35,7 +35,13 @@
     text.addEventListener("keydown", keys);
     text.addEventListener("paste", (event) => {
       const files = [...(event.clipboardData?.files || [])];
+      const words = files.length ? "" : event.clipboardData?.getData("text/plain") || "";
       if (files.length) { event.preventDefault(); add(files); }
+      else if (words.length > FIELD && !state.editing) {
+        event.preventDefault();
+        add([new File([words], "pasted text.txt", { type: "text/plain" })]);
+        r.toast(`The pasted text has ${words.length.toLocaleString("en-US")} characters, too many for the field. It is attached as a file.`, { seconds: 8 });
+      }
     });
     text.addEventListener("blur", () => setTimeout(() => { if (document.activeElement !== $("composer-text")) close(); }, 120));
     form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
@@ -43,6 +49,7 @@
     grow(); preview(); refusals();
   });
 
+  const FIELD = 1_000_000;   /* characters: Chromium lays out more than that for seconds, at each key */
   const LONG = 20_000;   /* characters: to lay out more than that for each key takes longer than a frame */
   function grow() {
     const text = state.text;
