@@ -105,7 +105,7 @@ class TestPrune:
         assert [session["id"] for session in shown["sessions"]] == ["cli:0", "cli:1"]
         assert shown["oldest_at"] == shown["sessions"][0]["active_at"]
         assert shown["oldest_at"].endswith("Z")
-        assert "2 conversations (2 messages" in call("sessions", "prune", "--keep", "1", "--dry-run").stderr
+        assert "2 conversations (2 entries" in call("sessions", "prune", "--keep", "1", "--dry-run").stderr
         assert len(old.list_sessions()) == 3
 
     def test_to_the_trash(self, call, old):

@@ -1,8 +1,8 @@
 """A server whose model does what a test needs: it waits where it is told to, fails until it is mended, calls tools.
 
 A question is one of these words, with more behind it: `hold` (streams a beginning, waits until the file of that name is there,
-streams the rest; of several names, it waits for each, and says more after it), `fail` (fails until the file `mended` is there), `tool` (calls a tool that waits for its file), and anything
-that the demo model knows. Nothing can be written while the file `full` is there.
+streams the rest; of several names, it waits for each, and says more after it), `fail` (fails until the file `mended` is there), `tool` (calls a tool that waits for its file), `brief` (answers one word, however long the
+question is), and anything that the demo model knows. Nothing can be written while the file `full` is there.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Scripted(DemoModel):
     async def run(self, spoken, *, instructions, tools, toolsets=()):
         last = next(message for message in reversed(spoken) if message.role == "user")
         word, _, name = said(last).partition(" ")
-        script = {"hold": self._hold, "fail": self._fail, "tool": self._tool}.get(word)
+        script = {"hold": self._hold, "fail": self._fail, "tool": self._tool, "brief": self._brief}.get(word)
         if script is None or (word == "fail" and os.path.exists(os.path.join(FOLDER, "mended"))):
             async for event in super().run(spoken, instructions=instructions, tools=tools):
                 yield event
@@ -63,6 +63,10 @@ class Scripted(DemoModel):
     async def _fail(self, name):
         yield TextDelta(text="Half an ")
         raise ConnectionError("the provider hung up")
+
+    async def _brief(self, name):
+        yield TextDelta(text="Received.")
+        yield Responded(message=Draft(role="assistant", parts=(TextPart(text="Received."),), model="demo"))
 
     async def _tool(self, name):
         call = ToolCallPart(

@@ -41,7 +41,7 @@ def test_figures_are_drawn_and_told_in_tables(place, opened):
     drawing = tab.locator("#figure-messages svg")
     assert drawing.get_attribute("role") == "img"
     assert "24 in all" in drawing.get_attribute("aria-label")
-    assert tab.locator("#figure-messages svg title").last.text_content().endswith(": 24 messages")
+    assert tab.locator("#figure-messages svg title").last.text_content().endswith(": 24 entries")
     tab.locator("#figure-messages summary").click()
     expect(tab.locator("#figure-messages tbody tr").last.locator("td")).to_have_text("24")
     assert tab.locator("#figure-tools tbody tr").all_inner_texts() == ["<b>tool</b>\t6\t2 (33%)\t0\t0\t200 ms\t400 ms"]

@@ -233,7 +233,10 @@ def test_files_go_by_button_and_drop_and_are_shown_and_can_not_run(talk, common_
         document.getElementById('composer').dispatchEvent(new DragEvent('drop', {dataTransfer: more, bubbles: true, cancelable: true}));
     }""")
     expect(page.locator(".file-chip")).to_have_count(3)
-    expect(page.locator(".toast")).to_contain_text("large.bin is larger")
+    expect(page.locator("#refused")).to_contain_text("1 file was not added")
+    expect(page.locator("#refused")).to_contain_text(
+        "Larger than 20 MB (20,000,000 bytes): large.bin (22,020,096 bytes)."
+    )
     said(page, "echo seen")
     answered(page, "seen")
     image = page.locator("#messages .user img")

@@ -243,6 +243,7 @@ def test_what_is_too_large_is_refused(server, api, session):
         f"{session}/messages", content=b" " * (65 * 1024 * 1024), headers={"content-type": "application/json"}
     )
     assert code(big) == (413, "too-large")
+    assert "at most 64 MiB (67,108,864 bytes)" in big.json()["detail"]
 
 
 def test_a_client_that_does_not_come_to_the_point_is_let_go_of(serving, monkeypatch):

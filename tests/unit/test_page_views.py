@@ -141,6 +141,7 @@ def test_a_count_is_written_short(number, expected):
 
 def test_a_span_and_a_size_are_written_short():
     assert [amount.lasting(value) for value in (None, 12, 1500, 90_000)] == ["", "12 ms", "1.5 s", "1.5 min"]
+    assert [amount.entries(value) for value in (0, 1, 1_500)] == ["0 entries", "1 entry", "1,500 entries"]
     assert [amount.size(value) for value in (0, 1_500, 2_000_000)] == ["0 B", "1.5 kB", "2.0 MB"]
 
 

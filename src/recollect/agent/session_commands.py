@@ -11,6 +11,7 @@ from recollect.agent.titles import said, shortened
 from recollect.agent.tools import found
 from recollect.config import expanded
 from recollect.errors import Conflict, InvalidValue, MessageNotFound, SessionNotFound
+from recollect.model import amount
 from recollect.model.message import Message
 from recollect.model.title import file_name
 from recollect.model.value import iso
@@ -137,7 +138,7 @@ async def _bring_back(talk: Conversation, name: str) -> str:
     else:
         more = f" What was said there since is in `{chosen.id}`."
     kept = "" if now is None else f" What was said last is kept: `/resume {now.id}`"
-    return f"Back in {_named(session)}, with {session.message_count} messages.{more}{kept}"
+    return f"Back in {_named(session)}, with {amount.entries(session.message_count)}.{more}{kept}"
 
 
 async def history(talk: Conversation, count: str) -> str:
@@ -175,7 +176,7 @@ async def resume(talk: Conversation, name: str) -> str:
     if session.id != old.id:
         await talk.move(session)
         await kept(old)
-    return f"Back in {_named(session)}, with {session.message_count} messages."
+    return f"Back in {_named(session)}, with {amount.entries(session.message_count)}."
 
 
 async def rename(talk: Conversation, title: str) -> str:
@@ -311,7 +312,7 @@ async def status(talk: Conversation, _: str) -> str:
         ("session", f"`{session.id}`"),
         ("title", session.title or "none yet"),
         ("model", f"`{talk.model.name}`"),
-        ("messages", f"{session.message_count:,}"),
+        ("entries", f"{session.message_count:,} (questions, answers and tool steps)"),
         ("tokens", f"{session.token_count:,} of {talk.budget:,} that are sent at most ({used} %)"),
         ("spent", f"{session.input_tokens:,} tokens in, {session.output_tokens:,} out"),
         ("branch", str(session.branch)),

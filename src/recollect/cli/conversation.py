@@ -10,7 +10,7 @@ import click
 
 from recollect.cli.moment import ago, clock, minute
 from recollect.cli.screen import columns, cut, glyph, is_terminal, paint, safe, safe_lines
-from recollect.model.amount import count, lasting, many, size
+from recollect.model.amount import count, entries, lasting, many, size
 from recollect.model.part import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Conversation:
         """Say which conversation it is."""
         session = self._session
         facts = [session.id, session.model, session.channel if ":" not in session.id else None]
-        facts += [many(session.message_count, "message"), f"{count(session.token_count)} tokens"]
+        facts += [entries(session.message_count), f"{count(session.token_count)} tokens"]
         facts += [f"active {ago(session.active_at)}", session.status if session.status != "active" else None]
         facts += ["pinned" if session.pinned_at else None, "archived" if session.archived_at else None]
         lines = [paint(safe(session.title or "(no title)"), bold=True)]

@@ -50,7 +50,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "retention.max_age", "duration", "RECOLLECT_MAX_AGE",
-            "Conversations without activity for longer go to the trash. Not set: never.", '"365d"',
+            "Conversations without activity or change for longer go to the trash. Not set: never.", '"365d"',
         ),
         Setting(
             "retention.max_messages", "number", "RECOLLECT_MAX_MESSAGES",

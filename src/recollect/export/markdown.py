@@ -57,7 +57,7 @@ class Markdown:
             ("Status", None if session.status == "active" else session.status),
             ("Began", moment(session.created_at)),
             ("Last message", None if session.last_message_at is None else moment(session.last_message_at)),
-            ("Messages", str(session.message_count)),
+            ("Entries", str(session.message_count)),
             ("Branches", str(branches) if branches > 1 else None),
             ("Forked from", session.parent and _code(session.parent)),
         ]

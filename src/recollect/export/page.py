@@ -13,7 +13,7 @@ from recollect.export import attachment
 from recollect.export.markdown import indented, moment
 from recollect.export.prose import code, escaped, rendered
 from recollect.export.transcript import WHO, Call, Said, Side, Summary
-from recollect.model.amount import lasting, many, size
+from recollect.model.amount import entries, lasting, size
 from recollect.model.json import UNSET
 from recollect.model.part import (
     AttachmentPart,
@@ -72,7 +72,7 @@ class Page:
         last = session.last_message_at or session.created_at
         return _encoded(
             f'<li><a href="#s{number}"><span dir="auto">{escaped(session.title or session.id)}</span>'
-            f"<small>{many(session.message_count, 'message')} · {moment(last)[:10]}</small></a></li>"
+            f"<small>{entries(session.message_count)} · {moment(last)[:10]}</small></a></li>"
         )
 
     def contents_end(self) -> bytes:
@@ -170,7 +170,7 @@ def _facts(session: Session, branches: int) -> list[tuple[str, str]]:
         ("Status", None if session.status == "active" else session.status),
         ("Began", moment(session.created_at)),
         ("Last message", None if last is None else moment(last)),
-        ("Messages", f"{session.message_count:,}"),
+        ("Entries", f"{session.message_count:,}"),
         ("Tokens", f"{session.token_count:,}" if session.token_count else None),
         ("Branches", f"{branches:,}" if branches > 1 else None),
         ("Forked from" if session.relation == "fork" else "Parent", session.parent),

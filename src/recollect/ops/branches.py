@@ -90,13 +90,14 @@ def _ending_at(here: sessions.Here, parent: int | None, fork_at: int) -> Steps[i
     return None
 
 
-def _stand(scope: Scope, here: sessions.Here, branch: int) -> Steps[Session]:
+def _stand(scope: Scope, here: sessions.Here, branch: int, *, activity: bool = True) -> Steps[Session]:
     """Make a branch the active path, and count it."""
     spans = yield from paths.path(branch)
     totals = yield from messages.totals(spans)
     yield from do("branch_park", session=here.session)
     yield from do("session_stand", session=here.session, head=branch, now=scope.now, **totals._asdict())
-    yield from sessions.activate(scope, here.session)
+    if activity:
+        yield from sessions.activate(scope, here.session)
     return (yield from sessions.stored(here.session)).value
 
 
@@ -110,7 +111,7 @@ def _switch(scope: Scope, session: str, number: int) -> Steps[Session]:
     branch = yield from _numbered(here, number)
     if branch == here.head:
         return here.value
-    return (yield from _stand(scope, here, branch))
+    return (yield from _stand(scope, here, branch, activity=False))  # another version is read, and nothing is written
 
 
 def key(scope: Scope, session: str, number: int) -> Op[int]:

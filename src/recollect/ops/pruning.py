@@ -25,13 +25,18 @@ _ERASED = 10
 
 
 class _Resting(NamedTuple):
-    """A session that could go: its row, and what it weighs where that was asked for."""
+    """A session that could go: its row, and what it weighs where that was asked for.
+
+    `touched_at` is the time of the last activity or change. The rules go by it: a session that was restored, renamed or
+    unpinned has the activity that it had before, and must not be taken again at once.
+    """
 
     key: int
     id: str
     title: str | None
     active_at: int
     listed_at: int
+    touched_at: int
     exempt: bool
     messages: int = 0
     bytes: int = 0
@@ -113,9 +118,9 @@ def _page(scope: Scope, place: tuple[int, int], weigh: bool) -> Steps[list[_Rest
 
 
 def _read(scope: Scope, row: Row) -> Steps[_Resting]:
-    key, id, title, active, listed, pinned, turns = row
+    key, id, title, active, listed, pinned, turns, touched = row
     exempt = pinned is not None or (bool(turns) and (yield from leases.busy(scope, key)))
-    return _Resting(key, id, title, active, listed, exempt)
+    return _Resting(key, id, title, active, listed, touched, exempt)
 
 
 def _weighed(scope: Scope, item: _Resting) -> Steps[_Resting]:
@@ -127,11 +132,11 @@ def _weighed(scope: Scope, item: _Resting) -> Steps[_Resting]:
 
 
 def _chosen(found: Sequence[_Resting], rules: _Rules) -> list[tuple[_Resting, Reason]]:
-    """Choose what goes; the newest come first in what was found, and the oldest go first."""
+    """Choose what goes: what was touched longest ago goes first."""
     chosen: dict[int, tuple[_Resting, Reason]] = {}
-    loose = [item for item in found if not item.exempt]
+    loose = sorted((item for item in found if not item.exempt), key=lambda item: item.touched_at, reverse=True)
     if rules.before is not None:
-        chosen |= {item.key: (item, "age") for item in loose if item.active_at < rules.before}
+        chosen |= {item.key: (item, "age") for item in loose if item.touched_at < rules.before}
     if rules.keep is not None:
         chosen = {**{item.key: (item, "count") for item in loose[rules.keep :]}, **chosen}
     if rules.max_bytes is not None:
@@ -161,7 +166,7 @@ def _batch(scope: Scope, some: Sequence[tuple[_Resting, Reason]], dry_run: bool,
     for item, reason in some:
         family = yield from _family(scope, item)
         for place, here in enumerate(family):
-            known = _Resting(here.session, here.value.id, here.value.title, _active(here), 0, exempt=False)
+            known = _Resting(here.session, here.value.id, here.value.title, _active(here), 0, 0, exempt=False)
             weighed = yield from _weighed(scope, known)
             gone.append(_pruned(weighed, "parent" if place else reason))
             if not dry_run:
@@ -195,7 +200,7 @@ def _family(scope: Scope, item: _Resting) -> Steps[list[sessions.Here]]:
             return []
         found.append(here)
         keys += [row[0] for row in (yield from rows("sessions_delegated", session=key))]
-    return found if _active(found[0]) == item.active_at else []
+    return found if max(_active(found[0]), found[0].value.updated_at) == item.touched_at else []
 
 
 def _release(scope: Scope, here: sessions.Here, *, erase: bool) -> Steps[None]:
@@ -231,8 +236,8 @@ def _emptied(scope: Scope, until: int, after: int, dry_run: bool) -> Steps[tuple
     found = yield from rows("sessions_trashed", owner=scope.owner, until=until, after=after, limit=_ERASED)
     gone: list[Pruned] = []
     for row in found:
-        key, id, title, active, listed, *_ = row
-        weighed: Any = yield from _weighed(scope, _Resting(key, id, title, active, listed, exempt=False))
+        key, id, title, active, listed, _, _, touched = row
+        weighed: Any = yield from _weighed(scope, _Resting(key, id, title, active, listed, touched, exempt=False))
         gone.append(_pruned(weighed, "trash"))
         if not dry_run:
             yield from retention.remove(scope, (yield from sessions.stored(key)))

@@ -337,8 +337,8 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
             f"Delete the newer one first, or leave this one where it is.",
             session=session,
         )
-    yield from do("session_restore", session=trashed[0], now=scope.now)
-    yield from activate(scope, trashed[0])  # so that what is let go of by age does not take it back at once
+    # It keeps its activity, and so its place in the list; one millisecond more if another has that as the newest.
+    yield from do("session_restore", owner=scope.owner, session=trashed[0], now=scope.now)
     return (yield from stored(trashed[0])).value
 
 

@@ -141,8 +141,7 @@ async def command(account: Account, session_id: str, line: str) -> Done:
         return Done(session_id, commands.Outcome(action="quit" if name == "quit" else None, data=name))
     talk = account.talks.current(session_id)
     if talk is None:
-        session = await account.store.session(session_id, create=False)
-        talk = await account.talks.talk(session)
+        talk = await account.talks.talk(await account.session(session_id))  # a command is no activity by itself
     outcome = await commands.run(talk, line)
     return Done(talk.session.id, outcome)
 

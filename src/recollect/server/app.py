@@ -9,6 +9,7 @@ from typing import Any
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
@@ -88,6 +89,8 @@ def _refused(request: Request[Any, Any, Any], error: HTTPException) -> Response[
     code = _CODES.get(error.status_code, "refused")
     extra = getattr(error, "extra", None)
     detail = error.detail
+    if isinstance(error, RequestEntityTooLarge):
+        detail = f"The request is too large: it can have at most 64 MiB ({LARGEST_BODY:,} bytes). Send less at a time."
     if isinstance(extra, list) and extra:
         wrong = [f"{item.get('key') or 'the request'}: {item.get('message')}" for item in extra[:5]]
         detail = f"{detail.partition(' for ')[0]}: {'; '.join(wrong)}."

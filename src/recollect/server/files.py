@@ -13,12 +13,13 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from recollect.errors import InvalidValue, NotFound
+from recollect.model import amount
 from recollect.model.message import Message
 from recollect.model.part import AttachmentPart, Content, Part, ToolResultPart
 from recollect.server.transfer import attachment
 
-LARGEST = 20 << 20
-"""Bytes that a file may have."""
+LARGEST = 20_000_000
+"""Maximum size in bytes of a file that is sent along with a message."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 TAKEN = (
@@ -51,6 +52,11 @@ def plain_type(mime_type: str | None) -> str:
     return told if _TYPE.fullmatch(told) else "application/octet-stream"
 
 
+def at_most(limit: int) -> str:
+    """Write a limit as people and programs read it: "20 MB (20,000,000 bytes)"."""
+    return f"{amount.size(limit)} ({limit:,} bytes)"
+
+
 def taken(name: str | None, mime_type: str | None, data: bytes) -> AttachmentPart:
     """Take a file that is sent along with a message, or say why not."""
     kind = plain_type(mime_type)
@@ -58,7 +64,7 @@ def taken(name: str | None, mime_type: str | None, data: bytes) -> AttachmentPar
     if not data:
         raise InvalidValue(f"{shown!r} is empty.")
     if len(data) > LARGEST:
-        raise InvalidValue(f"{shown!r} has {len(data):,} bytes; a file has at most {LARGEST:,}.")
+        raise InvalidValue(f"{shown!r} has {len(data):,} bytes: a file can have at most {at_most(LARGEST)}.")
     if kind not in TAKEN and kind.partition("/")[0] not in ("text", "audio", "video"):
         raise InvalidValue(f"{shown!r} is {kind}, which is not taken. Images, text, PDF, audio and video are.")
     if kind in _SIGNATURES and not data.startswith(_SIGNATURES[kind]):

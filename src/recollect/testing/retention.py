@@ -136,6 +136,29 @@ class TestPruneSessions:
             ("s0", "count"), ("s1", "count"), ("s2", "size"), ("s3", "size"),
         ]  # fmt: skip
 
+    def test_what_was_restored_is_not_taken_again_at_once(self, store: Store):
+        for name in ("a", "b", "c"):
+            store.session(name).append(user(name))
+        store.delete_session("a")
+        scope = store.scope()
+        store.run(ops.sessions.restore(replace(scope, now=scope.now + 31 * DAY), "a"))
+        assert ids(store) == ["c", "b", "a"]
+        assert gone(later(store, 31, older_than="30d", dry_run=True)) == ["b", "c"]
+        assert gone(later(store, 31, keep=1, dry_run=True)) == ["b", "c"]
+        assert [one.reason for one in later(store, 62, older_than="30d").sessions] == ["age"] * 3
+
+    def test_what_is_restored_between_the_look_and_the_deed_stays(self, store: Store):
+        store.session("a")
+        plan = ops.pruning.prune(store.scope(), keep=0)
+        found = store.run(next(plan))
+        store.delete_session("a")
+        scope = store.scope()
+        store.run(ops.sessions.restore(replace(scope, now=scope.now + 1_000), "a"))
+        with pytest.raises(StopIteration) as done:
+            plan.send(store.run(plan.send(found)))
+        assert gone(done.value.value) == []
+        assert ids(store) == ["a"]
+
     def test_a_session_with_an_open_turn_stays(self, store: Store):
         with store.session("a").turn("q"):
             assert gone(later(store, 0, keep=0)) == []

@@ -117,6 +117,33 @@ class TestSessions:
             act()
             assert order(store)[0] == id
 
+    def test_what_is_no_activity_leaves_the_list_as_it_is(self, store: Store):
+        session = store.session("a")
+        session.append(numbered(4))
+        session.rewind(2)
+        session.append(user("another"))
+        store.session("b")
+        before = [(one.id, one.active_at) for one in listed(store, archived=None)]
+        acts: list[Any] = [
+            lambda: session.update(title="Renamed", color="red", model="m", pinned=True),
+            lambda: session.update(pinned=False, archived=True),
+            lambda: session.update(archived=False),
+            lambda: session.switch(1),
+            lambda: session.pin_message("1.1"),
+            lambda: session.unpin_message("1.1"),
+            lambda: session.delete_message("1.1"),
+            lambda: session.restore_message("1.1"),
+            lambda: session.compact("1.3", summary="summary"),
+            session.undo_compaction,
+            session.messages,
+            lambda: store.search("another"),
+            lambda: store.set_last_session("a"),
+            store.recover,
+        ]
+        for act in acts:
+            act()
+            assert [(one.id, one.active_at) for one in listed(store, archived=None)] == before
+
     def test_the_list_by_creation(self, store: Store):
         made = [store.session(f"s{n}").id for n in range(5)]
         store.session("s0")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from recollect import ops
 from recollect.errors import (
     SessionExists,
     SessionInTrash,
     SessionNotFound,
 )
+from recollect.model.message import Draft
 from recollect.store import Store
 from recollect.testing.place import Place, listed
 from recollect.testing.sessions import order
@@ -32,6 +35,31 @@ class TestTrash:
         assert texts(back) == ["m1", "m2", "other"]
         assert (back.title, back.token_count, back.deleted_at) == ("t", before.token_count, None)
         assert [branch.id for branch in back.branches()] == [1, 2]
+
+    def test_a_restored_session_keeps_its_place_in_the_list(self, store: Store):
+        for id in "abcd":
+            store.session(id).append(user(id))
+        before = [(session.id, session.active_at, session.last_message_at) for session in listed(store)]
+        for id in "bdac":
+            store.delete_session(id)
+            store.restore_session(id)
+            assert [(one.id, one.active_at, one.last_message_at) for one in listed(store)] == before
+        for id in "dcba":  # all at once
+            store.delete_session(id)
+        for id in "bcad":
+            store.restore_session(id)
+        assert [(one.id, one.active_at, one.last_message_at) for one in listed(store)] == before
+
+    def test_after_restoring_the_newest_activity_is_that_of_one_session(self, store: Store):
+        """A session that was made in the same millisecond as the one in the trash has the same activity."""
+        moment = store.session("a").active_at
+        store.delete_session("a")
+        scope = replace(store.scope(), now=moment)
+        assert store.run(ops.sessions.create(scope, "b", {})).active_at == moment
+        store.restore_session("a")
+        for id in ("b", "a", "b"):
+            store.run(ops.appends.append(replace(store.scope(), now=moment), id, [Draft(role="user", parts=())]))
+            assert order(store)[0] == id
 
     def test_what_is_in_the_trash_refuses_everything_but_restoring(self, store: Store):
         session = store.session("a")

@@ -24,7 +24,7 @@ from recollect.channels.bot.outlet import Outlet, SlowDown, Undelivered
 from recollect.channels.bot.presenting import presented
 from recollect.channels.bot.splitting import split
 from recollect.errors import AlreadySaid, KeyReused, RecollectError, SessionBusy
-from recollect.model import keys
+from recollect.model import amount, keys
 from recollect.store_async import AsyncSession
 
 _log = logging.getLogger(__name__)
@@ -233,7 +233,8 @@ class Desk:
                 return "Something was said here already. A new thread can begin with the history of its channel."
             await store.erase_session(session)
         await _forked(parent, incoming.session)
-        return f"This begins with the {parent.message_count} messages of `{parent.id}`, as a fork: they stay there too."
+        shared = amount.entries(parent.message_count)
+        return f"This begins with the {shared} of `{parent.id}`, as a fork: they stay there too."
 
     async def follow(self, place: keys.Place, before: keys.Place) -> None:
         """Have a place go on with what was said in another: the platform gave it a new id."""

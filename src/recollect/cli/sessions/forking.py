@@ -8,6 +8,7 @@ from recollect.cli import names, options, place
 from recollect.cli.document import print_json
 from recollect.cli.group import Command
 from recollect.cli.screen import is_terminal, remark
+from recollect.model.amount import entries
 
 
 @click.command(cls=Command)
@@ -32,4 +33,4 @@ def fork(id: str, at: str | None, title: str | None, new: str | None, as_json: b
         return
     click.echo(made.id)
     if is_terminal():
-        remark(f"It shares {made.message_count} messages with {names.title(origin)}.")
+        remark(f"It shares {entries(made.message_count)} with {names.title(origin)}.")

@@ -23,7 +23,7 @@ _SHAPE = (
     Column("", style={"fg": "yellow"}),
     Column("ID", least=13, style={"fg": "cyan"}),
     Column("TITLE", least=24, style={"bold": True}),
-    Column("MSGS", ">", drop=1),
+    Column("ENTRIES", ">", drop=1),
     Column("TOKENS", ">", drop=4),
     Column("SUBS", ">", drop=2, style={"dim": True}),
     Column("CHANNEL", least=8, drop=5, style={"dim": True}),
@@ -50,7 +50,7 @@ def list_(*, limit: int, everything: bool, after: str | None, sort: str, as_json
     """List conversations, the newest activity first.
 
     Archived ones, sub-agents' and the trash are left out unless asked for. On a terminal it is a table. On a pipe each
-    line has, between tabs: id, title, messages, tokens, sub-agents, channel, model, last activity, marks.
+    line has, between tabs: id, title, entries, tokens, sub-agents, channel, model, last activity, marks.
     """
     asked = options.chosen(given)
     if sort != "activity":

@@ -13,7 +13,7 @@ from recollect.cli.document import plain, print_json
 from recollect.cli.group import Command
 from recollect.cli.moment import Span, minute
 from recollect.cli.screen import remark
-from recollect.model.amount import many, size
+from recollect.model.amount import entries, many, size
 from recollect.model.value import iso
 
 _NOTHING = (
@@ -23,8 +23,10 @@ _NOTHING = (
 
 
 @click.command(cls=Command)
-@click.option("--older-than", type=Span(), metavar="DURATION", help="Conversations without activity for longer: 90d.")
-@click.option("--keep", type=Number(0), metavar="N", help="All but the N that were last active.")
+@click.option(
+    "--older-than", type=Span(), metavar="DURATION", help="Conversations without activity or change for longer: 90d."
+)
+@click.option("--keep", type=Number(0), metavar="N", help="All but the N that were last active or changed.")
 @click.option(
     "--max-size", type=Size(), metavar="SIZE", help="The oldest, until the rest takes no more than this: 2GB."
 )
@@ -88,7 +90,7 @@ def _told(report: Any) -> str:
     gone: list[str] = []
     if report.count:
         since = f", without activity since {minute(report.oldest_at)} and later" if report.oldest_at else ""
-        facts = f"{many(report.messages, 'message')}, {size(report.bytes)}{since}"
+        facts = f"{entries(report.messages)}, {size(report.bytes)}{since}"
         gone.append(f"{many(report.count, 'conversation')} ({facts})")
     if report.trimmed:
         gone.append(f"{many(report.trimmed, 'message')} of long conversations")

@@ -229,7 +229,7 @@ async def _shown(request: Request[Any, Any, Any], account: Account, found: Async
 async def _gone(account: Account, name: str) -> str:
     """Say what became of a session that a page shows."""
     try:
-        await account.store.session(name, create=False)
+        await account.session(name)
     except SessionInTrash:
         return "trash"
     except SessionNotFound:

@@ -141,7 +141,7 @@ def _totals(stats: Stats) -> list[tuple[str, str, str]]:
     tokens = stats.input_tokens + stats.output_tokens
     return [
         (count(stats.sessions), "conversation" if stats.sessions == 1 else "conversations", ""),
-        (count(stats.messages), "message" if stats.messages == 1 else "messages", many(stats.turns, "turn")),
+        (count(stats.messages), "entry" if stats.messages == 1 else "entries", many(stats.turns, "turn")),
         (count(tokens), "tokens", f"{count(stats.input_tokens)} in, {count(stats.output_tokens)} out"),
         (count(stats.tool_calls), "tool call" if stats.tool_calls == 1 else "tool calls",
          f"{stats.tool_failures:,} failed" if stats.tool_failures else "none failed"),
@@ -158,8 +158,8 @@ def _over(days: _Days, columns: Sequence[charts.Period], figure: str) -> list[fl
 
 
 def _messages(days: _Days, columns: Sequence[charts.Period]) -> Chart:
-    series = [charts.Series("Messages", "tone-1", _over(days, columns, "messages"))]
-    return _chart("messages", "Messages", columns, series)
+    series = [charts.Series("Entries", "tone-1", _over(days, columns, "messages"))]
+    return _chart("messages", "Entries (questions, answers and tool steps)", columns, series)
 
 
 def _tokens(days: _Days, columns: Sequence[charts.Period]) -> Chart:

@@ -24,7 +24,7 @@ from recollect.model.part import (
     ToolCallPart,
     ToolResultPart,
 )
-from recollect.server.page import markdown
+from recollect.server.page import dimensions, markdown
 from recollect.server.page.template import render
 
 SHOWN_OUTPUT = 20_000
@@ -162,12 +162,14 @@ def attachment(part: AttachmentPart, url: str | None) -> str:
     held = part.data is not None or (part.url or "").startswith("data:")
     size = part.size if part.size is not None else _size(part)
     name = part.name or ("Image" if kind.startswith("image/") else "File")
+    image = held and kind in SHOWN_IMAGES
     return render(
         "attachment.html",
         name=name,
         kind=kind,
         size="" if size is None else amount.size(size),
-        image=held and kind in SHOWN_IMAGES,
+        image=image,
+        pixels=_pixels(part) if image else None,
         url=url if held or part.text is not None else None,
         elsewhere=part.url if not held and (part.url or "").startswith(("https://", "http://")) else None,
         text=part.text,
@@ -177,8 +179,18 @@ def attachment(part: AttachmentPart, url: str | None) -> str:
 def _size(part: AttachmentPart) -> int | None:
     if part.text is not None:
         return len(part.text.encode("utf-8", "replace"))
-    data = part.data if part.data is not None else (part.url or "").partition(";base64,")[2]
+    data = _base64(part)
     return len(data) * 3 // 4 - data[-2:].count("=") if data else None
+
+
+def _base64(part: AttachmentPart) -> str:
+    return part.data if part.data is not None else (part.url or "").partition(";base64,")[2]
+
+
+def _pixels(part: AttachmentPart) -> dimensions.Dimensions | None:
+    """Return the size at which the page shows an image, if its first bytes tell."""
+    found = dimensions.of_base64(_base64(part))
+    return None if found is None else found.fitted()
 
 
 def data(part: DataPart) -> str:

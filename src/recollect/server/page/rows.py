@@ -78,7 +78,7 @@ def wanting_words(sessions: Iterable[Session]) -> list[str]:
 
 
 def _messages(number: int) -> str:
-    return "empty" if not number else f"{count(number)} {'message' if number == 1 else 'messages'}"
+    return "empty" if not number else f"{count(number)} {'entry' if number == 1 else 'entries'}"
 
 
 def _on_top(session: Session) -> bool:

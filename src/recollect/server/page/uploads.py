@@ -11,9 +11,8 @@ from typing import NamedTuple
 from litestar.datastructures import UploadFile
 
 from recollect.errors import InvalidValue
-from recollect.model import amount
 from recollect.model.part import AttachmentPart
-from recollect.server.files import LARGEST
+from recollect.server.files import LARGEST, at_most
 
 _LONGEST_NAME = 200
 _IMAGES = {
@@ -22,26 +21,30 @@ _IMAGES = {
 
 
 class Limits(NamedTuple):
-    """How many files a message may have, and how many bytes each."""
+    """What a message may have: this many files, bytes in each, and bytes in all, with its text."""
 
     files: int
     size: int
+    total: int
 
 
-LIMITS = Limits(10, LARGEST)
+LIMITS = Limits(100, LARGEST, 64_000_000)
+"""The total leaves room for the headers of a form within the 64 MiB of a request (server/app.py)."""
 
 
 async def attached(files: Sequence[UploadFile]) -> list[AttachmentPart]:
     """Read the files that came with a message."""
     if len(files) > LIMITS.files:
-        raise InvalidValue(f"A message takes at most {LIMITS.files} files. Send the others with the next one.")
+        raise InvalidValue(
+            f"A message can have at most {LIMITS.files} files, got {len(files)}. Send the others in the next message."
+        )
     return [_part(await file.read(LIMITS.size + 1), file.filename, file.content_type) for file in files]
 
 
 def _part(content: bytes, name: str | None, told: str | None) -> AttachmentPart:
     shown = _name(name)
     if len(content) > LIMITS.size:
-        raise InvalidValue(f"{shown} is larger than {amount.size(LIMITS.size)}, which is the most that can be sent.")
+        raise InvalidValue(f"{shown} is too large: a file can have at most {at_most(LIMITS.size)}.")
     kind = _kind(content, shown, told)
     return AttachmentPart(
         mime_type=kind, name=shown, size=len(content), data=base64.b64encode(content).decode(),

@@ -5,10 +5,19 @@
   const $ = (id) => document.getElementById(id);
   const act = r.actions;
   const path = (session, rest) => "/page/conversation/" + encodeURIComponent(session) + rest;
+  /* Text by session, in the browser's storage. What that refuses (it is full, or forbidden) stays in this window. */
   const kept = (name) => ({
+    unsaved: new Map(),
     key: (session) => "recollect:" + name + ":" + session,
-    get(session) { try { return localStorage.getItem(this.key(session)) || ""; } catch { return ""; } },
-    set(session, text) { try { if (text) localStorage.setItem(this.key(session), text); else localStorage.removeItem(this.key(session)); } catch { /* a full or forbidden store */ } },
+    get(session) {
+      if (this.unsaved.has(session)) return this.unsaved.get(session);
+      try { return localStorage.getItem(this.key(session)) || ""; } catch { return ""; }
+    },
+    set(session, text) {
+      this.unsaved.delete(session);
+      try { if (text) localStorage.setItem(this.key(session), text); else localStorage.removeItem(this.key(session)); }
+      catch { if (text) this.unsaved.set(session, text); }
+    },
   });
   const drafts = kept("draft"), sends = kept("sending");   /* a message that is being sent keeps its key over a reload */
   let state = null;   /* session, files, editing, sending */
@@ -17,48 +26,95 @@
 
   document.addEventListener("recollect:mounted", ({ detail }) => {
     const form = $("composer"), text = $("composer-text");
-    if (!known.has(detail.session)) known.set(detail.session, { session: detail.session, files: [], sending: false, last: JSON.parse(sends.get(detail.session) || "null") });
+    if (!known.has(detail.session)) known.set(detail.session, { session: detail.session, files: [], refused: [], sending: false, last: JSON.parse(sends.get(detail.session) || "null") });
     state = Object.assign(known.get(detail.session), { editing: null, form, text, chosen: -1,
-      commands: JSON.parse(form.dataset.commands), most: Number(form.dataset.most), largest: Number(form.dataset.largest) });
+      commands: JSON.parse(form.dataset.commands), most: Number(form.dataset.most), largest: Number(form.dataset.largest), total: Number(form.dataset.total) });
     form.classList.toggle("sending", state.sending);
     text.value = drafts.get(state.session);
-    text.addEventListener("input", () => { grow(); if (!state.editing) drafts.set(state.session, text.value); remember(state, null); complete(); });
+    text.addEventListener("input", () => { grow(); if (!state.editing) drafts.set(state.session, text.value); remember(state, null); complete(); note(); });
     text.addEventListener("keydown", keys);
     text.addEventListener("paste", (event) => {
       const files = [...(event.clipboardData?.files || [])];
+      const words = files.length ? "" : event.clipboardData?.getData("text/plain") || "";
       if (files.length) { event.preventDefault(); add(files); }
+      else if (words.length > FIELD && !state.editing) {
+        event.preventDefault();
+        add([new File([words], "pasted text.txt", { type: "text/plain" })]);
+        r.toast(`The pasted text has ${words.length.toLocaleString("en-US")} characters, too many for the field. It is attached as a file.`, { seconds: 8 });
+      }
     });
     text.addEventListener("blur", () => setTimeout(() => { if (document.activeElement !== $("composer-text")) close(); }, 120));
     form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
     $("file").addEventListener("change", (event) => { add([...event.target.files]); event.target.value = ""; });
-    grow(); preview();
+    grow(); preview(); refusals();
   });
 
+  const FIELD = 1_000_000;   /* characters: Chromium lays out more than that for seconds, at each key */
+  const LONG = 20_000;   /* characters: to lay out more than that for each key takes longer than a frame */
   function grow() {
     const text = state.text;
-    text.style.height = "auto";
     const line = parseFloat(getComputedStyle(text).lineHeight) || 24;
-    const most = line * 10 + 16;
-    text.style.height = Math.min(text.scrollHeight, most) + "px";
-    text.style.overflowY = text.scrollHeight > most ? "auto" : "hidden";
+    const most = line * 10 + 16, long = text.value.length > LONG;
+    if (!long) text.style.height = "auto";
+    text.style.height = (long ? most : Math.min(text.scrollHeight, most)) + "px";
+    text.style.overflowY = long || text.scrollHeight > most ? "auto" : "hidden";
   }
-  function put(value) { state.text.value = value; grow(); if (!state.editing) drafts.set(state.session, value); }
+  function put(value) { state.text.value = value; grow(); if (!state.editing) drafts.set(state.session, value); note(); }
   r.keep = (session, value) => { if (state?.session === session) r.compose(value); else drafts.set(session, value); };
   r.compose = (value) => { if (!state) return; put(value); state.text.focus(); state.text.setSelectionRange(value.length, value.length); };
+
+  /* --- limits -------------------------------------------------------------------------------------------------- */
+  const exact = (bytes) => bytes.toLocaleString("en-US") + " bytes";
+  /* Bytes of the message as it is sent: a form has two for the end of a line, JSON has escapes. */
+  function weight({ text: { value }, editing, files, total }) {
+    if (editing) return value.length * 6 < total ? 0 : new Blob([JSON.stringify(value)]).size;
+    const attached = files.reduce((sum, file) => sum + file.size, 0);
+    return attached + (value.length * 4 + attached < total ? value.length : new Blob([value.replaceAll("\n", "\r\n")]).size);
+  }
+  function excess(mine) {
+    const bytes = weight(mine);
+    return bytes <= mine.total ? "" : `This message is too large to send: it has ${exact(bytes)}${mine.files.length ? " with its files" : ""}, and the limit is ${size(mine.total)} (${exact(mine.total)}). Nothing was cut off: shorten it, or send it in parts.`;
+  }
+  /* What stands under the field until it is not true any more. */
+  function note() {
+    const over = excess(state), place = $("composer-note");
+    const unsaved = drafts.unsaved.has(state.session) && !state.editing;
+    place.hidden = !over && !unsaved;
+    place.classList.toggle("failed", !!over);
+    place.textContent = over || (unsaved ? "The browser cannot store a draft of this size. It stays in this window until you send it: closing or reloading the window loses it." : "");
+    $("send").setAttribute("aria-disabled", String(!!over));
+    removeEventListener("beforeunload", ask);
+    if (drafts.unsaved.size) addEventListener("beforeunload", ask);
+  }
+  const ask = (event) => { if (drafts.unsaved.size) event.preventDefault(); };   /* the browser asks before it leaves */
 
   /* --- files --------------------------------------------------------------------------------------------------- */
   const size = (bytes) => bytes < 1000 ? bytes + " B" : bytes < 1e6 ? (bytes / 1e3).toFixed(bytes < 1e4 ? 1 : 0) + " kB" : (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0) + " MB";
   function add(files) {
     if (!state) return;
-    if (state.editing) { r.toast("Files of a message that is edited stay as they are."); return; }
     for (const file of files) {
-      if (state.files.length >= state.most) { r.toast(`A message takes at most ${state.most} files.`); break; }
-      if (file.size > state.largest) { r.toast(`${file.name} is larger than ${size(state.largest)}, which is the most that can be sent.`, { seconds: 8 }); continue; }
-      state.files.push(file);
+      const why = state.editing ? "An edited message keeps the files that it has"
+        : file.size > state.largest ? `Larger than ${size(state.largest)} (${exact(state.largest)})`
+        : state.files.length >= state.most ? `A message can have at most ${state.most} files` : "";
+      if (why) state.refused.push({ why, name: file.size > state.largest ? `${file.name} (${exact(file.size)})` : file.name });
+      else state.files.push(file);
     }
-    preview();
+    preview(); refusals();
     state.text.focus();
   }
+  /* The files that were left out, by reason, until this is dismissed. */
+  function refusals() {
+    const { refused } = state, place = $("refused");
+    place.hidden = !refused.length;
+    place.querySelector("strong").textContent = refused.length === 1 ? "1 file was not added" : `${refused.length} files were not added`;
+    const reasons = [...new Set(refused.map(({ why }) => why))].map((why) => {
+      const row = document.createElement("p");
+      row.textContent = `${why}: ${refused.filter((one) => one.why === why).map(({ name }) => name).join(", ")}.`;
+      return row;
+    });
+    place.querySelector(".refused-files").replaceChildren(...reasons);
+  }
+  act["dismiss-refused"] = () => { state.refused = []; refusals(); state.text.focus(); };
   function preview() {
     const place = $("files");
     place.replaceChildren(...state.files.map((file, index) => {
@@ -87,6 +143,7 @@
       return chip;
     }));
     place.hidden = !state.files.length;
+    note();
   }
   act.attach = () => $("file").click();
   const carries = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
@@ -107,11 +164,12 @@
     waitNoMore();
     if (mine.sending) { mine.next = text; return; }
     if (!text.trim() && !files.length) return;
+    if (excess(mine)) { note(); mine.text.focus(); return; }
     if (isCommand(text) && !editing && !files.length) { await command(text).catch(r.failed); next(mine, text); return; }
-    if (r.talk()?.running) { r.toast("An answer is coming. Stop it first, or wait: what you wrote stays here."); return; }
+    if (r.isAnswering("Your text is kept.")) return;
     sending(mine, true);
     /* The same message sent again after a lost answer keeps its key, so that it is said once. */
-    const content = JSON.stringify([text, editing, files.map((file) => [file.name, file.size, file.lastModified])]);
+    const content = JSON.stringify([digest(text), editing, files.map((file) => [file.name, file.size, file.lastModified])]);
     if (mine.last?.content !== content) remember(mine, { content, key: r.key() });
     const headers = { "Idempotency-Key": mine.last.key };
     let begun;
@@ -135,6 +193,18 @@
     const text = mine.next;
     mine.next = undefined;
     if (text && text !== before && state === mine && mine.text.value === text) submit().catch(r.failed);
+  }
+  /* A text as a few characters (the hash cyrb53), so that a long one need not be stored a second time. */
+  function digest(text) {
+    let one = 0xdeadbeef, two = 0x41c6ce57;
+    for (let at = 0; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      one = Math.imul(one ^ code, 2654435761);
+      two = Math.imul(two ^ code, 1597334677);
+    }
+    one = Math.imul(one ^ (one >>> 16), 2246822507) ^ Math.imul(two ^ (two >>> 13), 3266489909);
+    two = Math.imul(two ^ (two >>> 16), 2246822507) ^ Math.imul(one ^ (one >>> 13), 3266489909);
+    return `${text.length}-${(two >>> 0).toString(16)}-${(one >>> 0).toString(16)}`;
   }
   function remember(mine, last) { mine.last = last; sends.set(mine.session, last ? JSON.stringify(last) : ""); }
   function sending(mine, now) { mine.sending = now; mine.form.classList.toggle("sending", now); }
@@ -201,7 +271,7 @@
 
   /* --- editing ------------------------------------------------------------------------------------------------- */
   function edit(article) {
-    if (r.talk().running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    if (r.isAnswering()) return;
     state.editing = article.dataset.message;
     $("editing").hidden = false;
     put(article.querySelector(".words")?.textContent || "");
@@ -213,7 +283,7 @@
     state.editing = null;
     $("editing").hidden = true;
     state.text.value = drafts.get(state.session);
-    grow();
+    grow(); note();
     state.text.focus();
   }
   act.edit = (button) => edit(button.closest("article"));

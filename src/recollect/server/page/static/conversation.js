@@ -5,6 +5,7 @@
   const $ = (id) => document.getElementById(id);
   const MOST = 300;            /* items that are kept in the page */
   const NEAR = 48;             /* pixels from the end that still count as the end */
+  const GESTURE = 1000;        /* milliseconds that a gesture may go on moving the view: a smooth scroll, a fling */
   let talk = null;             /* what is shown: session, first, last, older, newer, tags, running, atEnd */
   r.talk = () => talk;
   const base = () => "/page/conversation/" + encodeURIComponent(talk.session);
@@ -21,11 +22,13 @@
     talk = {
       element, session: data.session, first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
       revision: Number(data.revision), tags: new Map(Object.entries(JSON.parse(data.tags || "{}"))), running: !!data.running,
-      atEnd: true, top: 0, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turn: null, turns: 0, pages: 0,
+      atEnd: true, top: 0, height: 0, room: 0, touched: -GESTURE, held: false, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turn: null, turns: 0, pages: 0,
     };
     r.current = talk.session;
     document.title = data.title + " · Recollect";
     talk.scroll.addEventListener("scroll", scrolled, { passive: true });
+    for (const name of ["wheel", "touchmove", "touchend"]) talk.scroll.addEventListener(name, touched, { passive: true });
+    talk.scroll.addEventListener("pointerdown", () => { talk.held = true; }, { passive: true });   /* also on its scrollbar */
     resizer = new ResizeObserver(settle);
     resizer.observe(talk.list); resizer.observe(talk.scroll);
     watcher = new IntersectionObserver(reached, { root: talk.scroll, rootMargin: "1200px 0px" });
@@ -90,7 +93,13 @@
   /* --- the scroll position ------------------------------------------------------------------------------------- */
   const distance = () => talk.scroll.scrollHeight - talk.scroll.scrollTop - talk.scroll.clientHeight;
   function toEnd() { if (talk) { talk.atEnd = true; move(talk.scroll.scrollHeight); } }
-  function move(to) { talk.scroll.scrollTop = to; talk.top = talk.scroll.scrollTop; }
+  function follow() { talk.touched = -GESTURE; toEnd(); }   /* asked for: a gesture from before it is over */
+  function move(to) { talk.scroll.scrollTop = to; placed(); }
+  function placed() { talk.top = talk.scroll.scrollTop; talk.height = talk.scroll.scrollHeight; talk.room = talk.scroll.clientHeight; }
+  function touched() { if (talk) talk.touched = performance.now(); }
+  const UPWARDS = ["PageUp", "Home", "ArrowUp", " "];
+  document.addEventListener("keydown", ({ key, target }) => { if (UPWARDS.includes(key) && !target.matches?.("input, textarea")) touched(); });
+  for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => { if (talk?.held) { talk.held = false; touched(); } }, { passive: true });
   /* A person has scrolled and the event of it comes with the next frame: what is done before that must not undo it. */
   function notice() { if (Math.abs(talk.scroll.scrollTop - talk.top) > 1) scrolled(); }
   function hold() {
@@ -103,10 +112,20 @@
       if (box.bottom > edge && box.height) { talk.anchor = { node, top: box.top - edge }; break; }
     }
   }
+  /* Whether the view was moved up on purpose. Content that grows never moves it up. Content that shrinks, and a view that
+     grows, can: where either has changed since the view was placed, only a gesture tells. Where nothing has, it was someone
+     (a person, the browser's search, an assistive tool). */
+  function isMovedUp() {
+    if (talk.scroll.scrollTop >= talk.top - 1) return false;
+    const same = talk.scroll.scrollHeight === talk.height && talk.scroll.clientHeight === talk.room;
+    return same || talk.held || performance.now() - talk.touched < GESTURE;
+  }
   function scrolled() {
     if (!talk) return;
-    talk.top = talk.scroll.scrollTop;
-    talk.atEnd = distance() < NEAR && !talk.newer;
+    /* To be at the end is an intention: only someone who scrolls gives it up, never a picture that is loaded late. */
+    if (distance() < NEAR && !talk.newer) talk.atEnd = true;
+    else if (talk.newer || isMovedUp()) talk.atEnd = false;
+    placed();
     hold();
     if (talk.atEnd) $("below").hidden = true;
     else if (distance() > 600 || talk.newer) below(talk.fresh ? "New messages" : "To the end");
@@ -326,6 +345,12 @@
     talk.turn = turn;
     r.busy();
   };
+  /* Say that an answer is in progress, or was when the server was last heard. */
+  r.isAnswering = (besides = "") => {
+    if (!talk?.running) return false;
+    r.toast((r.isOffline ? "The server cannot be reached. Try again when it is back. " : "Wait for the answer, or stop it. ") + besides);
+    return true;
+  };
   r.busy = () => { if (!talk.running) { talk.running = true; shown(); } };
   r.ended = ({ session, turn }) => {
     heard?.add(session);
@@ -379,7 +404,7 @@
   const article = (button) => button.closest("article");
   const begin = async (path, body) => {
     const mine = talk;
-    if (mine.running || mine.beginning) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    if (r.isAnswering() || mine.beginning) return;
     mine.beginning = true;
     let begun;
     try { begun = await r.send("POST", base() + path, body, once()); }
@@ -392,7 +417,7 @@
     mine.atEnd = true;
     r.answering(begun.turn);
     await r.refresh();
-    if (talk === mine) toEnd();
+    if (talk === mine) follow();
   };
   const fork = async (from, message) => {
     const still = r.wishing();
@@ -419,7 +444,7 @@
   };
   act.step = async (button) => {
     if (!button.dataset.branch) return;
-    if (talk.running) { r.toast("An answer is coming. Stop it first, or wait."); return; }
+    if (r.isAnswering()) return;
     const place = article(button)?.dataset.message, mine = talk;
     await r.send("POST", base() + "/switch", { branch: Number(button.dataset.branch) });
     if (talk !== mine) return;
@@ -455,7 +480,7 @@
   }, true);
   act["to-end"] = async () => {
     if (talk.newer) { await r.open(talk.session); return; }
-    toEnd();
+    follow();
     $("below").hidden = true;
     talk.fresh = false;
   };

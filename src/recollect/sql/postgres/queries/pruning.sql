@@ -12,7 +12,8 @@ AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
 (tree, number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int) AND owner = :owner
 
 -- shared: resting
-(tree << 20) | number, id, title, greatest(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns
+(tree << 20) | number, id, title, greatest(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
+greatest(active_at, coalesce(last_message_at, 0), updated_at)
 
 -- name: sessions_resting
 SELECT {resting} FROM recollect.sessions

@@ -637,7 +637,10 @@ WHERE {named} AND deleted_at IS NULL
 RETURNING (tree << 20) | number
 
 -- name: session_restore
-UPDATE recollect.sessions SET deleted_at = NULL, revision = revision + 1, updated_at = greatest(updated_at, :now)
+UPDATE recollect.sessions SET deleted_at = NULL, revision = revision + 1, updated_at = greatest(updated_at, :now),
+    active_at = active_at + (active_at IS NOT DISTINCT FROM (
+        SELECT max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL
+    ))::int
 WHERE {this}
 RETURNING {session}
 

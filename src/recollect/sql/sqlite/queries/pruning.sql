@@ -2,7 +2,8 @@
 FROM branches AS b CROSS JOIN messages AS m ON m.key > (b.key << 32) AND m.key <= (b.key << 32) | 4294967295
 
 -- name: sessions_resting
-SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns
+SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
+    max(active_at, coalesce(last_message_at, 0), updated_at)
 FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND NOT EXISTS (
     SELECT 1 FROM sessions AS p WHERE p.key = sessions.parent AND sessions.relation = 'delegate' AND p.deleted_at IS NULL
@@ -13,7 +14,8 @@ ORDER BY active_at DESC, key DESC LIMIT :limit
 SELECT key FROM sessions WHERE parent = :session AND relation = 'delegate' AND deleted_at IS NULL ORDER BY key
 
 -- name: sessions_trashed
-SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns
+SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
+    max(active_at, coalesce(last_message_at, 0), updated_at)
 FROM sessions INDEXED BY sessions_trash
 WHERE owner = :owner AND deleted_at IS NOT NULL AND deleted_at <= :until AND key > :after
 ORDER BY key LIMIT :limit

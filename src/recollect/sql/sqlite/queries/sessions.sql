@@ -316,7 +316,11 @@ WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 RETURNING key
 
 -- name: session_restore
-UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max(updated_at, :now)
+UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max(updated_at, :now),
+    active_at = active_at + (active_at IS (
+        SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
+        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
+    ))
 WHERE key = :session
 RETURNING {session}
 
