@@ -197,7 +197,8 @@ def advance(
     sums["expected"] = expected
     found = yield "session_advance", sums, False
     if not found:
-        raise (yield from sessions.refused(scope, session, expected))
+        yield from sessions.refused(scope, session, expected)
+        found = yield "session_advance", sums, False
     written = placed(found[0])
     yield from _insert(scope, written.key, written.first, records, written.first if opens_turn else None)
     return written

@@ -162,9 +162,9 @@ def _without_payload(message: str, name: str) -> Corrupted:
     )
 
 
-def at(scope: Scope, branch: int, number: int, position: int) -> Steps[Message | None]:
-    """Read the message at a place."""
-    row = yield from one("message_get", branch=branch, position=position)
+def at(scope: Scope, branch: int, number: int, position: int, *, lock: bool = False) -> Steps[Message | None]:
+    """Read the message at a place. `lock` keeps others from changing it until the operation ends."""
+    row = yield from one("message_for_update" if lock else "message_get", branch=branch, position=position)
     return None if row is None else (yield from _with_payloads(scope, number, [row]))[0]
 
 
@@ -178,10 +178,12 @@ def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     return (yield from located(scope, session, here, name))[1]
 
 
-def located(scope: Scope, session: str, here: sessions.Here, name: MessageId) -> Steps[tuple[Span, Message]]:
-    """Find a message by its name, and read it."""
+def located(
+    scope: Scope, session: str, here: sessions.Here, name: MessageId, *, lock: bool = False
+) -> Steps[tuple[Span, Message]]:
+    """Find a message by its name, and read it. `lock` keeps others from changing it until the operation ends."""
     span = yield from locate(session, here.head, here.session, name)
-    message = yield from at(scope, span.branch, span.number, span.high)
+    message = yield from at(scope, span.branch, span.number, span.high, lock=lock)
     if message is None:
         raise MessageNotFound(session=session, message=shown(name))
     return span, message
@@ -194,7 +196,7 @@ def mark(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Op[Me
 
 def _mark(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    span, message = yield from located(scope, session, here, name)
+    span, message = yield from located(scope, session, here, name, lock=True)
     if (message.deleted_at is not None) == deleted:
         return message
     stamp = scope.now if deleted else None

@@ -99,12 +99,18 @@ def _missing(scope: Scope, session: str) -> Steps[SessionNotFound]:
     return SessionNotFound(session=session) if trashed is None else SessionInTrash(session=session)
 
 
-def refused(scope: Scope, session: str, expected: int | None) -> Steps[Exception]:
-    """Say why an update of a session met no row: it is missing, in the trash or at another revision."""
+def refused(scope: Scope, session: str, expected: int | None) -> Steps[None]:
+    """Raise the reason why an update of a session matched no row: it is missing, in the trash or at another revision.
+
+    Return if there is none any more: another process restored the session since. It is locked now, so that the same
+    update matches its row.
+    """
     row = yield from one("session_get", owner=scope.owner, id=session)
     if row is None:
-        return (yield from _missing(scope, session))
-    return StaleRevision(session=session, revision=here(row).value.revision, expected=expected)
+        raise (yield from _missing(scope, session))
+    revision = here(row).value.revision
+    if expected is not None and revision != expected:
+        raise StaleRevision(session=session, revision=revision, expected=expected)
 
 
 def _row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
@@ -233,11 +239,14 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
-    row: Row | None = None
-    if keys.findable(session):
-        row = yield from one("session_open", owner=scope.owner, id=session, now=scope.now)
+    if not keys.findable(session):
+        raise SessionNotFound(session=session)
+    query = {"owner": scope.owner, "id": session, "now": scope.now}
+    row = yield from one("session_open", **query)
     if row is None:
-        raise (yield from _missing(scope, session))
+        yield from refused(scope, session, None)
+        row = yield from one("session_open", **query)
+    assert row is not None
     return (yield from _open(scope, row))
 
 
@@ -301,9 +310,12 @@ def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int |
         return (yield from find(scope, session)).value
     names = f",{','.join(columns)},"
     params = {**_BLANK, **columns, "names": names, "expected": expected}
-    row = yield from one("session_update", owner=scope.owner, id=session, now=scope.now, **params)
+    query = {"owner": scope.owner, "id": session, "now": scope.now, **params}
+    row = yield from one("session_update", **query)
     if row is None:
-        raise (yield from refused(scope, session, expected))
+        yield from refused(scope, session, expected)
+        row = yield from one("session_update", **query)
+    assert row is not None
     if "title" in columns:
         yield from entitle(scope, row[0], columns["title"])
     return here(row).value
