@@ -51,7 +51,7 @@ def _forward(
     here = yield from sessions.find(scope, session)
     branch = here.head if branch is None else branch
     spans = yield from path(branch)
-    end = max(span.high for span in spans) if until is None else until
+    end = _last(session, spans) if until is None else until
     found: list[Message] = []
     for span in reversed(spans):
         room = limit - len(found)
@@ -60,6 +60,17 @@ def _forward(
             found += yield from stretch(scope, "messages_forward", span, low, high, room, deleted)
     more = found[-1].position if len(found) == limit and found[-1].position < end else None
     return Page(found, branch, end, more)
+
+
+def _last(session: str, spans: Sequence[Span]) -> int:
+    """Return the last position of a path."""
+    if not spans:
+        raise Corrupted(
+            f"The branch of session {session!r} is missing: the database was damaged, or another program deleted it. "
+            f"Stop writing to it and restore a backup.",
+            session=session,
+        )
+    return max(span.high for span in spans)
 
 
 def everything(scope: Scope, session: str, *, deleted: bool = False) -> Plan[list[Message]]:
@@ -97,7 +108,7 @@ def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, 
         return page
     here = yield from sessions.find(scope, session)
     spans = yield from path(here.head)
-    end = max(span.high for span in spans) if before is None else min(parse(before)[1] - 1, LAST)
+    end = _last(session, spans) if before is None else min(parse(before)[1] - 1, LAST)
     found: list[Message] = []
     for span in spans:
         room = limit - len(found)

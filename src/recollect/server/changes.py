@@ -13,6 +13,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
+from recollect.errors import StoreClosed
 from recollect.model.change import Change
 from recollect.store_async import AsyncStore
 
@@ -50,7 +51,7 @@ class Changes:
     async def _watch(self) -> None:
         lost = False
         while True:
-            with contextlib.suppress(Exception):  # a server or a disk that is away for a moment: look again
+            try:
                 async with self._store.watch() as watch:
                     if lost:  # told now and not before: what was committed until here is seen by who looks again
                         self._kept.clear()
@@ -58,6 +59,11 @@ class Changes:
                     self._begun.set()
                     async for change in watch:
                         self._tell(change)
+            except StoreClosed:
+                self._begun.set()
+                return
+            except Exception:  # noqa: BLE001, S110  a server or a disk that is away for a moment: look again
+                pass
             self._begun.set()
             lost = True
             await asyncio.sleep(_RETRY)
