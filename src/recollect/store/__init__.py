@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
-from recollect.engine.process import gone, holder
+from recollect.engine.process import gone, gone_from_file, holder
 from recollect.engine.sqlite.sync import SqliteEngine
 from recollect.engine.url import Target, target
 from recollect.engine.url import check as check_given
@@ -61,6 +61,7 @@ class Store:
     def __init__(self, engine: SqliteEngine | PostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
+        self._gone = gone_from_file if isinstance(engine, SqliteEngine) else gone
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     @property
@@ -70,7 +71,7 @@ class Store:
 
     def scope(self) -> Scope:
         """Say who asks, and when."""
-        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, gone)
+        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, self._gone)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation of recollect.ops."""
