@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue, KeyReused
+from recollect.errors import InvalidValue, KeyReused, SessionInTrash
 from recollect.model import figure, json
 from recollect.model.message import Draft
 from recollect.op import Op, Row, Scope, Steps, do, each, one
@@ -199,6 +199,8 @@ def advance(
     if not found:
         yield from sessions.refused(scope, session, expected)
         found = yield "session_advance", sums, False
+    if not found:
+        raise SessionInTrash(session=session)
     written = placed(found[0])
     yield from _insert(scope, written.key, written.first, records, written.first if opens_turn else None)
     return written

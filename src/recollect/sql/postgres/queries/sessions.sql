@@ -4,9 +4,6 @@
 -- A list is walked in its order by one plan for whatever is asked for: a plan made for each page takes as long as the page.
 -- OFFSET 0 has the calls and the messages of each session looked at, and not first those of everyone read and hashed, which
 -- a plan that was made for small tables does.
---
--- session_get locks the sessions in the trash too: otherwise one could be restored after the operation found it missing
--- and before it looks in the trash, and would be in neither. Both halves of the OR have an index, and the plan uses both.
 
 -- shared: appending
 WITH advanced AS (
@@ -306,7 +303,7 @@ owner = :owner AND id = :id
 ((tree << 20) | branch) = :branch::bigint
 
 -- lock: session_get
-SELECT number FROM recollect.sessions WHERE {named} AND (deleted_at IS NULL OR deleted_at IS NOT NULL) FOR NO KEY UPDATE
+SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NULL FOR NO KEY UPDATE
 
 -- name: session_get
 SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NULL
