@@ -28,6 +28,14 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_ba
 
 
 @pytest.fixture
+def database(databases):
+    """A database of its own: the rows of so many schedules would change the plans of later tests in the shared one."""
+    name = databases.make()
+    yield name
+    databases.drop(name)
+
+
+@pytest.fixture
 def admin(databases, database):
     with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as connection:
         yield connection
