@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from recollect.export.copying import copy
     from recollect.model.copied import Copied, Difference
     from recollect.model.finding import Finding, Findings
+    from recollect.model.owners import Owners
     from recollect.model.presence import Arrived, Presence
     from recollect.model.pruning import Pruned, PruneReport
     from recollect.model.space import Backup, Optimized, Space
@@ -98,6 +99,7 @@ _LATER = {
     "Findings": "model.finding",
     "Optimized": "model.space",
     "Presence": "model.presence",
+    "Owners": "model.owners",
     "PruneReport": "model.pruning",
     "Pruned": "model.pruning",
     "Space": "model.space",
@@ -164,6 +166,7 @@ __all__ = [
     "NotFound",
     "NotSupported",
     "Optimized",
+    "Owners",
     "Presence",
     "PruneReport",
     "Pruned",

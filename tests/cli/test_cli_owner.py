@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import urllib.request
@@ -116,3 +117,52 @@ def test_the_server_is_the_owners(environment, shared):
         finally:
             process.terminate()
             process.wait(60)
+
+
+def test_a_check_of_a_file_covers_every_owner(call, shared):
+    told = call("db", "check")
+    assert "is sound" in told.stderr
+    assert "Owners: (unnamed), ann, bob." in told.stderr
+    connection = sqlite3.connect(shared)
+    with connection:
+        connection.execute("UPDATE sessions SET message_count = 7 WHERE owner = 'bob'")
+    connection.close()
+    assert "owner bob: Session 'cli:a' has a wrong count" in call("db", "check", code=5).stdout
+    found = json.loads(call("db", "check", "--json", code=5).stdout)
+    assert (found["owners"], found["everyone"], found["sound"]) == (["", "ann", "bob"], True, False)
+    owners = [each["owner"] for each in found["found"] if each["kind"] == "counter"]  # another program left checksums
+    assert owners == ["bob"]
+    told = call("db", "check", "--owner", "ann", code=5)
+    assert "Owner ann only." in told.stderr
+    assert "bob" not in told.stdout
+    assert "Owner ann only." in call("db", "check", code=5, RECOLLECT_OWNER="ann").stderr
+    call("db", "check", "--repair", code=5)  # the page that the other program wrote has no checksum until then
+    assert "is sound" in call("db", "check").stderr
+
+
+def test_the_file_itself_is_checked_once(call, shared, monkeypatch):
+    from recollect.engine.sqlite import check
+
+    calls = []
+    real = check.check
+    monkeypatch.setattr(check, "check", lambda file, deep: calls.append(deep) or real(file, deep=deep))
+    told = call("db", "check")
+    assert calls == [True]
+    assert "Looked at: structure" in told.stderr or "checksums" in told.stderr
+
+
+def test_everyone_in_a_file_is_counted(call, shared):
+    found = json.loads(call("sessions", "stats", "--json").stdout)
+    assert (found["sessions"], found["messages"], found["owners"]) == (3, 3, ["", "ann", "bob"])
+    told = call("sessions", "stats")
+    assert told.stdout.startswith("all\t\t3\t3\t")
+    assert "Owners: (unnamed), ann, bob." in told.stderr
+    assert json.loads(call("sessions", "stats", "--owner", "ann", "--json").stdout)["sessions"] == 1
+    assert json.loads(call("db", "reindex", "--json").stdout)["messages"] == 3
+
+
+def test_a_file_without_owners_names_none(call, store):
+    store.session("cli:a").append({"role": "user", "content": "hello"})
+    for words in (("db", "check"), ("sessions", "stats"), ("db", "reindex")):
+        told = call(*words)
+        assert "Owner" not in told.stdout + told.stderr

@@ -167,9 +167,12 @@ def test_every_owner(file, tmp_path, postgres, databases, database):
     assert copied.counts["sessions"] == 24
     for owner in copied.owners:
         assert all_of(postgres, owner) == all_of(file, owner)
-    back = recollect.copy(postgres, tmp_path / "plain.db")
-    assert not back.everyone
-    assert back.owners == ("",)
+    back = recollect.copy(postgres, tmp_path / "plain.db")  # an ordinary role, which sets each owner in turn
+    assert back.whole
+    assert back.owners == ("", "ann", "bob")
+    assert back.counts["sessions"] == 24
+    for owner in back.owners:
+        assert all_of(tmp_path / "plain.db", owner) == all_of(file, owner)
     named = recollect.copy(postgres, tmp_path / "named.db", owners=["ann", "bob"])
     assert named.everyone
     assert all_of(tmp_path / "named.db", "bob") == all_of(file, "bob")
@@ -177,6 +180,24 @@ def test_every_owner(file, tmp_path, postgres, databases, database):
     assert mighty.owners == ("", "ann", "bob")
     assert mighty.whole
     assert all_of(tmp_path / "all.db", "ann") == all_of(file, "ann")
+
+
+def test_an_owner_who_comes_meanwhile_is_copied_too(file, postgres):
+    with recollect.open(file, owner="ann") as store:
+        fill(store, "ann")
+
+    def progress(done, total):
+        if not came:
+            came.append((done, total))
+            with recollect.open(file, owner="late") as other:
+                other.session("cli:late").append(said("here too"))
+
+    came = []
+    copied = recollect.copy(file, postgres, progress=progress)
+    assert copied.whole
+    assert copied.owners == ("ann", "late")
+    with recollect.open(postgres, owner="late") as store:
+        assert [session.id for session in store.list_sessions()] == ["cli:late"]
 
 
 def test_beside_other_owners_on_the_server(file, postgres):

@@ -93,7 +93,18 @@ WHOLE = {
     "check": lambda store: store.check(repair=True).found == (),
     "recover": lambda store: store.recover() == [],
 }
-NO_SESSION = {"list_sessions", "last_session", "setting", "set_setting", "watch", "close", "run", "follow", "scope"}
+NO_SESSION = {
+    "owners",
+    "list_sessions",
+    "last_session",
+    "setting",
+    "set_setting",
+    "watch",
+    "close",
+    "run",
+    "follow",
+    "scope",
+}
 NO_FILE = {"backup", "space", "optimize"}
 SESSION = {
     "refresh": lambda s: s.refresh(),
@@ -246,6 +257,48 @@ def test_the_database_itself_keeps_them_apart(ann, postgres):
             connection.execute(
                 "INSERT INTO recollect.settings (owner, key, value, updated_at) VALUES ('ann', 'x', '1', 1)"
             )
+
+
+def test_the_names_of_owners_and_nothing_else_are_listed(ann, bob, postgres, databases, database):
+    bob.set_setting("color", "green")
+    for store in (ann, bob):
+        assert (store.owners().names, store.owners().everyone) == (("ann", "bob"), True)
+    assert list(bob.list_sessions()) == []  # the setting that lists has ended with its transaction
+    assert bob.setting("color") == "green"
+    before = contents(databases, database, "ann")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("SELECT set_config('recollect.listing', 'on', false)")
+        for table in set(TABLES) - {"trees", "blobs", "settings"}:
+            assert connection.execute(f"SELECT count(*) FROM recollect.{table}").fetchone()[0] == 0, table
+        for table in ("trees", "blobs", "settings"):
+            assert connection.execute(f"SELECT count(*) FROM recollect.{table}").fetchone()[0] > 0, table
+            assert connection.execute(f"UPDATE recollect.{table} SET owner = ''").rowcount == 0
+            assert connection.execute(f"DELETE FROM recollect.{table}").rowcount == 0
+    assert contents(databases, database, "ann") == before
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "CREATE POLICY mine ON recollect.trees AS RESTRICTIVE TO plain USING (owner = 'bob')",
+        "CREATE POLICY mine ON recollect.messages AS RESTRICTIVE TO plain USING (owner = 'bob')",
+        "DROP POLICY blobs_listing ON recollect.blobs",
+        "DROP POLICY turns_owner ON recollect.turns",
+    ],
+)
+def test_a_policy_that_may_hide_owners_is_noticed(databases, policy):
+    name = databases.make()
+    try:
+        with recollect.open(databases.url_of(name, "plain"), owner="bob") as store:
+            store.session("x").append(said("y"))
+            assert store.owners().everyone
+            with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
+                admin.execute(policy)
+            assert not store.owners().everyone
+        with recollect.open(databases.url_of(name, "postgres")) as store:
+            assert store.owners() == recollect.Owners(names=("bob",), everyone=True)
+    finally:
+        databases.drop(name)
 
 
 @pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])

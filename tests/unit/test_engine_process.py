@@ -72,11 +72,78 @@ def test_another_machine_is_not_known(where):
     assert not process.gone(f"{where}:999999999:{start}")
 
 
-def test_another_boot_or_container_is_not_known():
+def changed(machine: str, mark: int) -> str:
+    """Return a machine with another checksum: 0 of the machine id, 1 of the boot, 2 of the pid namespace."""
+    node, _, marks = machine.rpartition(":")
+    found = marks.split(".")
+    found[mark] = f"{int(found[mark], 16) ^ 1:08x}"
+    return f"{node}:{'.'.join(found)}"
+
+
+@pytest.fixture
+def with_machine_id(monkeypatch):
+    """A machine that has an id, whether or not this one does."""
+    monkeypatch.setattr(process, "_machine_id", lambda: "0123456789abcdef")
+    process._this.clear()
+    yield
+    process._this.clear()
+
+
+def test_a_process_from_before_a_reboot_is_gone(with_machine_id):
+    machine, pid, start = parts(process.holder())
+    for id in (pid, "1", "999999999"):
+        assert process.gone(f"{changed(machine, 1)}:{id}:{start}")
+        assert process.gone(f"{changed(changed(machine, 1), 2)}:{id}:{start}")  # the namespace is a new one too
+
+
+def test_another_machine_of_the_same_name_is_not_known(with_machine_id):
     machine, _, start = parts(process.holder())
-    node, _, mark = machine.rpartition(":")
-    other = f"{int(mark, 16) ^ 1:08x}"
-    assert not process.gone(f"{node}:{other}:999999999:{start}")
+    other = changed(changed(machine, 0), 1)
+    assert not process.gone(f"{other}:999999999:{start}")
+    assert process.gone(f"{other}:999999999:{start}", local=True)  # a file on a local disk has no other machine
+
+
+def test_a_machine_without_an_id_is_known_by_its_disk_only(monkeypatch):
+    monkeypatch.setattr(process, "_machine_id", lambda: "")
+    other = f"{changed(process._machine(), 1)}:999999999:1"
+    assert not process.gone(other)
+    assert process.gone(other, local=True)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_another_container_of_this_boot_is_not_known(local):
+    machine, _, start = parts(process.holder())
+    assert not process.gone(f"{changed(machine, 2)}:999999999:{start}", local=local)
+
+
+def test_a_boot_that_is_not_told_is_not_known(monkeypatch):
+    machine, _, start = parts(process.holder())
+    assert not process.gone(f"{machine.rpartition(':')[0]}:00000000.00000000.00000000:999999999:{start}", local=True)
+    other = f"{changed(machine, 1)}:999999999:{start}"
+    monkeypatch.setattr(process, "_boot", lambda: "")
+    assert not process.gone(other, local=True)
+
+
+def test_a_host_that_was_renamed_is_the_same(monkeypatch):
+    with child("input()") as running:
+        name = running.stdout.readline().decode().strip()
+        monkeypatch.setattr(process, "_node", lambda: "renamed")
+        assert not process.gone(name)
+        running.kill()
+        running.wait()
+        assert process.gone(name)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_holders_of_earlier_versions_are_understood(local):
+    machine, pid, start = parts(process.holder())
+    before = process.former(machine)
+    assert before.count(":") == 1
+    assert not process.gone(f"{before}:{pid}:{start}", local=local)
+    assert process.gone(f"{before}:{pid}:{int(start) - 1}", local=local)
+    assert process.gone(f"{before}:999999999:1", local=local)
+    node, _, mark = before.rpartition(":")
+    assert not process.gone(f"{node}:{int(mark, 16) ^ 1:08x}:999999999:{start}", local=local)  # a boot or a container
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,14 +14,19 @@ from recollect.cli.document import plain, print_json
 from recollect.cli.ending import PROBLEMS
 from recollect.cli.group import Group
 from recollect.cli.moment import minute
+from recollect.cli.owners import HIDDEN, Covered, cover, shown
 from recollect.cli.progress import Progress
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
 from recollect.errors import NotSupported
 from recollect.model import amount
 from recollect.model.amount import many
+from recollect.model.finding import Findings
 
 _BAR = 30
+
+if TYPE_CHECKING:
+    from recollect.store import Store
 
 
 @click.group(cls=Group)
@@ -69,29 +74,52 @@ def migrate(as_json: bool) -> None:
 def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> None:
     """Look for damage, and say what was found.
 
-    The file itself, checksums, references, indexes, counters, the search index, and tool calls without a result. Exit
-    status 5 where a problem was found and not repaired.
+    The file itself, checksums, references, indexes, counters, the search index, and tool calls without a result, of
+    every owner. Exit status 5 where a problem was found and not repaired, or an owner could not be read.
     """
     place.must_exist("check")
-    with place.reading() as store, Progress("Checking") as progress:
-        found = store.check(deep=not quick, repair=repair, progress=progress)
+    with Progress("Checking") as progress:
+        covered = _checked(deep=not quick, repair=repair, progress=progress)
+    found = [(owner, finding) for owner, findings in covered.results.items() for finding in findings.found]
+    problems = [finding for findings in covered.results.values() for finding in findings.problems]
+    checked = next(iter(covered.results.values())).checked
     if as_json:
-        print_json({"path": place.where(), "sound": found.sound, **plain(found)})
+        told = {"sound": covered.complete and not problems, **covered.to_dict(), "checked": list(checked)}
+        items = [{**plain(finding), "owner": owner} for owner, finding in found]
+        print_json({"path": place.where(), **told, "found": items})
     else:
-        for finding in found.found:
-            click.echo(_told(finding))
-        told = "is sound" if found.sound else f"has {many(len(found.problems), 'problem')}"
-        remark(f"{place.where()} {told}. Looked at: {', '.join(found.checked)}.")
-    if not found.sound:
+        for owner, finding in found:
+            click.echo(_told(finding, owner if covered.shared else None))
+        told = f"has {many(len(problems), 'problem')}" if problems else "is sound"
+        unknown = "" if covered.complete else " as far as it could be read"
+        remark(f"{place.where()} {told}{unknown}. Looked at: {', '.join(checked)}.{covered.describe()}")
+        covered.remark_missing()
+    if problems or not covered.complete:
         context.exit(PROBLEMS)
 
 
-def _told(finding: Any) -> str:
-    """Say what was found and what to do, in one line."""
+def _checked(*, deep: bool, repair: bool, progress: Progress) -> Covered[Findings]:
+    """Check what each owner has; the file itself, and what is in it of no owner, once."""
+    seen: set[tuple[str, str]] = set()
+
+    def check_owner(store: Store) -> Findings:
+        first = not seen
+        found = store.check(deep=deep, repair=repair, file=first, progress=progress)
+        new = [each for each in found.found if each.session is not None or (each.kind, each.message) not in seen]
+        seen.update((each.kind, each.message) for each in found.found)
+        seen.add(("", ""))
+        return Findings(checked=found.checked, found=tuple(new))
+
+    return cover(check_owner)
+
+
+def _told(finding: Any, owner: str | None) -> str:
+    """Say what was found and what to do, in one line; with the owner where several have something here."""
     level = "repaired" if finding.repaired else finding.level
     colour = {"problem": "red", "repaired": "green"}.get(level, "yellow")
     advice = finding.advice.replace("store.check(repair=True)", "`recollect db check --repair`")
-    return f"{paint(level, fg=colour, bold=True)}: {safe(f'{finding.message} {advice}')}"
+    whose = "" if owner is None else f"owner {shown(owner)}: "
+    return f"{paint(level, fg=colour, bold=True)}: {whose}{safe(f'{finding.message} {advice}')}"
 
 
 @db.command()
@@ -171,8 +199,8 @@ def _foretell(found: Any, file: str, there: str, *, as_json: bool) -> None:
 def copy(context: click.Context, source: str, target: str, owners: tuple[str, ...], as_json: bool) -> None:
     """Copy a whole store to another place, and compare the two.
 
-    FROM and TO are paths or URLs. TO is empty, or holds a part of the same copy, which then goes on. FROM is only read.
-    Exit status 5 where something is not the same in both.
+    FROM and TO are paths or URLs. TO is empty, or holds a part of the same copy, which then goes on. FROM is only read,
+    of every owner. Exit status 5 where something is not the same in both, or an owner of FROM may have been missed.
     """
     import recollect  # noqa: PLC0415
 
@@ -184,27 +212,31 @@ def copy(context: click.Context, source: str, target: str, owners: tuple[str, ..
     if as_json:
         print_json({"whole": found.whole, **plain(found)})
     else:
-        _tell_copied(found)
+        _tell_copied(found, named=named is not None)
     if not found.whole:
         context.exit(PROBLEMS)
 
 
-def _tell_copied(found: Any) -> None:
+def _tell_copied(found: Any, *, named: bool) -> None:
     for each in found.differences:
         whose = f" of {each.owner}" if each.owner else ""
         told = "is missing in" if each.missing else "is not the same in"
         click.echo(safe(f"{each.kind} {each.name}{whose} {told} {found.target}"))
     counts = found.counts
     figures = f"{many(counts['sessions'], 'session')}, {many(counts['messages'], 'message')}"
-    if found.whole:
-        remark(f"{found.target} has everything that {found.source} has: {figures}. Counts and hashes agree.")
-    else:
+    if found.differences:
         remark(
             f"{many(len(found.differences), 'difference')} between {found.source} and {found.target}. If someone wrote "
             "to one of them meanwhile, copy into an empty place while nobody does."
         )
-    if not found.everyone:
-        remark("This role sees one owner at a time, and only what has no owner was copied. Name others with --owner.")
+        return
+    whose = f" Owners: {', '.join(shown(owner) for owner in found.owners)}." if found.owners != ("",) or named else ""
+    if found.everyone:
+        what = "what these owners have in" if named else "everything that is in"
+        remark(f"{found.target} has {what} {found.source}: {figures}. Counts and hashes agree.{whose}")
+    else:
+        remark(f"{figures} of {found.source} are in {found.target}.{whose} That may not be everything.")
+        remark(HIDDEN)
 
 
 @db.command()
@@ -238,18 +270,23 @@ def _space_row(name: str, size: int, total: int) -> list[Cell]:
 
 @db.command()
 @options.as_json
-def reindex(as_json: bool) -> None:
+@click.pass_context
+def reindex(context: click.Context, as_json: bool) -> None:
     """Make the search index anew.
 
-    It is kept up to date by itself; this is for one that `db check` finds fault with.
+    It is kept up to date by itself; this is for one that `db check` finds fault with. That of every owner is made.
     """
     place.must_exist("index")
-    with place.opened() as store, Progress("Indexing"):
-        count = store.reindex()
+    with Progress("Indexing"):
+        covered = cover(lambda store: store.reindex())
+    count = sum(covered.results.values())
     if as_json:
-        print_json({"path": place.where(), "messages": count})
+        print_json({"path": place.where(), "messages": count, **covered.to_dict()})
     else:
-        remark(f"{many(count, 'message')} indexed.")
+        remark(f"{many(count, 'message')} indexed.{covered.describe()}")
+        covered.remark_missing()
+    if not covered.complete:
+        context.exit(PROBLEMS)
 
 
 @db.command()

@@ -16,6 +16,9 @@ from recollect.cli.screen import remark
 from recollect.engine.url import MEMORY, Target, target
 from recollect.errors import NotFound
 from recollect.model.amount import many
+from recollect.store import opened_at
+
+_TIMEOUT = 30.0  # seconds, the default of recollect.open()
 
 if TYPE_CHECKING:
     from recollect.config.effective import Config
@@ -39,6 +42,12 @@ def owner() -> str:
     if found is not None:
         return found
     return config.owner() if named() is None else os.environ.get(config.OWNER, "")
+
+
+def chosen_owner() -> str | None:
+    """Return the owner that --owner, the environment or the configuration names; None if none of them does."""
+    found = named_owner()
+    return (owner() or None) if found is None else found
 
 
 def where() -> str:
@@ -101,6 +110,11 @@ def writing() -> Generator[Store]:
 def opened() -> Store:
     """Open the store as it is."""
     return recollect.open(named() or config.database(), owner=owner())
+
+
+def opened_for(owner: str) -> Store:
+    """Open the store of any owner, also with a role that bypasses row-level security. A missing file is not created."""
+    return opened_at(target(MEMORY) if missing() else _target(), owner, _TIMEOUT, trusted=True)
 
 
 def usable_by(owner: str) -> None:

@@ -12,9 +12,10 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from recollect.engine.process import gone, holder
+from recollect.engine.process import former, gone, holder
 
-_MAKER = r"(?:\..*\.kept)?\.([0-9a-f]{8})-(\d+)-(\d*)-[0-9a-f]{8}\.part"
+# Machine, boot, pid namespace, process and its start; earlier versions wrote one checksum for the first three.
+_MAKER = r"(?:\..*\.kept)?\.([0-9a-f]{8})([0-9a-f]{8})?([0-9a-f]{8})?-(\d+)-(\d*)-[0-9a-f]{8}\.part"
 _BESIDE = ("", "-wal", "-shm", "-journal", "-reserve")
 
 
@@ -23,7 +24,8 @@ def begin(path: str) -> str:
     for left in _abandoned(path):
         discard(left)
     machine, pid, start = holder().rsplit(":", 2)
-    part = f"{path}.{_stamp(machine)}-{pid}-{start}-{os.urandom(4).hex()}.part"
+    stamp, boot, namespace = _stamps(machine)
+    part = f"{path}.{stamp}{boot}{namespace}-{pid}-{start}-{os.urandom(4).hex()}.part"
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     return part
 
@@ -56,9 +58,26 @@ def _abandoned(path: str) -> Iterator[str]:
     of_it = re.compile(re.escape(name) + _MAKER, re.DOTALL)
     for entry in os.listdir(folder):
         found = of_it.fullmatch(entry)
-        if found and found[1] == _stamp(machine) and gone(f"{machine}:{found[2]}:{found[3]}"):
+        maker = None if found is None else _maker(machine, found)
+        if found is not None and maker is not None and gone(f"{maker}:{found[4]}:{found[5]}"):
             yield os.path.join(folder, entry)
 
 
-def _stamp(machine: str) -> str:
-    return f"{zlib.crc32(machine.encode()):08x}"
+def _maker(machine: str, found: re.Match[str]) -> str | None:
+    """Return the machine part of the holder that made a part; None if it was made elsewhere, as on a shared disk."""
+    if found[3] is None:  # of an earlier version
+        before = former(machine)
+        return before if found[1] == _checksum(before) else None
+    node, _, marks = machine.rpartition(":")
+    id_ = marks.partition(".")[0]
+    return f"{node}:{id_}.{found[2]}.{found[3]}" if found[1] == _stamps(machine)[0] else None
+
+
+def _stamps(machine: str) -> tuple[str, str, str]:
+    """Return checksums of a machine (its name and its id), of its boot and of the pid namespace."""
+    id_, boot, namespace = machine.rpartition(":")[2].split(".")
+    return _checksum(f"{machine.rpartition(':')[0]}:{id_}"), boot, namespace
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"

@@ -16,6 +16,7 @@ from recollect.engine.url import target as place_of
 from recollect.errors import Conflict, InvalidValue, NotFound
 from recollect.model import argument
 from recollect.model.copied import Copied, Difference
+from recollect.model.owners import Owners
 from recollect.ops import copies, slices
 from recollect.store import Store, opened_at
 
@@ -48,22 +49,31 @@ def copy(
     _check(origin, goal)
     owners = _named(owners, timeout)
     argument.function("progress", progress)
-    with opened_at(origin, "", timeout, trusted=True) as store:
-        found, everyone = store.run(copies.owners())
-        shown = store.path
-    chosen = found or [""] if owners is None else owners
+    found, shown = _owners(origin, timeout)
+    waiting = list(found.names) or [""] if owners is None else owners
+    chosen: list[str] = []
     work = _Work(progress)
     differences: list[Difference] = []
-    for owner in chosen:
-        with (
-            opened_at(origin, owner, timeout, trusted=True) as ours,
-            opened_at(goal, owner, timeout, trusted=True) as theirs,
-        ):
-            differences += _Copy(ours, theirs, owner, shown, work).run()
+    while waiting:
+        for owner in waiting:
+            with (
+                opened_at(origin, owner, timeout, trusted=True) as ours,
+                opened_at(goal, owner, timeout, trusted=True) as theirs,
+            ):
+                differences += _Copy(ours, theirs, owner, shown, work).run()
+        chosen += waiting
+        found, _ = _owners(origin, timeout)
+        waiting = [] if owners is not None else [name for name in found.names if name not in chosen]  # new meanwhile
     return Copied(
-        source=shown, target=goal.shown, owners=tuple(chosen), everyone=everyone or owners is not None,
+        source=shown, target=goal.shown, owners=tuple(chosen), everyone=found.everyone or owners is not None,
         counts=work.counts, differences=tuple(differences[:_MOST]),
     )  # fmt: skip
+
+
+def _owners(origin: Target, timeout: float) -> tuple[Owners, str]:
+    """Return the owners in a store, and the store's path as it is shown."""
+    with opened_at(origin, "", timeout, trusted=True) as store:
+        return store.owners(), store.path
 
 
 def _check(origin: Target, goal: Target) -> None:

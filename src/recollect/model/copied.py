@@ -26,7 +26,10 @@ class Copied(Value, frozen=True, kw_only=True, gc=False):
     target: str
     owners: tuple[str, ...]
     everyone: bool
-    """False where the source is a server that shows this role one owner at a time, and none was named."""
+    """Whether every owner of the source was copied, or those that were named.
+
+    False if none was named and row-level security of the server's own may hide some from this role.
+    """
 
     counts: dict[str, int]
     """How much of each kind the source has, and was compared."""
@@ -37,4 +40,4 @@ class Copied(Value, frozen=True, kw_only=True, gc=False):
     @property
     def whole(self) -> bool:
         """Whether everything is in the target as it is in the source."""
-        return not self.differences
+        return self.everyone and not self.differences

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Literal
 
 from recollect.model.value import Value
@@ -39,6 +41,36 @@ class Stats(Value, frozen=True, kw_only=True, gc=False):
     by_model: tuple[Tally, ...] = ()
     by_channel: tuple[Tally, ...] = ()
     by_day: tuple[Tally, ...] = ()
+
+
+def add_up(stats: Sequence[Stats]) -> Stats:
+    """Return the sums of the figures of several owners."""
+    if len(stats) == 1:
+        return stats[0]
+    figures = {name: sum(getattr(each, name) for each in stats) for name in Stats.__struct_fields__[:-3]}
+    return Stats(
+        **figures,
+        by_model=ordered(_grouped([each.by_model for each in stats])),
+        by_channel=ordered(_grouped([each.by_channel for each in stats])),
+        by_day=tuple(sorted(_grouped([each.by_day for each in stats]), key=lambda tally: tally.name or "")),
+    )
+
+
+def _grouped(groups: Sequence[Sequence[Tally]]) -> list[Tally]:
+    """Return the tallies of several owners, those with the same name added up."""
+    found: dict[str | None, list[Tally]] = {}
+    for tally in chain.from_iterable(groups):
+        found.setdefault(tally.name, []).append(tally)
+    names = Tally.__struct_fields__[1:]
+    return [
+        Tally(name=key, **{name: sum(getattr(each, name) for each in same) for name in names})
+        for key, same in found.items()
+    ]
+
+
+def ordered(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
+    """Return tallies in the order in which they are shown: those with the most messages first."""
+    return tuple(sorted(tallies, key=lambda tally: (-tally.messages, tally.name is None, tally.name or "")))
 
 
 class ToolStats(Value, frozen=True, kw_only=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue, KeyReused
+from recollect.errors import InvalidValue, KeyReused, SessionInTrash
 from recollect.model import figure, json
 from recollect.model.message import Draft
 from recollect.op import Op, Row, Scope, Steps, do, each, one
@@ -197,7 +197,10 @@ def advance(
     sums["expected"] = expected
     found = yield "session_advance", sums, False
     if not found:
-        raise (yield from sessions.refused(scope, session, expected))
+        yield from sessions.refused(scope, session, expected)
+        found = yield "session_advance", sums, False
+    if not found:
+        raise SessionInTrash(session=session)
     written = placed(found[0])
     yield from _insert(scope, written.key, written.first, records, written.first if opens_turn else None)
     return written

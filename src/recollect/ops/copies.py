@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from recollect.op import Op, Scope, Steps, do, one, rows
+from recollect.op import Op, Scope, Steps, do, one
 from recollect.ops.slices import JOURNAL, Astray, Cursor, Reading, Slice, Writing
 
 
@@ -22,17 +22,6 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
     messages: int = 0
     whole: bool = False
     """Whether all of it was found to be there."""
-
-
-def owners() -> Op[tuple[list[str], bool]]:
-    """Name the owners that have anything, and whether all of them are seen."""
-    return Op(_owners, writes=False)
-
-
-def _owners() -> Steps[tuple[list[str], bool]]:
-    found = yield from rows("owners_all")
-    seen = yield from one("owners_seen")
-    return [row[0] for row in found], seen is None or bool(seen[0])
 
 
 def size(owner: str) -> Op[tuple[int, int]]:

@@ -14,6 +14,7 @@ from recollect.errors import InvalidValue, SessionNotFound
 from recollect.model import json
 from recollect.model.message import ROLES
 from recollect.model.moment import Moment, moment
+from recollect.model.owners import Owners
 from recollect.model.session import STATUSES, Session
 from recollect.model.title import folded
 from recollect.op import Op, Row, Scope, Steps, one, rows
@@ -255,3 +256,14 @@ def newest(scope: Scope) -> Steps[Session | None]:
     params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": 0, "limit": 1}
     row = yield from one("sessions_by_activity", at=NEVER, key=NEVER, **params)
     return None if row is None else sessions.value_of(row, 1)
+
+
+def owners() -> Op[Owners]:
+    """List the owners that have anything, whoever asks."""
+    return Op(_owners, writes=False)
+
+
+def _owners() -> Steps[Owners]:
+    found = yield from rows("owners_all")
+    seen = yield from one("owners_seen")
+    return Owners(names=tuple(row[0] for row in found), everyone=seen is not None and bool(seen[0]))

@@ -51,7 +51,7 @@ def _forward(
     here = yield from sessions.find(scope, session)
     branch = here.head if branch is None else branch
     spans = yield from path(branch)
-    end = max(span.high for span in spans) if until is None else until
+    end = _last(session, spans) if until is None else until
     found: list[Message] = []
     for span in reversed(spans):
         room = limit - len(found)
@@ -60,6 +60,17 @@ def _forward(
             found += yield from stretch(scope, "messages_forward", span, low, high, room, deleted)
     more = found[-1].position if len(found) == limit and found[-1].position < end else None
     return Page(found, branch, end, more)
+
+
+def _last(session: str, spans: Sequence[Span]) -> int:
+    """Return the last position of a path."""
+    if not spans:
+        raise Corrupted(
+            f"The branch of session {session!r} is missing: the database was damaged, or another program deleted it. "
+            f"Stop writing to it and restore a backup.",
+            session=session,
+        )
+    return max(span.high for span in spans)
 
 
 def everything(scope: Scope, session: str, *, deleted: bool = False) -> Plan[list[Message]]:
@@ -97,7 +108,7 @@ def _backward(scope: Scope, session: str, before: MessageId | None, limit: int, 
         return page
     here = yield from sessions.find(scope, session)
     spans = yield from path(here.head)
-    end = max(span.high for span in spans) if before is None else min(parse(before)[1] - 1, LAST)
+    end = _last(session, spans) if before is None else min(parse(before)[1] - 1, LAST)
     found: list[Message] = []
     for span in spans:
         room = limit - len(found)
@@ -162,9 +173,9 @@ def _without_payload(message: str, name: str) -> Corrupted:
     )
 
 
-def at(scope: Scope, branch: int, number: int, position: int) -> Steps[Message | None]:
-    """Read the message at a place."""
-    row = yield from one("message_get", branch=branch, position=position)
+def at(scope: Scope, branch: int, number: int, position: int, *, lock: bool = False) -> Steps[Message | None]:
+    """Read the message at a place. `lock` keeps others from changing it until the operation ends."""
+    row = yield from one("message_for_update" if lock else "message_get", branch=branch, position=position)
     return None if row is None else (yield from _with_payloads(scope, number, [row]))[0]
 
 
@@ -178,10 +189,12 @@ def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     return (yield from located(scope, session, here, name))[1]
 
 
-def located(scope: Scope, session: str, here: sessions.Here, name: MessageId) -> Steps[tuple[Span, Message]]:
-    """Find a message by its name, and read it."""
+def located(
+    scope: Scope, session: str, here: sessions.Here, name: MessageId, *, lock: bool = False
+) -> Steps[tuple[Span, Message]]:
+    """Find a message by its name, and read it. `lock` keeps others from changing it until the operation ends."""
     span = yield from locate(session, here.head, here.session, name)
-    message = yield from at(scope, span.branch, span.number, span.high)
+    message = yield from at(scope, span.branch, span.number, span.high, lock=lock)
     if message is None:
         raise MessageNotFound(session=session, message=shown(name))
     return span, message
@@ -194,7 +207,7 @@ def mark(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Op[Me
 
 def _mark(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    span, message = yield from located(scope, session, here, name)
+    span, message = yield from located(scope, session, here, name, lock=True)
     if (message.deleted_at is not None) == deleted:
         return message
     stamp = scope.now if deleted else None

@@ -21,7 +21,7 @@ def mark(scope: Scope, session: str, name: MessageId, *, pinned: bool) -> Op[Mes
 
 def _mark(scope: Scope, session: str, name: MessageId, pinned: bool) -> Steps[Message]:
     here = yield from sessions.find(scope, session)
-    span, message = yield from messages.located(scope, session, here, name)
+    span, message = yield from messages.located(scope, session, here, name, lock=True)
     if message.pinned == pinned:
         return message
     metadata = {key: value for key, value in (message.metadata or {}).items() if key != "pinned"}

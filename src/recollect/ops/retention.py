@@ -40,6 +40,8 @@ def _erase(scope: Scope, session: str, forks: str, deleted: bool | None) -> Step
     row = None if deleted is True else (yield from sessions.living(scope, session))
     if row is None and deleted is not False:
         row = yield from sessions.in_trash(scope, session)
+    if row is None and deleted is None:  # another process may have restored it between the two looks
+        row = yield from sessions.living(scope, session)
     if row is None:
         raise SessionNotFound(session=session)
     here = sessions.here(row)

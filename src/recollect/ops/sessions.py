@@ -24,6 +24,7 @@ from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import fields, leases
 
 _MATCHES = 6
+_LOOKS = 2
 _BLANK: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
 
 
@@ -53,10 +54,22 @@ def value_of(row: Row, first: int = 4) -> Session:
 
 def find(scope: Scope, session: str) -> Steps[Here]:
     """Find a session that is not in the trash."""
-    row = yield from living(scope, session)
-    if row is None:
-        raise (yield from _missing(scope, session))
-    return here(row)
+    return here((yield from _found(scope, session)))
+
+
+def _found(scope: Scope, session: str) -> Steps[Row]:
+    """Read the row of a session that is not in the trash, or raise the reason why there is none.
+
+    Another process may restore it between the look at the living and the look in the trash. So both are made again
+    before it is reported missing.
+    """
+    for _ in range(_LOOKS):
+        row = yield from living(scope, session)
+        if row is not None:
+            return row
+        if (yield from in_trash(scope, session)) is not None:
+            raise SessionInTrash(session=session)
+    raise SessionNotFound(session=session)
 
 
 def counts(value: Session) -> Row:
@@ -99,12 +112,15 @@ def _missing(scope: Scope, session: str) -> Steps[SessionNotFound]:
     return SessionNotFound(session=session) if trashed is None else SessionInTrash(session=session)
 
 
-def refused(scope: Scope, session: str, expected: int | None) -> Steps[Exception]:
-    """Say why an update of a session met no row: it is missing, in the trash or at another revision."""
-    row = yield from one("session_get", owner=scope.owner, id=session)
-    if row is None:
-        return (yield from _missing(scope, session))
-    return StaleRevision(session=session, revision=here(row).value.revision, expected=expected)
+def refused(scope: Scope, session: str, expected: int | None) -> Steps[None]:
+    """Raise the reason why an update of a session matched no row: it is missing, in the trash or at another revision.
+
+    Return if there is none any more: another process restored the session since. It is locked now, so that the same
+    update matches its row.
+    """
+    revision = here((yield from _found(scope, session))).value.revision
+    if expected is not None and revision != expected:
+        raise StaleRevision(session=session, revision=revision, expected=expected)
 
 
 def _row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
@@ -233,11 +249,15 @@ def opened(scope: Scope, session: str) -> Op[Session]:
 
 
 def _opened(scope: Scope, session: str) -> Steps[Session]:
-    row: Row | None = None
-    if keys.findable(session):
-        row = yield from one("session_open", owner=scope.owner, id=session, now=scope.now)
+    if not keys.findable(session):
+        raise SessionNotFound(session=session)
+    query = {"owner": scope.owner, "id": session, "now": scope.now}
+    row = yield from one("session_open", **query)
     if row is None:
-        raise (yield from _missing(scope, session))
+        yield from refused(scope, session, None)
+        row = yield from one("session_open", **query)
+    if row is None:
+        raise SessionInTrash(session=session)
     return (yield from _open(scope, row))
 
 
@@ -301,9 +321,13 @@ def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int |
         return (yield from find(scope, session)).value
     names = f",{','.join(columns)},"
     params = {**_BLANK, **columns, "names": names, "expected": expected}
-    row = yield from one("session_update", owner=scope.owner, id=session, now=scope.now, **params)
+    query = {"owner": scope.owner, "id": session, "now": scope.now, **params}
+    row = yield from one("session_update", **query)
     if row is None:
-        raise (yield from refused(scope, session, expected))
+        yield from refused(scope, session, expected)
+        row = yield from one("session_update", **query)
+    if row is None:
+        raise SessionInTrash(session=session)
     if "title" in columns:
         yield from entitle(scope, row[0], columns["title"])
     return here(row).value
@@ -328,9 +352,7 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
     current = yield from living(scope, session)
     trashed = yield from in_trash(scope, session)
     if trashed is None:
-        if current is None:
-            raise SessionNotFound(session=session)
-        return here(current).value
+        return (yield from find(scope, session)).value if current is None else here(current).value
     if current is not None:
         raise SessionExists(
             f"Session {session!r} can not come back from the trash while a newer session has its id. "

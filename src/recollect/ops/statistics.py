@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from recollect.errors import InvalidValue
 from recollect.model import json, moment
 from recollect.model.moment import Moment
-from recollect.model.statistics import PERIODS, Stats, Tally, ToolStats
+from recollect.model.statistics import PERIODS, Stats, Tally, ToolStats, ordered
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
 
@@ -160,11 +160,12 @@ class _Sums:
 
 def _tallies(groups: dict[Any, _Figures]) -> tuple[Tally, ...]:
     """Give the groups, those with the most messages first."""
+    figures = Tally.__struct_fields__
     made = [
-        Tally(name=name, **{figure: value for figure, value in figures.items() if figure in Tally.__struct_fields__})
-        for name, figures in groups.items()
+        Tally(name=name, **{figure: value for figure, value in group.items() if figure in figures})
+        for name, group in groups.items()
     ]
-    return tuple(sorted(made, key=lambda tally: (-tally.messages, tally.name is None, tally.name or "")))
+    return ordered(made)
 
 
 def _date(day: int) -> str:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from recollect.errors import InvalidValue, MessageNotFound
+from recollect.errors import InvalidValue, MessageNotFound, SessionNotFound
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Row, Scope, Steps, do, each, one
-from recollect.ops import appends, messages, record, sessions, tools, turns
+from recollect.ops import appends, messages, record, tools, turns
 
 
 class Flow(NamedTuple):
@@ -51,7 +51,7 @@ def _write(scope: Scope, session: str, flow: Flow, item: record.Record, lease: i
 
 
 def _stored(scope: Scope, session: str, flow: Flow) -> Steps[Message]:
-    message = yield from messages.at(scope, flow.held.branch, flow.held.number, flow.position)
+    message = yield from messages.at(scope, flow.held.branch, flow.held.number, flow.position, lock=True)
     if message is None:
         raise MessageNotFound(session=session, message=flow.id)
     return message
@@ -91,8 +91,11 @@ def close(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
 
 def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: int) -> Steps[Row]:
     held, usage = flow.held, turns.used([item])
-    before = yield from _stored(scope, session, flow)
+    here = yield from one("session_by_key", session=held.session)  # locks the session before its message
+    if here is None:
+        raise SessionNotFound(session=session)
     yield from turns.renew(scope, session, held, lease, usage)
+    before = yield from _stored(scope, session, flow)
     yield from _reopened(scope, flow, before)
     item = _pinned(scope, item, before)
     yield from _update(flow, item, scope.now)
@@ -104,8 +107,5 @@ def _close(scope: Scope, session: str, flow: Flow, item: record.Record, lease: i
         yield from each("pin_insert", [(held.branch, flow.position)])
     if before.deleted_at is None:
         change = messages.Change(0, item.tokens - before.tokens, usage.input_tokens or 0, usage.output_tokens or 0)
-        tree = yield from one("session_by_key", session=held.session)
-        if tree is None:
-            raise (yield from sessions.lost(session, held.session))
-        yield from messages.recount(scope, tree[1], held.branch, flow.position, change)
+        yield from messages.recount(scope, here[1], held.branch, flow.position, change)
     return (yield from turns.stir(scope, session, held))[3:]

@@ -166,7 +166,7 @@ def _drop(
     outputs = size = 0
     found = yield from rows("messages_large", session=key, branch=place[0], position=place[1], over=over, limit=_LARGE)
     for branch, number, position in found:
-        message = yield from messages.at(scope, branch, number, position)
+        message = yield from messages.at(scope, branch, number, position, lock=not dry_run)
         assert message is not None
         parts, dropped = _thinned(message, over, scope.now)
         outputs, size = outputs + dropped.outputs, size + dropped.bytes

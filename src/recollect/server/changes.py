@@ -14,6 +14,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
+from recollect.errors import StoreClosed
 from recollect.model.change import Change
 from recollect.store_async import AsyncStore
 
@@ -63,6 +64,9 @@ class Changes:
                     self._begun.set()
                     async for change in watch:
                         self._tell(change)
+            except StoreClosed:
+                self._begun.set()
+                return
             except Exception as error:  # noqa: BLE001  a server or a disk that is away for a moment: look again
                 if not failed:
                     failed = True

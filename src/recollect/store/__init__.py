@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
-from recollect.engine.process import gone, holder
+from recollect.engine.process import gone, gone_from_file, holder
 from recollect.engine.sqlite.sync import SqliteEngine
 from recollect.engine.url import Target, target
 from recollect.engine.url import check as check_given
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from recollect.engine.postgres.sync import PostgresEngine
     from recollect.model.finding import Findings
     from recollect.model.moment import Duration, Moment
+    from recollect.model.owners import Owners
     from recollect.model.pruning import PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
@@ -59,6 +61,8 @@ class Store:
     def __init__(self, engine: SqliteEngine | PostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
+        self._gone = gone_from_file if isinstance(engine, SqliteEngine) else gone
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     @property
     def path(self) -> str:
@@ -67,7 +71,7 @@ class Store:
 
     def scope(self) -> Scope:
         """Say who asks, and when."""
-        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, gone)
+        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, self._gone)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation of recollect.ops."""
@@ -260,11 +264,14 @@ class Store:
     def watch(self, session: str | None = None, *, timeout: float | None = None) -> Watch:
         """Go through changes as anyone commits them, here or elsewhere: (session id, revision), of one session or all.
 
-        It ends after `timeout` seconds without a change (None: never), or when it is closed.
+        It ends after `timeout` seconds without a change (None: never), or when it is closed. When the store is closed
+        it raises StoreClosed.
         """
         from recollect.store.watch import Watch  # noqa: PLC0415  a command that lists sessions does not need it
 
-        return Watch(self, self._engine.bell, session, timeout)
+        watch = Watch(self, self._engine.bell, session, timeout)
+        self._watches.add(watch)
+        return watch
 
     def stats(
         self,
@@ -304,11 +311,17 @@ class Store:
         argument.function("progress", progress)
         return self._maintain("A backup", lambda file: backup.backup(file, to, overwrite=overwrite, progress=told))
 
-    def check(self, *, deep: bool = True, repair: bool = False, progress: Progress | None = None) -> Findings:
-        """Check the file and what is kept beside the messages, and say in words what is wrong.
+    def owners(self) -> Owners:
+        """List the owners that have anything in this database, not only the owner of this store."""
+        return self.run(ops.lists.owners())
+
+    def check(
+        self, *, deep: bool = True, repair: bool = False, file: bool = True, progress: Progress | None = None
+    ) -> Findings:
+        """Check the file and what is kept beside the messages of this owner, and say in words what is wrong.
 
         `repair` puts right what can be derived from the messages. Without `deep` only what is quickly found is looked
-        at. `progress` is told how many sessions of how many are done.
+        at, without `file` not the file itself. `progress` is told how many sessions of how many are done.
         """
         from recollect.context.repair import problems  # noqa: PLC0415
         from recollect.engine.sqlite import check  # noqa: PLC0415
@@ -316,7 +329,7 @@ class Store:
 
         argument.function("progress", progress)
         found, checked = list[Finding](), ops.check.CHECKED
-        if hasattr(self._engine, "maintain"):
+        if file and hasattr(self._engine, "maintain"):
             found += self._maintain("A check of the file", lambda file: check.check(file, deep=deep))
             checked = (*check.checked(deep), *checked)
         found += self.follow(
@@ -344,7 +357,9 @@ class Store:
         return maintain(work)
 
     def close(self) -> None:
-        """Close the store. Everything acknowledged is on disk."""
+        """Close the store, and end its watches. Everything acknowledged is on disk."""
+        for watch in list(self._watches):
+            watch.orphan()
         self._engine.close()
 
     def __enter__(self) -> Self:

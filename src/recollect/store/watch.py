@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from recollect import ops
 from recollect.engine.bell import REST, SLICE, Bell
+from recollect.errors import StoreClosed
 from recollect.model.change import Change
 
 if TYPE_CHECKING:
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Changes from the moment that it was made. Ends when it is closed, or after `timeout` seconds without a change."""
+    """Changes from the moment that it was made. Ends when it is closed, or after `timeout` seconds without a change.
+
+    Raises StoreClosed when its store is closed.
+    """
 
     def __init__(self, store: Store, bell: Callable[[], Bell], session: str | None, timeout: float | None) -> None:
         self._store = store
@@ -23,7 +28,8 @@ class Watch:
         self._timeout = timeout
         self._known = ops.changes.Known(session)
         self._ready: list[Change] = []
-        self._open = True
+        self._open, self._orphaned = True, False
+        self._process = os.getpid()
         self._bell = bell()
         self._look()
         self._ready.clear()
@@ -51,9 +57,17 @@ class Watch:
                 self._look()
             elif rung is not None:
                 self._ready += self._known.some(rung.rows)
+        if self._orphaned:
+            raise StoreClosed
         if not self._open or not self._ready:
             raise StopIteration
         return self._ready.pop(0)
+
+    def orphan(self) -> None:
+        """End the watch because its store is closed: whoever waits for a change, or asks for one later, is told."""
+        if self._open and self._process == os.getpid():  # after fork() the connection is the parent's
+            self._orphaned = True
+            self.close()
 
     def close(self) -> None:
         """End the watch, also from another thread."""

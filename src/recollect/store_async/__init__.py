@@ -6,11 +6,12 @@ import asyncio
 import functools
 import os
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
-from recollect.engine.process import gone, holder
+from recollect.engine.process import gone, gone_from_file, holder
 from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
 from recollect.engine.url import Target, target
 from recollect.engine.url import check as check_given
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from recollect.engine.postgres.concurrent import AsyncPostgresEngine
     from recollect.model.finding import Findings
     from recollect.model.moment import Duration, Moment
+    from recollect.model.owners import Owners
     from recollect.model.pruning import PruneReport
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
@@ -81,6 +83,8 @@ class AsyncStore:
     def __init__(self, engine: AsyncSqliteEngine | AsyncPostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
+        self._gone = gone_from_file if isinstance(engine, AsyncSqliteEngine) else gone
+        self._watches: weakref.WeakSet[AsyncWatch] = weakref.WeakSet()
 
     @property
     def path(self) -> str:
@@ -89,7 +93,7 @@ class AsyncStore:
 
     def scope(self) -> Scope:
         """Say who asks, and when."""
-        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, gone)
+        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, self._gone)
 
     def run(self, op: Op[T]) -> Coroutine[Any, Any, T]:
         """Run an operation of recollect.ops. The engine's own coroutine is given, not one more around it."""
@@ -285,11 +289,13 @@ class AsyncStore:
         """Go through changes as anyone commits them, here or elsewhere: (session id, revision), of one session or all.
 
         Enter it with `async with`, or `await` it: from there on nothing is missed. It ends after `timeout` seconds
-        without a change (None: never), or when it is closed.
+        without a change (None: never), or when it is closed. When the store is closed it raises StoreClosed.
         """
         from recollect.store_async.watch import AsyncWatch  # noqa: PLC0415  most do not watch
 
-        return AsyncWatch(self, self._engine.bell, session, timeout)
+        watch = AsyncWatch(self, self._engine.bell, session, timeout)
+        self._watches.add(watch)
+        return watch
 
     async def stats(
         self,
@@ -334,11 +340,17 @@ class AsyncStore:
             "A backup", lambda file: backup.backup(file, to, overwrite=overwrite, progress=told)
         )
 
-    async def check(self, *, deep: bool = True, repair: bool = False, progress: Progress | None = None) -> Findings:
-        """Check the file and what is kept beside the messages, and say in words what is wrong.
+    async def owners(self) -> Owners:
+        """List the owners that have anything in this database, not only the owner of this store."""
+        return await self.run(ops.lists.owners())
+
+    async def check(
+        self, *, deep: bool = True, repair: bool = False, file: bool = True, progress: Progress | None = None
+    ) -> Findings:
+        """Check the file and what is kept beside the messages of this owner, and say in words what is wrong.
 
         `repair` puts right what can be derived from the messages. Without `deep` only what is quickly found is looked
-        at. `progress` is told how many sessions of how many are done.
+        at, without `file` not the file itself. `progress` is told how many sessions of how many are done.
         """
         from recollect.context.repair import problems  # noqa: PLC0415
         from recollect.engine.sqlite import check  # noqa: PLC0415
@@ -346,7 +358,7 @@ class AsyncStore:
 
         argument.function("progress", progress)
         found, checked = list[Finding](), ops.check.CHECKED
-        if hasattr(self._engine, "maintain"):
+        if file and hasattr(self._engine, "maintain"):
             found += await self._maintain("A check of the file", lambda file: check.check(file, deep=deep))
             checked = (*check.checked(deep), *checked)
         found += await self.follow(
@@ -374,7 +386,9 @@ class AsyncStore:
         return await maintain(work)
 
     async def close(self) -> None:
-        """Close the store. Everything acknowledged is on disk."""
+        """Close the store, and end its watches. Everything acknowledged is on disk."""
+        for watch in list(self._watches):
+            await watch.orphan()
         await self._engine.close()
 
     async def __aenter__(self) -> Self:

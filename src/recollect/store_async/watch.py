@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from recollect import ops
 from recollect.engine.bell import REST, SLICE, Bell
+from recollect.errors import StoreClosed
 from recollect.model.change import Change
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ class AsyncWatch:
         self._timeout = timeout
         self._known = ops.changes.Known(session)
         self._ready: list[Change] = []
-        self._open = True
+        self._open, self._orphaned = True, False
+        self._process = os.getpid()
         self._make = bell
         self._bell: Bell | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recollect-watch")
@@ -58,9 +61,17 @@ class AsyncWatch:
             if left <= 0:
                 break
             await self._hear(left)
+        if self._orphaned:
+            raise StoreClosed
         if not self._open or not self._ready:
             raise StopAsyncIteration
         return self._ready.pop(0)
+
+    async def orphan(self) -> None:
+        """End the watch because its store is closed: whoever waits for a change, or asks for one later, is told."""
+        if self._open and self._process == os.getpid():  # after fork() the connection is the parent's
+            self._orphaned = True
+            await self.close()
 
     async def _hear(self, left: float) -> None:
         bell = self._bell

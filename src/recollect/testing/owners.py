@@ -71,3 +71,17 @@ class TestOwners:
         assert texts(store.session("a")) == ["nobody"]
         assert texts(bob.restore_session("a")) == ["bob"]
         assert bob.last_session() == bob.get_session("a")
+
+    def test_owners_are_listed(self, store: Store, place: Place):
+        assert store.owners().names == ()
+        ann, bob, dora = place.open("ann"), place.open("bob"), place.open("dora")
+        ann.create_session("a")
+        bob.create_session("a")
+        bob.delete_session("a")
+        dora.set_setting("k", 1)
+        for other in (store, ann):
+            assert (other.owners().names, other.owners().everyone) == (("ann", "bob", "dora"), True)
+        store.create_session("a")
+        assert (store.check(file=False).sound, ann.check(file=False).sound) == (True, True)
+        bob.erase_session("a")
+        assert ann.owners().names == ("", "ann", "dora")

@@ -165,3 +165,35 @@ class TestWatch:
         closed.close()
         with pytest.raises(StoreClosed):
             closed.watch()
+
+    @pytest.mark.parametrize("timeout", [None, _LONG])
+    def test_closing_the_store_ends_its_watches(self, place: Place, timeout: float | None):
+        store = place.open()
+        store.session("a")
+        watches = [store.watch(session, timeout=timeout) for session in (None, "a", "a")]
+        ended: list[BaseException | None] = []
+
+        def follow(watch: Watch) -> None:
+            try:
+                for _ in watch:
+                    pass
+                ended.append(None)
+            except StoreClosed as error:
+                ended.append(error)
+
+        threads = [threading.Thread(target=follow, args=(watch,), daemon=True) for watch in watches[:2]]
+        for thread in threads:
+            thread.start()
+        store.close()
+        for thread in threads:
+            thread.join(_LONG / 2)
+        assert [type(error) for error in ended] == [StoreClosed, StoreClosed]
+        with pytest.raises(StoreClosed):  # one that nobody waited at
+            next(watches[2])
+
+    def test_a_watch_that_was_closed_before_its_store(self, place: Place):
+        store = place.open()
+        watch = store.watch()
+        watch.close()
+        store.close()
+        assert list(watch) == []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recollect.agent.attendance import told
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnStarted
-from recollect.errors import NotFound, StoreError
+from recollect.errors import NotFound, StoreClosed, StoreError
 from recollect.model.message import Message
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Follower:
                 async with self._talk.session.store.watch(session) as changes:
                     async for _ in changes:
                         await self.look()
+            except StoreClosed:
+                return
             except (StoreError, NotFound):
                 await asyncio.sleep(_AGAIN)  # the talk tells that the store fails; here it is only tried again
 

@@ -9,17 +9,20 @@ import click
 
 from recollect.cli import options, place
 from recollect.cli.document import plain, print_json
+from recollect.cli.ending import PROBLEMS
 from recollect.cli.group import Command
 from recollect.cli.moment import utc_offset
+from recollect.cli.owners import cover
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
 from recollect.model.amount import count, entries, lasting, many
+from recollect.model.statistics import add_up
 
 _BAR = 24
 _DAYS = 14
 
 if TYPE_CHECKING:
-    from recollect.model.statistics import Period
+    from recollect.model.statistics import Period, Stats
 
 
 @click.command(cls=Command)
@@ -28,18 +31,29 @@ if TYPE_CHECKING:
 @click.option("--channel", help="Only from this channel, such as cli or discord.")
 @click.option("--model", help="Only with this model.")
 @options.as_json
-def stats(since: int | None, until: int | None, channel: str | None, model: str | None, as_json: bool) -> None:
+@click.pass_context
+def stats(context: click.Context, as_json: bool, **given: Any) -> None:
     """Count conversations, entries and tokens.
 
-    In all, by model, by channel and by day; tokens are those that providers reported. On a pipe each line has, between
-    tabs: what is counted by, its name, conversations, entries, turns, failed turns, tokens in, tokens out. Entries are
-    questions, answers and tool steps.
+    In all, by model, by channel and by day; tokens are those that providers reported. Of every owner, unless one is
+    named; exit status 5 where an owner could not be read. On a pipe each line has, between tabs: what is counted by,
+    its name, conversations, entries, turns, failed turns, tokens in, tokens out. Entries are questions, answers and tool
+    steps.
     """
-    with place.reading() as store:
-        found = store.stats(since=since, until=until, channel=channel, model=model, utc_offset=utc_offset())
+    covered = cover(lambda store: store.stats(**given, utc_offset=utc_offset()))
+    found = add_up(list(covered.results.values()))
     if as_json:
-        print_json(plain(found))
-        return
+        print_json({**plain(found), **covered.to_dict()})
+    else:
+        _print_stats(found, covered.describe())
+        covered.remark_missing()
+    if not covered.complete:
+        context.exit(PROBLEMS)
+
+
+def _print_stats(found: Stats, owners: str) -> None:
+    if owners:
+        remark(owners.strip())
     if is_terminal():
         click.echo(_summary(found))
     else:

@@ -26,7 +26,7 @@ SELECT
     coalesce((
         SELECT name || ' = ' || setting FROM (VALUES
             ('row_security', 'on'), ('standard_conforming_strings', 'on'),
-            ('recollect.owner', ''), ('recollect.sought', ''), ('recollect.piece', '')
+            ('recollect.owner', ''), ('recollect.listing', ''), ('recollect.sought', ''), ('recollect.piece', '')
         ) AS needed (name, usual), current_setting(name, true) AS setting
         WHERE setting <> usual LIMIT 1
     ), '')

@@ -69,7 +69,7 @@ SELECT count(*), min(position), max(position) FROM recollect.messages WHERE {bra
 SELECT (m.tree << 20) | m.branch, b.tree IS NULL
 FROM (
     SELECT n.tree, n.branch FROM recollect.messages AS n
-    WHERE (n.tree, n.branch) > (:branch::bigint >> 20, (:branch::bigint & 1048575)::int)
+    WHERE n.owner = (SELECT recollect.owner()) AND (n.tree, n.branch) > (:branch::bigint >> 20, (:branch::bigint & 1048575)::int)
     ORDER BY n.tree, n.branch, n.position LIMIT 1
 ) AS m
 LEFT JOIN recollect.branches AS b ON b.tree = m.tree AND b.number = m.branch

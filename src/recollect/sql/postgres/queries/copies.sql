@@ -1,3 +1,5 @@
+-- owners_seen returns whether owners_all shows every owner: the policies are our own, and none restricts them for a role.
+
 -- shared: branch
 tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
@@ -7,6 +9,9 @@ position > :low::bigint AND position <= :high::bigint
 -- shared: session
 tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
 
+-- before: owners_all
+SELECT set_config('recollect.listing', 'on', true)
+
 -- name: owners_all
 SELECT owner FROM recollect.trees
 UNION SELECT owner FROM recollect.blobs
@@ -14,7 +19,18 @@ UNION SELECT owner FROM recollect.settings
 ORDER BY 1
 
 -- name: owners_seen
-SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user
+SELECT r.rolsuper OR r.rolbypassrls OR NOT EXISTS (
+    SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'recollect' AND c.relrowsecurity AND (
+        EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND NOT p.polpermissive)
+        OR NOT EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND p.polcmd = '*' AND 0 = ANY(p.polroles))
+        OR c.relname IN ('trees', 'blobs', 'settings') AND NOT EXISTS (
+            SELECT FROM pg_policy AS p
+            WHERE p.polrelid = c.oid AND p.polname = c.relname || '_listing' AND 0 = ANY(p.polroles)
+        )
+    )
+)
+FROM pg_roles AS r WHERE r.rolname = current_user
 
 -- name: copy_holds
 SELECT EXISTS (SELECT 1 FROM recollect.trees WHERE owner = :owner)

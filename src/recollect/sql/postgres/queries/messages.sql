@@ -1,3 +1,6 @@
+-- message_for_update locks the message: a change that adjusts counts by what the message was must not be overtaken by
+-- another one, such as that of a fork, which shares the message and holds the lock of another session.
+
 -- shared: message
 parts::varchar, position, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
 CASE WHEN coalesce(state, error, metadata, blobs) IS NOT NULL OR coalesce(completed_at, deleted_at) IS NOT NULL
@@ -14,6 +17,12 @@ INSERT INTO recollect.messages (
     ?16, ?17)
 
 -- name: message_get
+SELECT {message} FROM recollect.messages WHERE {branch} AND position = :position::bigint
+
+-- lock: message_for_update
+SELECT position FROM recollect.messages WHERE {branch} AND position = :position::bigint FOR NO KEY UPDATE
+
+-- name: message_for_update
 SELECT {message} FROM recollect.messages WHERE {branch} AND position = :position::bigint
 
 -- name: messages_forward

@@ -13,6 +13,10 @@ INSERT INTO messages (
 SELECT {message}
 FROM messages WHERE key = (:branch << 32) | :position
 
+-- name: message_for_update
+SELECT {message}
+FROM messages WHERE key = (:branch << 32) | :position
+
 -- name: messages_forward
 SELECT {message}
 FROM messages
