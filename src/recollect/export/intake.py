@@ -204,7 +204,9 @@ class Intake:
         if self.dry_run:
             return
         known = {*self.report.created, *self.report.updated, *self.report.unchanged}
-        for child, parent in self.orphans:
+        renamed = {refused.id: refused.new_id for refused in self.report.conflicts if refused.new_id is not None}
+        for child, name in self.orphans:
+            parent = renamed.get(name, name)
             if parent in known:
                 yield from ask(arrivals.link(self.scope, child, parent))
 

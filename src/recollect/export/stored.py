@@ -105,7 +105,7 @@ def of_snapshot(session: str, row: Row, number: int) -> SnapshotRecord:
 
 def session_columns(record: SessionRecord, soonest: int) -> dict[str, Any]:
     """Give the columns of a session, checked. Activity is not taken from the future beyond `soonest`."""
-    keys.checked(record.id)
+    keys.well_formed(record.id)
     if record.data_schema_version > DATA_SCHEMA_VERSION:
         raise InvalidValue("It was written by a newer Recollect. Upgrade with `pip install -U recollect`.")
     given = {name: getattr(record, name) for name in TEXT_FIELDS}

@@ -20,6 +20,7 @@ LONGEST = 512
 _DIGITS = 20
 _PROGRAM = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-")
 _DELEGATE = ":delegate:"
+_DOT_SEGMENTS = frozenset({".", ".."})  # a browser resolves these away, also percent-encoded: /c/.. is /
 
 
 class Terminal(msgspec.Struct, frozen=True, tag="cli", tag_field="at"):
@@ -154,7 +155,19 @@ def new_id(now: int) -> str:
 
 
 def checked(session: str) -> str:
-    """Give the id back if it can be one."""
+    """Return the id of a session that is about to be created, or raise InvalidValue."""
+    if addressable(well_formed(session)):
+        return session
+    raise InvalidValue(f"A session id must not be '.' or '..', which no URL can carry; got {session!r}.")
+
+
+def addressable(session: str) -> bool:
+    """Return whether a URL can carry the id as one segment of its path. Older versions stored ids that it cannot."""
+    return session not in _DOT_SEGMENTS
+
+
+def well_formed(session: str) -> str:
+    """Return an id that a store can hold, or raise InvalidValue."""
     if not isinstance(session, str) or not session.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"A session id is a text that is not empty, such as 'cli:default'; got {session!r}.")
     if len(session) > LONGEST:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.errors import InvalidValue
-from recollect.model import json, keys
+from recollect.model import argument, json, keys
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS
 
 _FOUND_BY = ("channel", "model")
+
+
+def for_new(given: dict[str, Any], now: int) -> tuple[dict[str, Any], str | None]:
+    """Check the fields of a session that is about to be created; return its columns and the id of its parent."""
+    parent = given.get("parent")
+    if parent is not None:
+        argument.text("parent", parent)
+    return checked({name: value for name, value in given.items() if name != "parent"}, now), parent
 
 
 def checked(given: dict[str, Any], now: int) -> dict[str, Any]:
@@ -21,6 +29,8 @@ def checked(given: dict[str, Any], now: int) -> dict[str, Any]:
             columns[name] = None if value is None else json.encode(_mapping(name, value))
         elif name in TEXT_FIELDS:
             columns[name] = _text(name, value)
+        elif name == "parent":
+            raise InvalidValue("parent can be set only when a session is created, and never on a fork.")
         else:
             raise InvalidValue(f"A session has no field {name!r} to set. Those are: {', '.join(SETTABLE)}.")
     return columns

@@ -136,7 +136,7 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork:
     return made[0]
 
 
-def _whole(scope: Scope, session: str, columns: dict[str, Any]) -> dict[str, Any]:
+def _whole(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> dict[str, Any]:
     """Give all that a new session is made of, for an engine that makes it by one statement."""
     row = _row(session, columns)
     title = row["title"]
@@ -144,7 +144,7 @@ def _whole(scope: Scope, session: str, columns: dict[str, Any]) -> dict[str, Any
         owner=scope.owner,
         id=session,
         now=scope.now,
-        parent=keys.parent(session),
+        parent=parent,
         folded=None if title is None else folded(title),
     )
     return row
@@ -160,33 +160,29 @@ def entitle(scope: Scope, session: int, title: str | None) -> Steps[None]:
 
 def create(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
     """Make a new session; an id that is taken is an error."""
-    return Op(_create, scope, keys.checked(session), fields.checked(given, scope.now))
+    columns, parent = fields.for_new(given, scope.now)
+    return Op(_create, scope, keys.checked(session), columns, parent)
 
 
-def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    row = yield from one("session_create", **_whole(scope, session, columns))
+def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[Session]:
+    if parent is not None:
+        yield from find(scope, parent)  # the statement below would create the session without a parent
+    row = yield from one("session_create", **_whole(scope, session, columns, parent))
     if row is not None:
         return here(row).value
     if (yield from one("session_get", owner=scope.owner, id=session)) is not None:
         raise SessionExists(session=session)
-    return (yield from _make(scope, session, columns))
+    return (yield from _make(scope, session, columns, parent))
 
 
-def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
+def _make(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[Session]:
     """Write a session whose id was found free, by steps. Where another took it meanwhile, the engine begins anew."""
     tree = (yield from one("tree_insert", owner=scope.owner)) or (0,)
-    parent = yield from _delegating(scope, session)
-    key = yield from insert(scope, session, tree[0], columns, parent)
+    relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
+    key = yield from insert(scope, session, tree[0], columns, relation)
     branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
     yield from do("session_head", session=key, head=branch, branch=number, last=0)
     return (yield from stored(key)).value
-
-
-def _delegating(scope: Scope, session: str) -> Steps[dict[str, Any]]:
-    """Find the parent of a sub-agent's session by its key, `{parent}:delegate:{agent}`."""
-    parent = keys.parent(session)
-    row = None if parent is None else (yield from one("session_get", owner=scope.owner, id=parent))
-    return {} if row is None else {"parent": row[0], "relation": "delegate"}
 
 
 def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[tuple[int, int]]:
@@ -202,12 +198,15 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
 
 def ensure(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
     """Open a session, or create it; either way it counts as active now."""
-    return Op(_ensure, scope, keys.checked(session), fields.checked(given, scope.now))
+    columns, parent = fields.for_new(given, scope.now)
+    return Op(_ensure, scope, keys.checked(session), columns, parent)
 
 
-def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    row = yield from one("session_ensure", **_whole(scope, session, columns))
-    return (yield from (_make(scope, session, columns) if row is None else _open(scope, row)))
+def _ensure(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[Session]:
+    if parent is not None and (yield from living(scope, session)) is None:
+        yield from find(scope, parent)  # the statement below would create the session without a parent
+    row = yield from one("session_ensure", **_whole(scope, session, columns, parent))
+    return (yield from (_make(scope, session, columns, parent) if row is None else _open(scope, row)))
 
 
 def _open(scope: Scope, row: Row) -> Steps[Session]:

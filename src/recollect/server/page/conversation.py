@@ -13,7 +13,7 @@ from recollect.agent.commands import COMMANDS
 from recollect.agent.models import DEMO, talkable
 from recollect.agent.session_commands import is_empty
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
-from recollect.model import amount
+from recollect.model import amount, keys
 from recollect.model.message import Message
 from recollect.server.account import Account
 from recollect.server.names import piece, session_id
@@ -134,10 +134,18 @@ async def _switch_to(session: AsyncSession, message: Message) -> None:
         await session.switch(tip(branches, message.branch, message.position))
 
 
+async def _startable(account: Account) -> AsyncSession | None:
+    """Return the last active session that a URL can carry: a store of an older version may hold '.' and '..'."""
+    last = await account.store.last_session()
+    if last is None or keys.addressable(last.id):
+        return last
+    return next((each for each in await account.store.list_sessions(3) if keys.addressable(each.id)), None)
+
+
 @get("/", include_in_schema=False)
 async def start(account: Account) -> Redirect:
     """Open the session that was last open, or a new one."""
-    session = await account.store.last_session() or await account.store.create_session()
+    session = await _startable(account) or await account.store.create_session()
     return Redirect(f"/c/{piece(session.id)}", status_code=303)
 
 
