@@ -8,7 +8,7 @@ from typing import Any
 
 from recollect.context.window import Counter
 from recollect.errors import InvalidValue
-from recollect.model.json import UNSET, encode
+from recollect.model.json import UNSET, standard
 from recollect.model.message import Message
 from recollect.model.part import AttachmentPart, DataPart, Part, ToolCallPart, ToolResultPart
 from recollect.model.tokens import PER_ATTACHMENT, PER_MESSAGE
@@ -57,10 +57,10 @@ def _texts(part: Part) -> Iterator[str]:
         if part.arguments_text is not None:
             yield part.arguments_text
         elif part.arguments is not UNSET:
-            yield encode(part.arguments)
+            yield standard(part.arguments)
     elif isinstance(part, ToolResultPart):
         yield part.output
     elif isinstance(part, DataPart):
-        yield encode(part.native if part.data is UNSET else part.data)
+        yield standard(part.native if part.data is UNSET else part.data)
     elif not isinstance(part, AttachmentPart):
         yield part.text

@@ -32,8 +32,10 @@ _Parts = tuple[Part, ...]
 
 
 def raw(text: str | None) -> msgspec.Raw | None:
-    """Give stored JSON as it is."""
-    return None if text is None else msgspec.Raw(text.lstrip(" ").encode())
+    """Give stored JSON as it is, or as other readers understand it where it needs decode()."""
+    if text is None:
+        return None
+    return msgspec.Raw((json.standard(json.decode(text)) if text.startswith("  ") else text.lstrip(" ")).encode())
 
 
 def of_session(value: Session, tree: int) -> SessionRecord:

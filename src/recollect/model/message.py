@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from recollect.errors import InvalidValue
-from recollect.model.json import exact
-from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.json import exact, fields_of
+from recollect.model.part import Envelope, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.value import Value
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -41,11 +41,30 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def checked(draft: Draft) -> Draft:
     """Give a draft that somebody made by hand back if every value in it has its type and JSON can carry it."""
     try:
-        return msgspec.convert(exact(msgspec.to_builtins(draft)), Draft)
+        return msgspec.convert(exact(_opened(draft)), Draft)
     except msgspec.ValidationError as error:
         raise InvalidValue(f"This is not a message: {error}.") from error
     except (TypeError, RecursionError) as error:
         raise InvalidValue(f"This message has a value that can not be stored: {error}.") from error
+
+
+def _opened(draft: Draft) -> dict[str, Any]:
+    """Return a draft as plain data. msgspec.to_builtins() would turn bytes into text, and a set into a list."""
+    plain = fields_of(draft)
+    plain["parts"] = _pieces(draft.parts)
+    return plain
+
+
+def _pieces(parts: Any) -> Any:
+    if type(parts) is not tuple and type(parts) is not list:
+        return parts
+    pieces: list[Any] = []
+    for part in parts:
+        piece = fields_of(part) if isinstance(part, Envelope) else part
+        if isinstance(part, ToolResultPart) and part.content is not None:
+            piece["content"] = _pieces(part.content)
+        pieces.append(piece)
+    return pieces
 
 
 class Message(Value, frozen=True, gc=False):
