@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect.context.window import Counter
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model.json import UNSET, standard
 from recollect.model.message import Message
 from recollect.model.part import AttachmentPart, DataPart, Part, ToolCallPart, ToolResultPart
@@ -22,7 +22,8 @@ def counter(given: Counter | str | None) -> Counter | None:
         return given
     if type(given) is not str or given not in TOKENIZERS:
         raise InvalidValue(
-            f"There is no tokenizer {given!r}. Use one of {', '.join(TOKENIZERS)}, or a function that takes a message."
+            f"There is no tokenizer {displayed(given)}. Use one of {', '.join(TOKENIZERS)}, or a function that takes a "
+            "message."
         )
     encoder = _encoder(TOKENIZERS[given])
 

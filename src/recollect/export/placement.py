@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from recollect.errors import SessionExists
+from recollect.errors import SessionExists, displayed
 from recollect.export import batches, records
 from recollect.export.flow import Flow, ask
 from recollect.export.group import Given, Group
@@ -145,7 +145,7 @@ class _Placing:
     def _conflict(self, given: Given, reason: str) -> Flow[None]:
         if self.on_conflict == "error":
             raise SessionExists(
-                f"Session {given.id!r} in the file is not the one in the store: {reason} Import it with "
+                f"Session {displayed(given.id)} in the file is not the one in the store: {reason} Import it with "
                 'on_conflict="new" under a new id, or leave it out with on_conflict="skip".',
                 session=given.id,
             )

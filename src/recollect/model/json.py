@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 
 DEPTH = 500
 UNSET = msgspec.UNSET
@@ -124,7 +124,7 @@ def _read_carefully(text: str | bytes) -> Any:
 
 
 def _no_text(text: object) -> msgspec.DecodeError:
-    return msgspec.DecodeError(f"there is no text, but {text!r:.20}")
+    return msgspec.DecodeError(f"there is no text, but {displayed(text)}")
 
 
 @functools.cache
@@ -154,6 +154,10 @@ def exact(value: Any) -> Any:
         return _unwrapped(value, 0)
     except RecursionError as error:
         raise _too_deep() from error
+    except InvalidValue:
+        raise
+    except Exception as error:  # of an object's own code: a property, model_dump(), an iterator
+        raise InvalidValue(f"{displayed(value)} could not be read as JSON: {type(error).__name__}.") from error
 
 
 def _is_plain(value: Any) -> bool:
@@ -181,7 +185,7 @@ def _is_plain(value: Any) -> bool:
 def _check_keys(value: dict[Any, Any]) -> None:
     for key in value:
         if type(key) is not str:
-            raise InvalidValue(f"A key of a JSON object must be text, not {key!r}. Write it as a string.")
+            raise InvalidValue(f"A key of a JSON object must be text, not {displayed(key)}. Write it as a string.")
 
 
 def _unwrapped(value: Any, depth: int) -> Any:

@@ -6,7 +6,8 @@ A Draft is a message that has no place yet. A Message reads like a struct (`mess
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -15,6 +16,7 @@ from recollect.model.json import exact, fields_of
 from recollect.model.part import Envelope, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.value import Value
 
+Format = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect"]
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
@@ -44,7 +46,9 @@ def checked(draft: Draft) -> Draft:
         return msgspec.convert(exact(_opened(draft)), Draft)
     except msgspec.ValidationError as error:
         raise InvalidValue(f"This is not a message: {error}.") from error
-    except (TypeError, RecursionError) as error:
+    except InvalidValue:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:  # a surrogate where a word belongs is a UnicodeEncodeError
         raise InvalidValue(f"This message has a value that can not be stored: {error}.") from error
 
 
@@ -137,3 +141,22 @@ class Message(Value, frozen=True, gc=False):
             return self[name]
         except KeyError:
             return default
+
+
+class SdkObject(Protocol):
+    """An object of a provider's SDK: a pydantic model."""
+
+    def model_dump(self, *args: Any, **options: Any) -> Any:
+        """Return its fields as plain data."""
+        ...
+
+
+class DataclassObject(Protocol):
+    """A message that is a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+OneMessage = Mapping[str, Any] | Draft | Message | SdkObject | msgspec.Struct | DataclassObject
+Messages = OneMessage | Iterable[OneMessage]
+"""What can be appended. A str is none of these: it does not say who speaks."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from recollect.errors import BranchNotFound, CompactedMeanwhile, CompactionNotFound, InvalidValue
+from recollect.errors import BranchNotFound, CompactedMeanwhile, CompactionNotFound, InvalidValue, displayed
 from recollect.model import figure
 from recollect.model.compaction import Compaction
 from recollect.model.part import TextPart
@@ -76,7 +76,7 @@ def compact(
 
 def _check(summary: Any) -> None:
     if not isinstance(summary, str) or not summary.strip():
-        raise InvalidValue(f"A summary is a text that is not blank; got {summary!r}.")
+        raise InvalidValue(f"A summary is a text that is not blank; got {displayed(summary)}.")
     fields.check_storable("The summary", summary)
 
 
@@ -103,6 +103,7 @@ def _changed(scope: Scope, session: str, key: int, made: Compaction) -> Steps[Co
 
 def undo(scope: Scope, session: str, round: int | None) -> Op[Compacted]:
     """Undo a compaction of the active path: the newest in force, or the one of a round. Undoing twice is no error."""
+    figure.whole("round", round)
     return Op(_undo, scope, session, round)
 
 

@@ -6,6 +6,7 @@ lists.py, and erasing is in retention.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from recollect.errors import (
@@ -15,6 +16,7 @@ from recollect.errors import (
     SessionInTrash,
     SessionNotFound,
     StaleRevision,
+    displayed,
 )
 from recollect.model import figure, json, keys
 from recollect.model.moment import DAY
@@ -158,7 +160,7 @@ def entitle(scope: Scope, session: int, title: str | None) -> Steps[None]:
         yield from do("title_set", session=session, owner=scope.owner, folded=folded(title))
 
 
-def create(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
+def create(scope: Scope, session: str, given: Mapping[str, Any]) -> Op[Session]:
     """Make a new session; an id that is taken is an error."""
     columns, parent = fields.for_new(given, scope.now)
     return Op(_create, scope, keys.checked(session), columns, parent)
@@ -196,7 +198,7 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
     return made[0], number[0]
 
 
-def ensure(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
+def ensure(scope: Scope, session: str, given: Mapping[str, Any]) -> Op[Session]:
     """Open a session, or create it; either way it counts as active now."""
     columns, parent = fields.for_new(given, scope.now)
     return Op(_ensure, scope, keys.checked(session), columns, parent)
@@ -289,7 +291,7 @@ def _get(scope: Scope, session: str) -> Steps[Session | None]:
     return None if row is None else here(row).value
 
 
-def update(scope: Scope, session: str, given: dict[str, Any], expected: int | None = None) -> Op[Session]:
+def update(scope: Scope, session: str, given: Mapping[str, Any], expected: int | None = None) -> Op[Session]:
     """Change what is known about a session."""
     figure.whole("expected", expected)
     return Op(_update, scope, session, fields.checked(given, scope.now), expected)
@@ -332,7 +334,7 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
         return here(current).value
     if current is not None:
         raise SessionExists(
-            f"Session {session!r} can not come back from the trash while a newer session has its id. "
+            f"Session {displayed(session)} can not come back from the trash while a newer session has its id. "
             f"Delete the newer one first, or leave this one where it is.",
             session=session,
         )
@@ -344,7 +346,9 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
 def resolve(scope: Scope, name: str) -> Op[Session]:
     """Find a session by its id, its title, the beginning of its id, or its title in other letters."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"A session is found by a text: its id, its title or the beginning of its id; got {name!r}.")
+        raise InvalidValue(
+            f"A session is found by a text: its id, its title or the beginning of its id; got {displayed(name)}."
+        )
     return Op(_resolve, scope, name, writes=False)
 
 

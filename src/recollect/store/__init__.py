@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import ops
 from recollect.engine.process import gone, holder
@@ -16,6 +16,7 @@ from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import argument, keys
 from recollect.model.hit import Hit
 from recollect.model.page import Page
+from recollect.model.session import NewSessionFields
 from recollect.op import Op, Plan, Scope
 from recollect.store.session import Session
 from recollect.store.turn import Stream, Turn
@@ -95,7 +96,7 @@ class Store:
         except StopIteration as done:
             return done.value
 
-    def session(self, id: str | None = None, create: bool = True, **fields: Any) -> Session:
+    def session(self, id: str | None = None, create: bool = True, **fields: Unpack[NewSessionFields]) -> Session:
         """Open a session, or create it (with `fields`) where there is none. Without an id it is a new one."""
         scope = self.scope()
         if id is None:
@@ -103,7 +104,7 @@ class Store:
         op = ops.sessions.ensure(scope, id, fields) if create else ops.sessions.opened(scope, id)
         return Session(self, self.run(op))
 
-    def create_session(self, id: str | None = None, **fields: Any) -> Session:
+    def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> Session:
         """Create a session; an id that is taken is an error."""
         scope = self.scope()
         return Session(self, self.run(ops.sessions.create(scope, keys.new_id(scope.now) if id is None else id, fields)))
@@ -302,6 +303,7 @@ class Store:
 
         to, told = argument.path("A backup", path), progress
         argument.function("progress", progress)
+        overwrite = argument.flag("overwrite", overwrite)
         return self._maintain("A backup", lambda file: backup.backup(file, to, overwrite=overwrite, progress=told))
 
     def check(self, *, deep: bool = True, repair: bool = False, progress: Progress | None = None) -> Findings:
@@ -315,6 +317,7 @@ class Store:
         from recollect.model.finding import Finding, Findings  # noqa: PLC0415
 
         argument.function("progress", progress)
+        deep, repair = argument.flag("deep", deep), argument.flag("repair", repair)
         found, checked = list[Finding](), ops.check.CHECKED
         if hasattr(self._engine, "maintain"):
             found += self._maintain("A check of the file", lambda file: check.check(file, deep=deep))

@@ -164,7 +164,7 @@ class TestArguments:
 
     def test_texts_that_are_more_than_texts(self, store: Store):
         session = store.session(Word.ID)
-        session.update(model=Word.MODEL, status=Word.STATUS, title=Word.MODEL)
+        session.update(model=Word.MODEL, status=Word.STATUS, title=Word.MODEL)  # pyright: ignore[reportArgumentType]
         found = store.get_session("cli:word")
         assert found is not None
         assert (found.id, found.model, found.status, found.title) == (
@@ -187,7 +187,7 @@ class TestArguments:
                 call(varied)
 
     def test_what_is_no_message_is_named(self, store: Store):
-        for odd, told in ((-1, "-1 is"), (True, "True is"), (10**5_000, "A number so large is")):
+        for odd, told in ((-1, "-1 is"), (True, "True is"), (10**5_000, "an integer of that size is")):
             with pytest.raises(InvalidValue, match=told):
                 store.session("a").message(odd)
 
