@@ -77,10 +77,11 @@ def _rebuild(kind: type[RecollectError], message: str, fields: dict[str, Any]) -
     return kind(message, **fields)
 
 
+_LONGEST = 1_000  # characters of a path or a reason in a sentence
 _SHOWN = 200  # characters of a received value that a sentence shows
 
 
-def displayed(value: object) -> str:
+def displayed(value: Any) -> str:
     """Return a received value as a sentence shows it: short, and without calling code that could fail.
 
     The repr() of a deep list, of an integer with thousands of digits or of somebody's object raises errors of its own.
@@ -111,7 +112,9 @@ class _Field:
         return displayed(self.value)
 
     def __str__(self) -> str:
-        return self.value if type(self.value) is str else displayed(self.value)
+        if type(self.value) is not str:
+            return displayed(self.value)
+        return self.value if len(self.value) <= _LONGEST else f"{self.value[:_LONGEST]}..."
 
     def __format__(self, spec: str, /) -> str:
         if type(self.value) is tuple:

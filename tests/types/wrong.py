@@ -26,7 +26,7 @@ def handled() -> None:
     try:
         session.refresh()
     except recollect.SesionBusy:  # error
-        pass
+        session.refresh()
 
 
 async def awaited() -> None:

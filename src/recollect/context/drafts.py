@@ -27,7 +27,7 @@ def answer(message: Any, format: str | None = None) -> Draft:
 def question(said: Any, format: str | None = None) -> list[Draft]:
     """Read what opens a turn: a text is what the person said."""
     if isinstance(said, str):
-        return [Draft(role="user", parts=(TextPart(text=said),))]
+        return [Draft(role="user", parts=(TextPart(text=str.__str__(said)),))]
     return drafts(said, format)
 
 

@@ -20,6 +20,7 @@ Format = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_SHOWN = 400  # characters of what msgspec says, which has the received value in it
 State = Literal["pending", "streaming", "completed", "interrupted", "error"]
 
 
@@ -45,11 +46,11 @@ def checked(draft: Draft) -> Draft:
     try:
         return msgspec.convert(exact(_opened(draft)), Draft)
     except msgspec.ValidationError as error:
-        raise InvalidValue(f"This is not a message: {error}.") from error
+        raise InvalidValue(f"This is not a message: {str(error)[:_SHOWN]}.") from error
     except InvalidValue:
         raise
     except (TypeError, ValueError, RecursionError) as error:  # a surrogate where a word belongs is a UnicodeEncodeError
-        raise InvalidValue(f"This message has a value that can not be stored: {error}.") from error
+        raise InvalidValue(f"This message has a value that can not be stored: {str(error)[:_SHOWN]}.") from error
 
 
 def _opened(draft: Draft) -> dict[str, Any]:

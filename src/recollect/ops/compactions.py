@@ -64,7 +64,7 @@ def compact(
     were appended since come after the span. A session that has moved to another branch since is compacted where it
     stood.
     """
-    _check(summary)
+    summary = _checked(summary)
     figure.whole("tokens", after)
     size = estimate((TextPart(text=summary),)) if after is None else after
     columns = {
@@ -74,10 +74,12 @@ def compact(
     return Op(_compact, scope, session, branch, rounds, columns)
 
 
-def _check(summary: Any) -> None:
-    if not isinstance(summary, str) or not summary.strip():
+def _checked(summary: Any) -> str:
+    text = str.__str__(summary) if isinstance(summary, str) else ""
+    if not text.strip():
         raise InvalidValue(f"A summary is a text that is not blank; got {displayed(summary)}.")
-    fields.check_storable("The summary", summary)
+    fields.check_storable("The summary", text)
+    return text
 
 
 def _compact(

@@ -101,7 +101,8 @@ class Store:
         scope = self.scope()
         if id is None:
             return Session(self, self.run(ops.sessions.create(scope, keys.new_id(scope.now), fields)))
-        op = ops.sessions.ensure(scope, id, fields) if create else ops.sessions.opened(scope, id)
+        wanted = argument.flag("create", create)
+        op = ops.sessions.ensure(scope, id, fields) if wanted else ops.sessions.opened(scope, id)
         return Session(self, self.run(op))
 
     def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> Session:

@@ -125,7 +125,8 @@ class AsyncStore:
         scope = self.scope()
         if id is None:
             return AsyncSession(self, await self.run(ops.sessions.create(scope, keys.new_id(scope.now), fields)))
-        op = ops.sessions.ensure(scope, id, fields) if create else ops.sessions.opened(scope, id)
+        wanted = argument.flag("create", create)
+        op = ops.sessions.ensure(scope, id, fields) if wanted else ops.sessions.opened(scope, id)
         return AsyncSession(self, await self.run(op))
 
     async def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> AsyncSession:
@@ -330,7 +331,7 @@ class AsyncStore:
         """Copy the store to a file while it is in use, and give the path. The copy is whole and checked."""
         from recollect.engine.sqlite import backup  # noqa: PLC0415
 
-        to = argument.path("A backup", path)
+        to, overwrite = argument.path("A backup", path), argument.flag("overwrite", overwrite)
         argument.function("progress", progress)
         told = _on_loop(progress)
         return await self._maintain(
