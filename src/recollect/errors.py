@@ -78,6 +78,8 @@ def _rebuild(kind: type[RecollectError], message: str, fields: dict[str, Any]) -
 
 
 _LONGEST = 1_000  # characters of a path or a reason in a sentence
+_FEW = 5  # items of a list that a sentence shows
+_PLAIN = (str, int, float, bool, bytes, type(None))
 _SHOWN = 200  # characters of a received value that a sentence shows
 
 
@@ -95,9 +97,10 @@ def displayed(value: Any) -> str:
         return repr(value)
     if kind is bytes:
         return repr(value) if len(value) <= _SHOWN else f"{len(value):,} bytes"
-    if isinstance(value, Exception) or kind.__module__ == "builtins":
-        return f"an object of type {kind.__name__}"
-    return f"an object of type {kind.__module__}.{kind.__qualname__}"
+    if kind in (list, tuple) and len(value) <= _FEW and all(type(each) in _PLAIN for each in value):
+        text = ", ".join(map(displayed, value))
+        return f"[{text}]" if kind is list else f"({text})"
+    return f"an object of type {kind.__name__}"
 
 
 class _Field:

@@ -5,8 +5,9 @@ from recollect import Sesion  # error
 
 store = recollect.oepn("talks.db")  # error
 right = recollect.open("talks.db")
-session = right.session("a", titel="x")  # error
-session = right.create_session("a", status="sucess")  # error
+session = right.session("a")
+right.session("a", titel="x")  # error
+right.create_session("a", status="sucess")  # error
 session.update(titel="x")  # error
 session.update(parent="b")  # error
 session.update(pinned="yes")  # error
@@ -31,7 +32,8 @@ def handled() -> None:
 
 async def awaited() -> None:
     async with recollect.open_async(":memory:") as store:
-        talk = await store.session("a", titel="x")  # error
+        talk = await store.session("a")
+        await store.session("a", titel="x")  # error
         await talk.update(titel="x")  # error
         await talk.append("Hello")  # error
         await talk.history("antropic")  # error
