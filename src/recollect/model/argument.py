@@ -59,8 +59,9 @@ def flag(name: str, value: Any) -> bool:
 
 
 def fspath(value: Any) -> Any:
-    """Return the text of a path object, and anything else as it is."""
+    """Return the text of a path object as a plain str, and anything that is no path as it is."""
     try:
-        return os.fspath(value) if hasattr(value, "__fspath__") else value
+        found = os.fspath(value) if hasattr(value, "__fspath__") else value
+        return str.__str__(found) if isinstance(found, str) else found
     except Exception as error:
         raise InvalidValue(f"A path could not be read: {displayed(value)} raised {type(error).__name__}.") from error
