@@ -59,11 +59,12 @@ def _lengths(sessions: int, messages: int) -> list[int]:
 async def _task(store: Any, numbers: Any, lengths: list[int], data: list[Any]) -> None:
     for number in numbers:
         generator = random.Random(number)
-        name = f"{_CHANNELS[number % 4]}:{number}"
+        name, parent = f"{_CHANNELS[number % 4]}:{number}", None
         if number % 20 == 19:
-            name = f"{_CHANNELS[(number - 1) % 4]}:{number - 1}:delegate:coder"
+            parent = f"{_CHANNELS[(number - 1) % 4]}:{number - 1}"
+            name = f"{parent}:delegate:coder"
         session = await store.session(
-            name, title=None if number % 10 == 3 else f"{generator.choice(_SUBJECTS)} {number}",
+            name, parent=parent, title=None if number % 10 == 3 else f"{generator.choice(_SUBJECTS)} {number}",
             model=_MODELS[number % 4], pinned=number % 500 == 5, archived=number % 50 == 7,
         )  # fmt: skip
         left, at = lengths[number], generator.randrange(len(data))

@@ -52,7 +52,7 @@ from recollect.model.branch import Branch
 from recollect.model.change import Change
 from recollect.model.compaction import Compaction
 from recollect.model.hit import Hit
-from recollect.model.message import Draft, Message
+from recollect.model.message import Draft, Format, Message
 from recollect.model.part import (
     AttachmentPart,
     DataPart,
@@ -114,11 +114,13 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load what not every program uses."""
-    if name in _LATER:
-        return getattr(__import__(f"recollect.{_LATER[name]}", fromlist=[name]), name)
-    raise AttributeError(f"module 'recollect' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker that sees it, every name of the module exists
+
+    def __getattr__(name: str) -> Any:
+        """Load what not every program uses."""
+        if name in _LATER:
+            return getattr(__import__(f"recollect.{_LATER[name]}", fromlist=[name]), name)
+        raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
 __all__ = [
@@ -150,6 +152,7 @@ __all__ = [
     "FileExists",
     "Finding",
     "Findings",
+    "Format",
     "FormatUnclear",
     "Hit",
     "IndexDamaged",

@@ -77,18 +77,56 @@ def _rebuild(kind: type[RecollectError], message: str, fields: dict[str, Any]) -
     return kind(message, **fields)
 
 
-class _Several(tuple[Any, ...]):
-    """Several things, as a sentence names them."""
+_LONGEST = 1_000  # characters of a path or a reason in a sentence
+_FEW = 5  # items of a list that a sentence shows
+_PLAIN = (str, int, float, bool, bytes, type(None))
+_SHOWN = 200  # characters of a received value that a sentence shows
 
-    __slots__ = ()
+
+def displayed(value: Any) -> str:
+    """Return a received value as a sentence shows it: short, and without calling code that could fail.
+
+    The repr() of a deep list, of an integer with thousands of digits or of somebody's object raises errors of its own.
+    """
+    kind = type(value)
+    if kind is str:
+        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}... ({len(value):,} characters)"
+    if kind is int:
+        return str(value) if value.bit_length() <= 4 * _SHOWN // 2 else "an integer of that size"
+    if value is None or kind is bool or kind is float:
+        return repr(value)
+    if kind is bytes:
+        return repr(value) if len(value) <= _SHOWN else f"{len(value):,} bytes"
+    if kind in (list, tuple) and len(value) <= _FEW and all(type(each) in _PLAIN for each in value):
+        text = ", ".join(map(displayed, value))
+        return f"[{text}]" if kind is list else f"({text})"
+    return f"an object of type {kind.__name__}"
+
+
+class _Field:
+    """A field of an error, as its sentence shows it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return displayed(self.value)
+
+    def __str__(self) -> str:
+        if type(self.value) is not str:
+            return displayed(self.value)
+        return self.value if len(self.value) <= _LONGEST else f"{self.value[:_LONGEST]}..."
 
     def __format__(self, spec: str, /) -> str:
-        return ", ".join(format(thing, spec) for thing in self)
+        if type(self.value) is tuple:
+            return ", ".join(format(_Field(each), spec) for each in self.value)
+        return format(self.value, spec) if spec else str(self)
 
 
 def _filled(text: str, fields: Mapping[str, Any]) -> str:
-    said = {name: _Several(value) if type(value) is tuple else value for name, value in fields.items()}
-    return text.format(**said) if said else text
+    return text.format(**{name: _Field(value) for name, value in fields.items()}) if fields else text
 
 
 def told(error: RecollectError, sentences: Mapping[type[RecollectError], str], **more: Any) -> str:

@@ -30,7 +30,7 @@ class TestLists:
 
     def test_sub_agents_are_counted(self, call, store):
         store.session("cli:a")
-        store.session("cli:a:delegate:x")
+        store.session("cli:a:delegate:x", parent="cli:a")
         (line,) = call("sessions", "list").stdout.splitlines()
         assert line.split("\t")[4] == "1"
 

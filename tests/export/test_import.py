@@ -13,6 +13,7 @@ from worlds import build, everything, exported, imported
 import recollect
 from recollect import export
 from recollect.export import intake, report
+from recollect.model import keys
 from recollect.testing import talk
 from recollect.testing.talk import texts
 
@@ -461,6 +462,42 @@ class TestConflicts:
             assert imported(exported(store), empty)[1].conflicts[0].reason.startswith("Both")
 
 
+class TestIdsThatNoUrlCarries:
+    @pytest.mark.parametrize("on_conflict", ["skip", "new", "error"])
+    @pytest.mark.parametrize("id", [".", ".."])
+    def test_they_get_a_new_id_each_time_the_same(self, empty, id, on_conflict):
+        with recollect.open(":memory:") as store:
+            store.session("dots").append({"role": "user", "content": "up"})
+            store.session("child", parent="dots")
+            text = exported(store).replace(b'"dots"', f'"{id}"'.encode())
+        for _ in range(2):
+            _, report = imported(text, empty, on_conflict=on_conflict)
+            (renamed,) = report.conflicts
+            assert (renamed.id, "URL" in renamed.reason) == (id, True)
+            assert renamed.new_id.startswith(f"{id}-")
+            assert [m.text for m in empty.session(renamed.new_id, create=False).messages()] == ["up"]
+            assert empty.session("child", create=False).parent == renamed.new_id
+            assert empty.get_session(id) is None
+        assert len(empty.list_sessions(delegates=True)) == 2
+
+    def test_a_store_of_an_older_version_keeps_them(self, tmp_path, monkeypatch):
+        path = tmp_path / "old.db"
+        with recollect.open(path) as store, monkeypatch.context() as older:
+            older.setattr(keys, "_DOT_SEGMENTS", frozenset())
+            store.session("..").append({"role": "user", "content": "up"})
+        with recollect.open(path) as store:
+            assert [session.id for session in store.list_sessions()] == [".."]
+            assert store.check().problems == ()
+            assert imported(exported(store), store)[1].unchanged == [".."]
+            session = store.session("..", create=False)
+            session.append({"role": "user", "content": "more"})
+            assert session.fork(id="elsewhere").message_count == store.get_session("..").message_count == 2
+            store.delete_session("..")
+            assert store.restore_session("..").id == ".."
+            store.erase_session("..", forks="keep")
+            assert [session.id for session in store.list_sessions()] == ["elsewhere"]
+
+
 class TestOwners:
     def test_another_owner_is_not_touched(self, store, tmp_path):
         path = tmp_path / "talks.db"
@@ -478,7 +515,7 @@ class TestOwners:
         path = tmp_path / "talks.db"
         with recollect.open(path, owner="ann") as ann, recollect.open(path, owner="bob") as bob:
             ann.session("p")
-            ann.session("p:delegate:d")
+            ann.session("p:delegate:d", parent="p")
             text = exported(ann, ["p:delegate:d"])
             imported(text, bob)
             assert bob.session("p:delegate:d").parent is None
@@ -488,14 +525,14 @@ class TestParents:
     def test_a_parent_that_comes_later_is_named(self, empty):
         with recollect.open(":memory:") as store:
             store.session("p")
-            store.session("p:delegate:d")
+            store.session("p:delegate:d", parent="p")
             imported(exported(store, ["p:delegate:d", "p"]), empty)
             assert empty.session("p:delegate:d").parent == "p"
 
     def test_a_parent_that_is_in_the_store_is_named(self, empty):
         with recollect.open(":memory:") as store:
             store.session("p")
-            store.session("p:delegate:d")
+            store.session("p:delegate:d", parent="p")
             empty.session("p")
             imported(exported(store, ["p:delegate:d"]), empty)
             assert empty.session("p:delegate:d").parent == "p"

@@ -95,7 +95,7 @@ def _do(store, session, step, number, what):  # noqa: C901, PLR0912  one step, o
                 session.compact(summary=what.strip() or "so far", keep_turns=0)
             session.snapshot("summary", what)
         case "session":
-            return store.session(what)
+            return store.session(what, parent="cli:a" if ":delegate:" in what else None)
     return None
 
 

@@ -26,7 +26,7 @@ def findings(tab, *rules):
 
 def fill(place):
     place.session("cli:plan", "go", title="Parent", color="red")
-    place.session("cli:plan:delegate:one", "sub", title="Agent")
+    place.session("cli:plan:delegate:one", "sub", title="Agent", parent="cli:plan")
     talk = place.session("a", title="A talk", model="demo", pinned=True)
     with talk.turn("What is in the file?") as turn:
         turn.add(

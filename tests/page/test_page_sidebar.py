@@ -289,7 +289,7 @@ def test_nothing_moves_under_the_pointer(place, opened):
 def test_sub_agents_are_folded_under_their_parent(place, opened):
     place.session("cli:plan", "go", title="Parent")
     for agent in ("one", "two"):
-        place.session(f"cli:plan:delegate:{agent}", "sub", title=f"Agent {agent}")
+        place.session(f"cli:plan:delegate:{agent}", "sub", title=f"Agent {agent}", parent="cli:plan")
     tab = opened("/c/cli%3Aplan")
     assert shown(tab) == ["cli:plan"]
     tab.get_by_role("button", name="2 sub-agents").click()

@@ -64,7 +64,7 @@ def fill(store, name="a"):
     talk.rewind(talk.messages()[2].id)
     talk.append(said("instead"))
     talk.delete_message(talk.messages()[-1].id)
-    store.session(f"cli:{name}:delegate:helper").append(said("for the parent"))
+    store.session(f"cli:{name}:delegate:helper", parent=f"cli:{name}").append(said("for the parent"))
     for number in range(3):  # the same id three times in the trash, and once living
         store.session(f"gone:{name}").append(said(f"number {number}"))
         store.delete_session(f"gone:{name}")

@@ -116,7 +116,7 @@ def test_pinned_first_is_the_same_list_whatever_the_page_and_however_many_are_pi
     with recollect.open(databases.url_of(database, "plain")) as store:
         for number in range(9):
             store.session(f"s{number}", pinned=number % 2 == 0, archived=number == 4)
-        store.session("s0:delegate:x", pinned=True)
+        store.session("s0:delegate:x", parent="s0", pinned=True)
         wanted = ["s8", "s6", "s2", "s0", "s7", "s5", "s3", "s1"]
         for limit in range(1, 10):
             listed, after = [], None
@@ -138,7 +138,7 @@ def test_kin_is_counted_and_named_whoever_writes_it(databases, database):
     with recollect.open(url) as store:
         parent = store.session("a")
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda number: store.session(f"a:delegate:{number}"), range(24)))
+            list(pool.map(lambda number: store.session(f"a:delegate:{number}", parent="a"), range(24)))
         assert parent.refresh().delegate_count == 24
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: store.delete_session(f"a:delegate:{number}"), range(0, 24, 2)))
@@ -165,7 +165,7 @@ def test_kin_is_counted_and_named_whoever_writes_it(databases, database):
         assert [finding for finding in store.check().problems if finding.kind == "counter"] == []
 
 
-def test_a_parent_that_is_erased_meanwhile_is_not_named(databases, database):
+def test_a_parent_that_is_erased_meanwhile_is_not_found(databases, database):
     with recollect.open(databases.url_of(database, "plain")) as store:
         store.session("a")
         with (
@@ -173,20 +173,21 @@ def test_a_parent_that_is_erased_meanwhile_is_not_named(databases, database):
             concurrent.futures.ThreadPoolExecutor() as pool,
         ):
             other.execute("DELETE FROM recollect.sessions WHERE id = 'a'")
-            child = pool.submit(store.session, "a:delegate:x")
+            child = pool.submit(store.session, "a:delegate:x", parent="a")
             with pytest.raises(concurrent.futures.TimeoutError):
                 child.result(0.3)
             other.commit()
-            assert child.result(10).parent is None
-        assert store.get_session("a:delegate:x").parent is None
+            with pytest.raises(recollect.SessionNotFound):
+                child.result(10)
+        assert store.get_session("a:delegate:x") is None
         assert [finding for finding in store.check().problems if finding.kind == "counter"] == []
 
 
 def test_kin_that_is_wrong_is_found_and_put_right(databases, database):
     url = databases.url_of(database, "plain")
     with recollect.open(url) as store:
-        for id in ("a", "a:delegate:x", "b"):
-            store.session(id)
+        for id, parent in (("a", None), ("a:delegate:x", "a"), ("b", None)):
+            store.session(id, parent=parent)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(
                 "UPDATE recollect.sessions SET delegates = delegates - 1, parent_id = 'b' WHERE id <> 'b'"

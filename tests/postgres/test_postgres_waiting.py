@@ -100,7 +100,8 @@ class Doing:
             here.fork(id=self.word()).append([user(self.word())])
 
     def delegate(self):
-        self.store.session(f"{self.some()}:delegate:{self.word()}").append([user(self.word())])
+        parent = self.some()
+        self.store.session(f"{parent}:delegate:{self.word()}", parent=parent).append([user(self.word())])
 
     def trash(self):
         if self.several():

@@ -44,7 +44,7 @@ def fill(store, shapes):
     for number, shape in enumerate(shapes):
         fields = {name: value for name, value in shape.items() if name not in ("delegate", "deleted")}
         name = f"top:delegate:{number}" if shape["delegate"] else f"s{number}"
-        store.session(name, **fields)
+        store.session(name, parent="top" if shape["delegate"] else None, **fields)
         if shape["deleted"]:
             store.delete_session(name)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from recollect.agent import Agent
 from recollect.agent.demo import DemoModel, finished
 from recollect.agent.events import ReasoningDelta, Responded, TextDelta, ToolStarted
+from recollect.model import keys as session_ids
 from recollect.model.branch import Branch
 from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, TextPart, ToolCallPart
@@ -399,6 +400,25 @@ def test_a_link_that_leads_nowhere_is_a_page_for_a_browser_and_a_problem_for_a_p
     assert api.get("/sessions/nobody", headers={"Sec-Fetch-Mode": "navigate"}).json()["code"] == "session-not-found"
 
 
+def test_the_start_page_passes_over_ids_that_no_url_carries(api, server, monkeypatch):
+    def started():
+        answer = api.get(f"{server.url}/", headers={"Sec-Fetch-Mode": "navigate"}, follow_redirects=False)
+        assert answer.status_code == 303
+        return answer.headers["location"]
+
+    with monkeypatch.context() as older:  # a version that took them
+        older.setattr(session_ids, "_DOT_SEGMENTS", frozenset())
+        for id in (".", ".."):
+            assert api.post("/sessions", json={"id": id}).status_code == 201
+    for id in (".", ".."):
+        refused = api.post("/sessions", json={"id": id})
+        assert (refused.status_code, "URL" in refused.text) == (400, True)
+    new = started()
+    assert re.fullmatch(r"/c/[0-9a-f-]{36}", new)
+    api.put("/last-session", json={"session": ".."})
+    assert started() == new
+
+
 def test_other_libraries_are_not_loaded_for_their_classes():
     code = (
         "import sys\nfrom recollect.server import app\nfrom recollect.server.account import Accounts\n"
@@ -417,7 +437,7 @@ def test_a_conversation_without_a_title_is_called_by_its_first_words_everywhere(
                 [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "A coat? In May."}]
             )
             fork = await talk.fork(title="A coat of paint")
-            helper = await store.session("cli:coat:delegate:tailor")
+            helper = await store.session("cli:coat:delegate:tailor", parent="cli:coat")
             await helper.append({"role": "user", "content": "Sew a coat"})
             new = await store.create_session()
             assert (await conversation.header(account, talk))["title"] == "A coat?"

@@ -108,9 +108,14 @@ def test_lists_go_on_with_their_next_and_take_every_filter(api):
     assert ids(archived="true") == {"ch:0"}
     assert ids(archived="any", pinned="true") == {"ch:0"}
     assert len(ids(channel="ch", archived="any")) == 7
-    api.put("/sessions/ch:1:delegate:helper")
+    api.put("/sessions/ch:1:delegate:helper", json={"parent": "ch:1"})
     assert "ch:1:delegate:helper" not in ids()
     assert ids(parent="ch:1", delegates="true") == {"ch:1:delegate:helper"}
+    assert api.put("/sessions/ch:2:delegate:chosen").json()["relation"] is None
+    assert "ch:2:delegate:chosen" in ids()
+    api.delete("/sessions/ch:2:delegate:chosen")
+    assert api.post("/sessions", json={"parent": "nobody"}).status_code == 404
+    assert api.patch("/sessions/ch:1", json={"parent": "ch:2"}).status_code in (400, 422)
     assert ids(since="2100-01-01T00:00:00Z") == set()
     for wrong in (
         {"limit": 0},

@@ -69,14 +69,16 @@ def test_a_delegate_key_says_its_parent(key, parent):
     assert keys.parent(key) == parent
 
 
-@pytest.mark.parametrize("key", ["a", "cli:default", "ä:ö ü", "x" * 512, "\U0001f600", "a/b?c#d%"])
+@pytest.mark.parametrize(
+    "key", ["a", "cli:default", "ä:ö ü", "x" * 512, "\U0001f600", "a/b?c#d%", "...", "%2e%2e", ". ."]
+)
 def test_what_can_be_an_id(key):
     assert keys.checked(key) == key
 
 
 @pytest.mark.parametrize(
     "key",
-    ["", " ", "\t", "x" * 513, "a\nb", "a\x00b", "a\x1b[31m", "a\u2028b", "\ud800", None, 7, b"a", ["a"]],
+    ["", " ", "\t", "x" * 513, "a\nb", "a\x00b", "a\x1b[31m", "a\u2028b", "\ud800", ".", "..", None, 7, b"a", ["a"]],
     ids=repr,
 )
 def test_what_can_not_be_an_id(key):

@@ -435,12 +435,12 @@ class TestEnsure:
         assert script.params("session_head") == {"session": 11, "head": 31, "branch": 1, "last": 0}
 
     def test_a_delegate_finds_its_parent(self):
-        script = self.made("cli:a:delegate:coder", {}, [session_row()])
+        script = self.made("cli:a:delegate:coder", {"parent": "cli:a"}, [session_row()])
         row = script.params("session_insert")
         assert (row["parent"], row["relation"]) == (11, "delegate")
 
-    def test_a_delegate_of_nobody_is_a_session_like_any_other(self):
-        row = self.made("cli:a:delegate:coder", {}, []).params("session_insert")
+    def test_an_id_alone_makes_no_delegate(self):
+        row = self.made("cli:a:delegate:coder", {}, [session_row()]).params("session_insert")
         assert (row["parent"], row["relation"]) == (None, None)
 
     @pytest.mark.parametrize(
@@ -463,9 +463,12 @@ class TestEnsure:
     @pytest.mark.parametrize("make", [sessions.create, sessions.ensure])
     def test_an_engine_may_make_one_by_one_statement(self, make):
         name = "session_create" if make is sessions.create else "session_ensure"
-        script = Script({name: [session_row(title="T", open_turns=0)]})
-        assert script.run(make(SCOPE, "cli:a:delegate:b", {"title": "Éa"})).title == "T"
+        script = Script({name: [session_row(title="T", open_turns=0)], "session_get": [session_row()]})
+        assert script.run(make(SCOPE, "cli:b", {"title": "Éa"})).title == "T"
         assert script.names == [name]
+        assert script.params(name)["parent"] is None
+        script = Script({name: [session_row(title="T", open_turns=0)], "session_get": [session_row()]})
+        script.run(make(SCOPE, "cli:a:delegate:b", {"title": "Éa", "parent": "cli:a"}))
         asked = script.params(name)
         assert (asked["parent"], asked["folded"], asked["channel"], asked["now"]) == ("cli:a", "ea", "cli", NOW)
         assert make(SCOPE, "cli:a", {}).args[1] == "cli:a"

@@ -273,7 +273,7 @@ def test_an_import_is_told_in_words():
         "1 conversation imported, with 1 message.",
         "2 conversations went on.",
         "1 conversation was here already.",
-        "1 conversation differed from the one here, and got a new id.",
+        "1 conversation got a new id: the one in the file is taken, or cannot be used.",
         "1 conversation differed from the one here, and was left out.",
         "2 lines could not be read.",
         "Secrets had been masked when the file was written; they are not in it.",

@@ -358,7 +358,7 @@ class Conversation:
         helper = agent or Delegate(self.model, store=self.session.store, name=name)
         helper.adopt(self.session.store)
         place = keys.key(keys.Delegate(self.session.id, name))
-        talk = await helper.talk(place, title=f"{name}: {titles.shortened(task)}")
+        talk = await helper.talk(place, title=f"{name}: {titles.shortened(task)}", parent=self.session.id)
         following = Following(name, talk.session.id, self._emit)
         try:
             return await talk.ask(task, wait=self.agent.timeout, tell=following.tell)

@@ -52,8 +52,7 @@ async def new(talk: Conversation, title: str) -> str:
         if title:
             await talk.session.update(title=title)
         return told
-    fields = {"title": title} if title else {}
-    await talk.move(await old.store.create_session(model=talk.model.name, **fields))
+    await talk.move(await old.store.create_session(model=talk.model.name, title=title or None))
     return f"A new conversation begins. The old one: `/resume {old.id}`" if await kept(old) else "A new conversation."
 
 

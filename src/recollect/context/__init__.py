@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["compaction", "counting", "drafts", "history", "repair", "sheet", "window"]
 
 
-def __getattr__(name: str) -> Any:
-    """Load a module of this room; from then on it is found without this."""
-    if name in __all__:
-        return __import__(f"recollect.context.{name}", fromlist=[name])
-    raise AttributeError(f"module 'recollect.context' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker that sees it, every name of the module exists
+
+    def __getattr__(name: str) -> Any:
+        """Load a module of this room; from then on it is found without this."""
+        if name in __all__:
+            return __import__(f"recollect.context.{name}", fromlist=[name])
+        raise AttributeError(f"module 'recollect.context' has no attribute {name!r}")

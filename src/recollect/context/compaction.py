@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recollect.context.window import staying, turns, unparted
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model.compaction import KEEP_TURNS, Compaction, Summary
 from recollect.model.message import Message
 
@@ -25,7 +25,7 @@ class CompactionPolicy(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise InvalidValue(f"share is a part of the budget, above 0 and up to 1; got {self.share!r}.")
+            raise InvalidValue(f"share is a part of the budget, above 0 and up to 1; got {displayed(self.share)}.")
         _check_turns(self.keep_turns)
 
     def due(self, tokens: int, budget: int) -> bool:
@@ -75,7 +75,7 @@ def replaced(
 
 def _check_turns(keep_turns: int) -> None:
     if type(keep_turns) is not int or keep_turns < 0:
-        raise InvalidValue(f"keep_turns is a number from 0 on; got {keep_turns!r}.")
+        raise InvalidValue(f"keep_turns is a number from 0 on; got {displayed(keep_turns)}.")
 
 
 def _kept_from(messages: Sequence[Message], keep_turns: int) -> int:
@@ -96,7 +96,7 @@ def chosen(summary: str | None, summarize: Summarize | None) -> None:
     if (summary is None) == (summarize is None):
         raise InvalidValue("Give either summary=..., a text, or summarize=..., a function that makes it.")
     if summarize is not None and not callable(summarize):
-        raise InvalidValue(f"summarize is a function that takes messages and gives a text; got {summarize!r}.")
+        raise InvalidValue(f"summarize is a function that takes messages and gives a text; got {displayed(summarize)}.")
 
 
 def told(summary: Any) -> Any:

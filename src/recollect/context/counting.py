@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect.context.window import Counter
-from recollect.errors import InvalidValue
-from recollect.model.json import UNSET, encode
+from recollect.errors import InvalidValue, displayed
+from recollect.model.json import UNSET, standard
 from recollect.model.message import Message
 from recollect.model.part import AttachmentPart, DataPart, Part, ToolCallPart, ToolResultPart
 from recollect.model.tokens import PER_ATTACHMENT, PER_MESSAGE
@@ -22,7 +22,8 @@ def counter(given: Counter | str | None) -> Counter | None:
         return given
     if type(given) is not str or given not in TOKENIZERS:
         raise InvalidValue(
-            f"There is no tokenizer {given!r}. Use one of {', '.join(TOKENIZERS)}, or a function that takes a message."
+            f"There is no tokenizer {displayed(given)}. Use one of {', '.join(TOKENIZERS)}, or a function that takes a "
+            "message."
         )
     encoder = _encoder(TOKENIZERS[given])
 
@@ -57,10 +58,10 @@ def _texts(part: Part) -> Iterator[str]:
         if part.arguments_text is not None:
             yield part.arguments_text
         elif part.arguments is not UNSET:
-            yield encode(part.arguments)
+            yield standard(part.arguments)
     elif isinstance(part, ToolResultPart):
         yield part.output
     elif isinstance(part, DataPart):
-        yield encode(part.native if part.data is UNSET else part.data)
+        yield standard(part.native if part.data is UNSET else part.data)
     elif not isinstance(part, AttachmentPart):
         yield part.text

@@ -6,7 +6,7 @@ from typing import Any
 
 from recollect import formats
 from recollect.errors import InvalidValue
-from recollect.model import figure, json
+from recollect.model import argument, figure, json
 from recollect.model.message import Draft, checked
 from recollect.model.part import ResultStatus, TextPart, ToolResultPart
 
@@ -27,7 +27,7 @@ def answer(message: Any, format: str | None = None) -> Draft:
 def question(said: Any, format: str | None = None) -> list[Draft]:
     """Read what opens a turn: a text is what the person said."""
     if isinstance(said, str):
-        return [Draft(role="user", parts=(TextPart(text=said),))]
+        return [Draft(role="user", parts=(TextPart(text=str.__str__(said)),))]
     return drafts(said, format)
 
 
@@ -42,8 +42,9 @@ def tool_result(
     metadata: dict[str, Any] | None,
 ) -> Draft:
     """Make the message that carries a tool's result."""
-    if status not in ("success", "error", "canceled"):
-        raise InvalidValue(f"A tool result is success, error or canceled; got {status!r}.")
+    argument.choice("status", status, ("success", "error", "canceled"))
+    if error_message is not None:
+        error_message = argument.plain_text("error_message", error_message)
     if metadata is not None and not isinstance(metadata, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"metadata is a dict or None; got {type(metadata).__name__}.")
     told = dict(json.exact(metadata)) if metadata else {}

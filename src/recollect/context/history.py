@@ -11,8 +11,13 @@ from recollect.model.message import Message
 from recollect.model.repair import Repair
 
 
-class History(list[dict[str, Any]]):
-    """Messages as plain dicts, and beside them what was mended in this view to make it acceptable."""
+class History(list[Any]):
+    """Messages as plain dicts, and beside them what was mended in this view to make it acceptable.
+
+    The dicts are typed as Any, so that a type checker accepts them where an SDK expects TypedDicts of its own.
+    """
+
+    repairs: list[Repair]
 
     def __init__(self, messages: Sequence[dict[str, Any]] = (), repairs: Sequence[Repair] = ()) -> None:
         super().__init__(messages)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from recollect.context.pairs import Pairs, calls_of, pair
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model.compaction import Summary
 from recollect.model.message import Message
 
@@ -46,7 +46,7 @@ class Window:
         if key not in self._sizes:
             size = self._count(message)
             if type(size) is not int or size < 0:
-                raise InvalidValue(f"A counter gives a number of tokens from 0 on; got {size!r}.")
+                raise InvalidValue(f"A counter gives a number of tokens from 0 on; got {displayed(size)}.")
             self._sizes[key] = size
         return self._sizes[key]
 
@@ -86,7 +86,7 @@ class Window:
 
 def _check(name: str, value: int | None) -> None:
     if value is not None and (type(value) is not int or value < 0):
-        raise InvalidValue(f"{name} is a number from 0 on, or None for no bound; got {value!r}.")
+        raise InvalidValue(f"{name} is a number from 0 on, or None for no bound; got {displayed(value)}.")
 
 
 def _stays(messages: Sequence[Message], block: Sequence[int]) -> bool:

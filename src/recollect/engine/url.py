@@ -6,7 +6,8 @@ import os
 from typing import Any, NamedTuple
 
 from recollect import config
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
+from recollect.model import argument
 from recollect.model.json import storable
 
 MEMORY = ":memory:"
@@ -48,21 +49,21 @@ def parted(url: str) -> tuple[str, str, list[str]]:
 def check(owner: Any, timeout: Any) -> None:
     """Refuse what can not be an owner, or a number of seconds to wait."""
     if type(owner) is not str or "\0" in owner or owner != storable(owner):
-        raise InvalidValue(f"An owner is a text, and '' where there is none; got {owner!r}.")
+        raise InvalidValue(f"An owner is a text, and '' where there is none; got {displayed(owner)}.")
     if len(owner) > _LONGEST_OWNER:  # every index of PostgreSQL's begins with it, and has no room for a long one
         raise InvalidValue(f"An owner has at most {_LONGEST_OWNER} characters; this one has {len(owner):,}.")
     if len(owner.encode()) > _LARGEST_OWNER:
         raise InvalidValue(f"An owner has at most {_LARGEST_OWNER} bytes of UTF-8; this one has {len(owner.encode())}.")
     if type(timeout) not in (int, float) or not 0 <= timeout <= _LONGEST:
-        raise InvalidValue(f"timeout is a number of seconds, from 0 to those of ten years; got {timeout!r}.")
+        raise InvalidValue(f"timeout is a number of seconds, from 0 to those of ten years; got {displayed(timeout)}.")
 
 
 def target(place: str | os.PathLike[str] | None) -> Target:
     """Read a path or URL; None is what the environment says, or the default file."""
     text: Any = place if place is not None else config.database()
-    text = os.fspath(text) if hasattr(text, "__fspath__") else text
+    text = argument.fspath(text)
     if not isinstance(text, str) or not text:
-        raise InvalidValue(f"A store is named by a path or a URL; got {text!r}.")
+        raise InvalidValue(f"A store is named by a path or a URL; got {displayed(text)}.")
     if text == MEMORY:
         return Target("sqlite", MEMORY)
     scheme, colon, rest = text.partition(":")
@@ -71,7 +72,7 @@ def target(place: str | os.PathLike[str] | None) -> Target:
         return Target("sqlite", _sqlite_path(rest))
     if colon and scheme in ("postgresql", "postgres"):
         if rest != storable(rest):
-            raise InvalidValue(f"A URL is text that UTF-8 can carry; got {text!r}.")
+            raise InvalidValue(f"A URL is text that UTF-8 can carry; got {displayed(text)}.")
         return Target("postgres", f"{scheme}:{rest}")
     if "://" in text or (colon and scheme == "file"):
         raise InvalidValue(
@@ -108,5 +109,5 @@ def absolute(path: str) -> str:
     if "\0" in path:
         raise InvalidValue("A path has no NUL character.")
     if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):
-        raise InvalidValue(f"SQLite takes a path only where it is UTF-8; got {path!r}. Choose another name.")
+        raise InvalidValue(f"SQLite takes a path only where it is UTF-8; got {displayed(path)}. Choose another name.")
     return os.path.abspath(config.expanded(path))

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequen
 from typing import IO, TYPE_CHECKING, Any
 
 from recollect.engine import part
-from recollect.errors import DiskFull, InvalidValue, StoreUnavailable
+from recollect.errors import DiskFull, InvalidValue, StoreUnavailable, displayed
 from recollect.export.flow import Flow, driven, driven_async, settled, settled_async
 from recollect.export.report import BadLine, Refused, Report
 from recollect.model import argument
@@ -170,7 +170,7 @@ def _flow(
     argument.function("progress", progress)
     format = _ENDINGS.get(format, format) if type(format) is str else format
     if format not in FORMATS:
-        raise InvalidValue(f"An export is one of {', '.join(FORMATS)}; got {format!r}.")
+        raise InvalidValue(f"An export is one of {', '.join(FORMATS)}; got {displayed(format)}.")
     machine = format in ("json", "jsonl")
     options = Options(Redactor() if redact else None, machine if deleted is None else deleted, progress, output)
     if machine and not output:
@@ -218,7 +218,7 @@ def _path(file: Any, act: str | None = None) -> str | None:
     elif act is not None and hasattr(file, act):
         return None
     opened = "" if act is None else ", or open"
-    raise InvalidValue(f"A file is named by a path, a text or a Path{opened}; got {file!r}.")
+    raise InvalidValue(f"A file is named by a path, a text or a Path{opened}; got {displayed(file)}.")
 
 
 @contextlib.contextmanager

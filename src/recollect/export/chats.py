@@ -100,7 +100,7 @@ def _whole(
 
 
 def _written(value: Any) -> bytes:
-    return json.encode(value).lstrip(" ").encode()
+    return json.standard(value).encode()
 
 
 def _title(value: dict[str, Any]) -> str | None:

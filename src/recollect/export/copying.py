@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from recollect.engine.url import MEMORY, Target, check
 from recollect.engine.url import target as place_of
-from recollect.errors import Conflict, InvalidValue, NotFound
+from recollect.errors import Conflict, InvalidValue, NotFound, displayed
 from recollect.model import argument
 from recollect.model.copied import Copied, Difference
 from recollect.model.owners import Owners
@@ -94,7 +94,7 @@ def _named(owners: Any, timeout: Any) -> list[str] | None:
     if owners is None:
         return None
     if isinstance(owners, str | bytes) or not isinstance(owners, Iterable):
-        raise InvalidValue(f"owners is a list of owners, or None for everyone; got {owners!r}.")
+        raise InvalidValue(f"owners is a list of owners, or None for everyone; got {displayed(owners)}.")
     found: list[Any] = list(owners)
     for owner in found:
         check(owner, timeout)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.export import records, stored
 from recollect.export.spool import Spool
 from recollect.ops import arrivals
@@ -85,7 +85,7 @@ class Group:
     def add_session(self, record: records.SessionRecord, line: int, soonest: int) -> None:
         """Take a session."""
         if record.id in self.sessions:
-            raise InvalidValue(f"Session {record.id!r} comes twice.")
+            raise InvalidValue(f"Session {displayed(record.id)} comes twice.")
         self.sessions[record.id] = Given(record, line, stored.session_columns(record, soonest))
 
     def add_branch(self, record: records.BranchRecord) -> None:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.export import batches, chats, records, stored
 from recollect.export.flow import Flow, ask
 from recollect.export.group import Group
@@ -38,7 +38,7 @@ class Intake:
         dry_run: bool = False,
     ) -> None:
         if on_conflict not in ON_CONFLICT:
-            raise InvalidValue(f"on_conflict is one of {', '.join(ON_CONFLICT)}; got {on_conflict!r}.")
+            raise InvalidValue(f"on_conflict is one of {', '.join(ON_CONFLICT)}; got {displayed(on_conflict)}.")
         self.scope = scope
         self.on_conflict = on_conflict
         self.format = format
@@ -92,7 +92,7 @@ class Intake:
         """Take a header or a session, either of which may end the group before it."""
         if isinstance(record, records.Header):
             if record.format not in ("", records.FORMAT):
-                raise InvalidValue(f"It is the header of another format, {record.format!r}.")
+                raise InvalidValue(f"It is the header of another format, {displayed(record.format)}.")
             if record.version > records.VERSION:
                 raise _Newer(
                     f"This export is of version {record.version}, and this Recollect knows up to {records.VERSION}. "
@@ -113,7 +113,7 @@ class Intake:
             self._blob(record)
             return
         if group is None or record.session not in group.sessions:
-            raise InvalidValue(f"Session {record.session!r} is not before it.")
+            raise InvalidValue(f"Session {displayed(record.session)} is not before it.")
         if isinstance(record, records.BranchRecord):
             group.add_branch(record)
             return
@@ -154,7 +154,7 @@ class Intake:
                     self.report.refuse(line, f"Branch {number} is not in the file.")
             for id, given in list(group.sessions.items()):
                 if not given.own:
-                    self.report.refuse(given.line, f"Session {id!r} has no branch in the file.")
+                    self.report.refuse(given.line, f"Session {displayed(id)} has no branch in the file.")
                     del group.sessions[id]
             if group.sessions:
                 yield from self._settle(group)
@@ -204,7 +204,9 @@ class Intake:
         if self.dry_run:
             return
         known = {*self.report.created, *self.report.updated, *self.report.unchanged}
-        for child, parent in self.orphans:
+        renamed = {refused.id: refused.new_id for refused in self.report.conflicts if refused.new_id is not None}
+        for child, name in self.orphans:
+            parent = renamed.get(name, name)
             if parent in known:
                 yield from ask(arrivals.link(self.scope, child, parent))
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from recollect.errors import SessionExists
+from recollect.errors import SessionExists, displayed
 from recollect.export import batches, records
 from recollect.export.flow import Flow, ask
 from recollect.export.group import Given, Group
 from recollect.export.report import Refused
+from recollect.model import keys
 from recollect.op import Scope
 from recollect.ops import arrivals, comparison
 
@@ -107,7 +108,10 @@ class _Placing:
         )
         for id, given in self.group.sessions.items():
             if id not in standing:
-                self._new(given)
+                if keys.addressable(id):
+                    self._new(given)
+                else:
+                    yield from self._renamed(given, "No URL can carry this id.")
                 continue
             verdict = yield from _verdict(self.group, given, standing[id])
             if verdict.conflict is None:
@@ -141,13 +145,17 @@ class _Placing:
     def _conflict(self, given: Given, reason: str) -> Flow[None]:
         if self.on_conflict == "error":
             raise SessionExists(
-                f"Session {given.id!r} in the file is not the one in the store: {reason} Import it with "
+                f"Session {displayed(given.id)} in the file is not the one in the store: {reason} Import it with "
                 'on_conflict="new" under a new id, or leave it out with on_conflict="skip".',
                 session=given.id,
             )
         if self.on_conflict == "skip":
             self.conflicts.append(Refused(given.id, reason))
             return
+        yield from self._renamed(given, reason)
+
+    def _renamed(self, given: Given, reason: str) -> Flow[None]:
+        """Import a session under a new id, which is the same each time the same content is imported."""
         id = f"{given.id[:_LONGEST]}-{self.group.digest(given.id)[:8]}"
         standing: dict[str, arrivals.Standing] = yield from ask(arrivals.standing(self.scope, [id]))
         if id not in standing:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model import keys
 from recollect.model.message import Count, Role
 from recollect.model.part import CallStatus
@@ -252,9 +252,9 @@ def moment(value: Any) -> Any:
     try:
         found = milliseconds(value)
     except (ValueError, OverflowError) as error:
-        raise InvalidValue(f"{value!r} is no time. Write it as ISO 8601: 2025-11-16T10:00:00.123Z.") from error
+        raise InvalidValue(f"{displayed(value)} is no time. Write it as ISO 8601: 2025-11-16T10:00:00.123Z.") from error
     if found < 0:
-        raise InvalidValue(f"{value!r} is before 1970.")
+        raise InvalidValue(f"{displayed(value)} is before 1970.")
     return found
 
 
@@ -265,4 +265,4 @@ def place(name: str, first: int = 1) -> tuple[int, int]:
         found = int(branch[:11]), int(position[:11])  # more digits are too many anyway
         if 0 < found[0] < 1 << 31 and first <= found[1] < 1 << 32:
             return found
-    raise InvalidValue(f"{name!r} is no message id. An id looks like '1.17': branch and position.")
+    raise InvalidValue(f"{displayed(name)} is no message id. An id looks like '1.17': branch and position.")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.export.records import FORMAT
 
 _CHUNK = 1 << 16
@@ -202,7 +202,7 @@ class Document:
 
     def _take(self, mark: str) -> None:
         if self._peek() != mark:
-            raise InvalidValue(f"There is no {mark!r} where one is needed; what follows was not read.")
+            raise InvalidValue(f"There is no {displayed(mark)} where one is needed; what follows was not read.")
         self._at += 1
 
     def _peek(self) -> str:

@@ -32,8 +32,10 @@ _Parts = tuple[Part, ...]
 
 
 def raw(text: str | None) -> msgspec.Raw | None:
-    """Give stored JSON as it is."""
-    return None if text is None else msgspec.Raw(text.lstrip(" ").encode())
+    """Give stored JSON as it is, or as other readers understand it where it needs decode()."""
+    if text is None:
+        return None
+    return msgspec.Raw((json.standard(json.decode(text)) if text.startswith("  ") else text.lstrip(" ")).encode())
 
 
 def of_session(value: Session, tree: int) -> SessionRecord:
@@ -105,7 +107,7 @@ def of_snapshot(session: str, row: Row, number: int) -> SnapshotRecord:
 
 def session_columns(record: SessionRecord, soonest: int) -> dict[str, Any]:
     """Give the columns of a session, checked. Activity is not taken from the future beyond `soonest`."""
-    keys.checked(record.id)
+    keys.well_formed(record.id)
     if record.data_schema_version > DATA_SCHEMA_VERSION:
         raise InvalidValue("It was written by a newer Recollect. Upgrade with `pip install -U recollect`.")
     given = {name: getattr(record, name) for name in TEXT_FIELDS}

@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "putter", "read", "response", "write"]
 
 
-def __getattr__(name: str) -> Any:
-    """Load the formats; from then on each of these names is found without this."""
-    if name not in __all__:
-        raise AttributeError(f"module 'recollect.formats' has no attribute {name!r}")
-    from recollect.formats import registry  # noqa: PLC0415
+if not TYPE_CHECKING:  # to a type checker that sees it, every name of the module exists
 
-    globals().update({known: getattr(registry, known) for known in __all__})
-    return globals()[name]
+    def __getattr__(name: str) -> Any:
+        """Load the formats; from then on each of these names is found without this."""
+        if name not in __all__:
+            raise AttributeError(f"module 'recollect.formats' has no attribute {name!r}")
+        from recollect.formats import registry  # noqa: PLC0415
+
+        globals().update({known: getattr(registry, known) for known in __all__})
+        return globals()[name]
 
 
 def _load_all() -> None:

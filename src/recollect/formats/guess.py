@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from recollect.errors import FormatUnclear
+from recollect.errors import FormatUnclear, displayed
 from recollect.formats.native import is_dict, is_list
 from recollect.formats.neutral import MESSAGE_FIELDS, TEXT_FIELDS
 
@@ -172,7 +172,8 @@ def _of_block(kind: Any, block: dict[str, Any]) -> str | None:
 
 def _unknown(kind: str) -> FormatUnclear:
     told = (
-        f"There is no role, and nothing is known of the type {kind!r}. If it is an item of OpenAI's Responses API, say "
+        f"There is no role, and nothing is known of the type {displayed(kind)}. If it is an item of OpenAI's "
+        "Responses API, say "
         f'format="{_RESPONSES}"; else write {{"role": "user", "content": ...}}.'
     )
     return FormatUnclear(told, known=FORMATS, type=kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeGuard, TypeVar
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model.message import Role
 from recollect.model.part import AttachmentPart, DataPart, Part, TextPart
 
@@ -128,7 +128,7 @@ def role_of(message: dict[str, Any], roles: dict[str, Role], format: str) -> Rol
     choice = ", ".join(roles)
     if "role" not in message:
         raise InvalidValue(f'There is no role. Write {{"role": "user", "content": ...}}; the roles are: {choice}.')
-    raise InvalidValue(f"{format} has no role {name!r}. Use one of: {choice}.")
+    raise InvalidValue(f"{format} has no role {displayed(name)}. Use one of: {choice}.")
 
 
 def content_of(message: dict[str, Any], read_block: Callable[[dict[str, Any]], Part]) -> tuple[tuple[Part, ...], Shape]:

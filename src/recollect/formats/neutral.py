@@ -14,7 +14,7 @@ import msgspec
 from recollect.errors import InvalidValue
 from recollect.formats import attachment
 from recollect.formats.native import WriteBlock, content_of, is_dict, noted, overlay, place_content, role_of
-from recollect.model.json import UNSET, decode, encode, exact
+from recollect.model.json import UNSET, decode, exact, standard
 from recollect.model.message import Draft, Message, Role
 from recollect.model.part import (
     AttachmentPart,
@@ -241,7 +241,7 @@ def _is_piece(message: Message, format: str) -> bool:
 
 def compact(value: Any) -> str:
     """Write a value as JSON text without spaces."""
-    return encode(value).lstrip(" ")
+    return standard(value)
 
 
 def _read_block(block: dict[str, Any]) -> Part:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.formats.native import is_dict, is_list
 from recollect.model import part as parts_of
 from recollect.model.json import UNSET
@@ -151,4 +151,6 @@ def _time(text: str) -> int:
     try:
         return milliseconds(text)
     except ValueError as error:
-        raise InvalidValue(f"created_at is {text!r}. Write a time as ISO 8601: 2025-11-16T10:00:00.123Z.") from error
+        raise InvalidValue(
+            f"created_at is {displayed(text)}. Write a time as ISO 8601: 2025-11-16T10:00:00.123Z."
+        ) from error

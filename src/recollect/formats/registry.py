@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from recollect.errors import InvalidValue, UnknownFormat
+from recollect.errors import InvalidValue, UnknownFormat, displayed
 from recollect.formats import anthropic, neutral, openai, plain
 from recollect.formats.guess import FORMATS, RESERVED, has_items
 from recollect.formats.guess import guess as guess_format
@@ -50,11 +50,11 @@ _LATER = {_ITEMS: "openai_responses", "ai-sdk": "ai_sdk", "ai-sdk-ui": "ai_sdk_u
 def read(messages: Any, format: str | None = None) -> list[Draft]:
     """Read one message or many: dicts, objects of the official SDKs, whole responses, or our own values."""
     given = None if format is None else _named(format)
-    if not _is_many(messages):
+    if type(messages) is dict or not _is_many(messages):
         return _read_one(messages, given)
     drafts: list[Draft] = []
     items = 0  # how many drafts at the end are items, which are gathered into messages
-    for index, message in enumerate(messages):
+    for index, message in enumerate(_listed(messages)):
         try:
             found = _read_one(message, given)
         except InvalidValue as error:
@@ -113,6 +113,8 @@ def load_all() -> None:
 
 
 def _named(format: str | None) -> Format:
+    if isinstance(format, str):
+        format = str.__str__(format)  # a subclass may compare in a way of its own
     module = _FORMATS.get(format) if isinstance(format, str) else None
     if module is not None:
         return module
@@ -120,8 +122,8 @@ def _named(format: str | None) -> Format:
         found: Any = importlib.import_module(f"recollect.formats.{_LATER[format]}")
         _FORMATS[format] = found
         return found
-    if format in RESERVED:
-        told = f"The name {format!r} is reserved for a later version. The formats are: {', '.join(FORMATS)}."
+    if isinstance(format, str) and format in RESERVED:
+        told = f"The name {displayed(format)} is reserved for a later version. The formats are: {', '.join(FORMATS)}."
         raise UnknownFormat(told, format=format, known=FORMATS)
     raise UnknownFormat(format=format, known=FORMATS)
 
@@ -130,9 +132,22 @@ def _is_many(messages: Any) -> bool:
     if isinstance(messages, (list, tuple)):
         return True
     # A pydantic object can be iterated, over its fields: it is one message all the same.
-    if isinstance(messages, (str, bytes, Mapping)) or hasattr(messages, "model_dump"):
-        return False
+    try:
+        if isinstance(messages, (str, bytes, Mapping)) or hasattr(messages, "model_dump"):
+            return False
+    except Exception as error:  # of the object's own code
+        raise InvalidValue(f"{displayed(messages)} is no message: it raised {type(error).__name__}.") from error
     return isinstance(messages, Iterable)
+
+
+def _listed(messages: Any) -> Any:
+    """Return several messages as a list; what an iterator of somebody's raises says nothing about messages."""
+    if isinstance(messages, (list, tuple)):
+        return messages
+    try:
+        return list(messages)
+    except Exception as error:
+        raise InvalidValue(f"{displayed(messages)} gives no messages: it raised {type(error).__name__}.") from error
 
 
 def _read_one(value: Any, given: Format | None) -> list[Draft]:

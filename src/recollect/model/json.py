@@ -3,6 +3,10 @@
 msgspec does nearly all of it. What it can not carry (lone surrogates, integers over 64 bits) goes through the
 standard json module, and the text then begins with a space, so that the reader takes the same way back. What JSON
 itself can not carry is refused with a sentence: NaN, keys that are not text, objects, nesting beyond DEPTH.
+
+JSON has no way to write a high surrogate followed by a low one without meaning the character that they encode. encode()
+puts a noncharacter between the two, and begins the text with two spaces; decode() removes it. standard() writes JSON
+for other readers, to whom the two are that character.
 """
 
 from __future__ import annotations
@@ -14,13 +18,20 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 
 DEPTH = 500
 UNSET = msgspec.UNSET
 
 _PLAIN: tuple[Any, ...] = (int, float, dict, list, tuple)
+_DISCRIMINATORS = ("role", "type")
 _ATOMS = frozenset({str, int, bool, type(None)})
+
+# A high surrogate that a low one follows, and what encode() writes for it. Text that looks like that already gets one
+# more noncharacter, so that removing one always restores it.
+_BETWEEN = "\uffff"
+_ADJACENT = rf"([\ud800-\udbff])({_BETWEEN}*)(?=[\udc00-\udfff])"
+_SEPARATED = rf"([\ud800-\udbff]){_BETWEEN}({_BETWEEN}*)(?=[\udc00-\udfff])"
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -35,25 +46,58 @@ def encode(value: Any) -> str:
     try:
         return _encoder.encode(value).decode()
     except (ValueError, OverflowError):  # a UnicodeEncodeError is a ValueError
-        return " " + _carefully(msgspec.to_builtins(value))
+        import re  # noqa: PLC0415
+
+        text = _carefully(value)
+        if not re.search(_ADJACENT, text):
+            return " " + _escaped(text)
+        return "  " + _escaped(re.sub(_ADJACENT, rf"\1\2{_BETWEEN}", text))
     except RecursionError as error:
         raise _too_deep() from error
 
 
-def _carefully(plain: Any) -> str:
-    """Write what msgspec can not, and make sure that it is read back as it was."""
+def standard(value: Any) -> str:
+    """Write JSON text that any reader understands. Adjacent surrogates become the character that they encode."""
+    try:
+        return _encoder.encode(value).decode()
+    except (ValueError, OverflowError):
+        return _escaped(_carefully(value))
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def _carefully(value: Any) -> str:
+    """Write what msgspec cannot, with surrogates as they are."""
     import json  # noqa: PLC0415  needed for what is rare, and 2 ms of starting
 
     try:
-        text = json.dumps(plain, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-        same = json.dumps(json.loads(text), ensure_ascii=False) == json.dumps(plain, ensure_ascii=False)
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError as error:  # an integer of more than 4,300 digits
         raise InvalidValue(f"This value can not be written as JSON: {error}.") from error
-    if not same:
-        raise InvalidValue(
-            "Two halves of a surrogate pair side by side would come back as one character. Join them or drop them."
-        )
-    return text
+
+
+def _escaped(text: str) -> str:
+    """Escape what is not ASCII in JSON text, where it can only be part of a string."""
+    import json  # noqa: PLC0415
+    import re  # noqa: PLC0415
+
+    return re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _parted(value: Any) -> Any:
+    """Remove what encode() put between adjacent surrogates."""
+    import re  # noqa: PLC0415
+
+    if isinstance(value, str):
+        return re.sub(_SEPARATED, r"\1\2", value)
+    if isinstance(value, list):
+        return list(map(_parted, value))
+    if isinstance(value, dict):
+        found: dict[str, Any] = {}
+        for key, item in value.items():  # a loop: a comprehension would be a second frame for each level
+            found[_parted(key)] = _parted(item)
+        return found
+    return value
 
 
 def decode(text: str | bytes) -> Any:
@@ -73,13 +117,14 @@ def _read_carefully(text: str | bytes) -> Any:
     import json  # noqa: PLC0415
 
     try:
-        return json.loads(text)
+        plain = json.loads(text)
     except json.JSONDecodeError as error:
         raise NotJson(str(error)) from error
+    return _parted(plain) if text[:2] in ("  ", b"  ") else plain
 
 
 def _no_text(text: object) -> msgspec.DecodeError:
-    return msgspec.DecodeError(f"there is no text, but {text!r:.20}")
+    return msgspec.DecodeError(f"there is no text, but {displayed(text)}")
 
 
 @functools.cache
@@ -109,6 +154,10 @@ def exact(value: Any) -> Any:
         return _unwrapped(value, 0)
     except RecursionError as error:
         raise _too_deep() from error
+    except InvalidValue:
+        raise
+    except Exception as error:  # of an object's own code: a property, model_dump(), an iterator
+        raise InvalidValue(f"{displayed(value)} could not be read as JSON: {type(error).__name__}.") from error
 
 
 def _is_plain(value: Any) -> bool:
@@ -136,7 +185,7 @@ def _is_plain(value: Any) -> bool:
 def _check_keys(value: dict[Any, Any]) -> None:
     for key in value:
         if type(key) is not str:
-            raise InvalidValue(f"A key of a JSON object must be text, not {key!r}. Write it as a string.")
+            raise InvalidValue(f"A key of a JSON object must be text, not {displayed(key)}. Write it as a string.")
 
 
 def _unwrapped(value: Any, depth: int) -> Any:
@@ -163,11 +212,10 @@ def _finite(value: float) -> float:
 
 def _unwrapped_object(value: Any, depth: int) -> Any:
     """Unwrap a provider's object, a subclass of a plain type or a mapping; refuse the rest."""
-    if hasattr(value, "model_dump"):  # pydantic: both official SDKs; only what was set, under the wire's names
-        dumped = value.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-        return _unwrapped(dumped, depth)
+    if hasattr(value, "model_dump"):  # pydantic: both official SDKs
+        return _unwrapped(_dumped(value), depth)
     if isinstance(value, msgspec.Struct):
-        return _unwrapped({name: getattr(value, name) for name in value.__struct_fields__}, depth)
+        return _unwrapped(fields_of(value), depth)
     if isinstance(value, str):
         return str.__str__(value)
     for plain in _PLAIN:
@@ -178,6 +226,39 @@ def _unwrapped_object(value: Any, depth: int) -> Any:
     raise InvalidValue(
         f"{type(value).__name__} can not be stored as JSON. Send text, numbers, lists and dicts; bytes as base64."
     )
+
+
+def fields_of(struct: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of a struct as msgspec would write them, and their values as they are: bytes stay bytes."""
+    fields = msgspec.structs.asdict(struct)
+    tag = struct.__struct_config__.tag
+    plain = {name: value for name, value in fields.items() if value is not UNSET}
+    return plain if tag is None else {str(struct.__struct_config__.tag_field): tag, **plain}
+
+
+def _dumped(model: Any) -> Any:
+    """Return a pydantic object as its provider sent it: what was set, under the names of the wire, and what it is.
+
+    Fields that were not set are the SDK's own and would come back different. But an object that a program builds may
+    have its `role` and `type` by default, and without them it is no message.
+    """
+    options: dict[str, Any] = {"mode": "json", "by_alias": True, "warnings": False}
+    whole = model.model_dump(**options)
+    return _discriminated(model.model_dump(**options, exclude_unset=True), whole)
+
+
+def _discriminated(sent: Any, whole: Any) -> Any:
+    """Add the `role` and `type` of each object, where they were not set, from a dump that has every field."""
+    if isinstance(sent, dict) and isinstance(whole, dict):
+        named = {name: whole[name] for name in _DISCRIMINATORS if isinstance(whole.get(name), str)}
+        found: dict[str, Any] = {**named, **sent}
+        for name, value in sent.items():
+            if name in whole:
+                found[name] = _discriminated(value, whole[name])
+        return found
+    if isinstance(sent, list) and isinstance(whole, list) and len(sent) == len(whole):
+        return list(map(_discriminated, sent, whole))
+    return sent
 
 
 def storable(text: str) -> str:

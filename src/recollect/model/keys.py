@@ -14,12 +14,13 @@ import os
 
 import msgspec
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 
 LONGEST = 512
 _DIGITS = 20
 _PROGRAM = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-")
 _DELEGATE = ":delegate:"
+_DOT_SEGMENTS = frozenset({".", ".."})  # a browser resolves these away, also percent-encoded: /c/.. is /
 
 
 class Terminal(msgspec.Struct, frozen=True, tag="cli", tag_field="at"):
@@ -74,7 +75,9 @@ def key(place: Place) -> str:
     """Give the session of a place. A place that would share its session with another is an InvalidValue."""
     made = checked(_written(place))
     if where(made) != place:
-        raise InvalidValue(f"{made!r} is the session of another place than {place!r}. Choose another name.")
+        raise InvalidValue(
+            f"{displayed(made)} is the session of another place than {displayed(place)}. Choose another name."
+        )
     return made
 
 
@@ -100,7 +103,9 @@ def _written(place: Place) -> str:
 def _id(given: str, *, signed: bool = False) -> str:
     """Check an id of a platform."""
     if not isinstance(given, str) or not _is_id(given, signed=signed):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"An id of a platform is a whole number written as text, such as '42'; got {given!r}.")
+        raise InvalidValue(
+            f"An id of a platform is a whole number written as text, such as '42'; got {displayed(given)}."
+        )
     return given
 
 
@@ -154,19 +159,40 @@ def new_id(now: int) -> str:
 
 
 def checked(session: str) -> str:
-    """Give the id back if it can be one."""
-    if not isinstance(session, str) or not session.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"A session id is a text that is not empty, such as 'cli:default'; got {session!r}.")
-    if len(session) > LONGEST:
-        raise InvalidValue(f"A session id has at most {LONGEST} characters; this one has {len(session)}.")
-    if not session.isprintable():
-        raise InvalidValue(f"A session id has no control characters or line breaks; got {session!r}.")
-    return session
+    """Return the id of a session that is about to be created, or raise InvalidValue."""
+    id = well_formed(session)
+    if addressable(id):
+        return id
+    raise InvalidValue(f"A session id must not be '.' or '..', which no URL can carry; got {displayed(id)}.")
+
+
+def addressable(session: str) -> bool:
+    """Return whether a URL can carry the id as one segment of its path. Older versions stored ids that it cannot."""
+    return session not in _DOT_SEGMENTS
+
+
+def well_formed(session: str) -> str:
+    """Return an id that a store can hold, as a plain str, or raise InvalidValue."""
+    id = _text(session)
+    if not id.strip():
+        told = displayed(session)
+        raise InvalidValue(f"A session id is a text that is not empty, such as 'cli:default'; got {told}.")
+    if len(id) > LONGEST:
+        raise InvalidValue(f"A session id has at most {LONGEST} characters; this one has {len(id)}.")
+    if not id.isprintable():
+        raise InvalidValue(f"A session id has no control characters or line breaks; got {displayed(id)}.")
+    return id
 
 
 def findable(session: object) -> bool:
     """Whether there can be a session with this id, so that looking for it makes sense."""
-    return isinstance(session, str) and session.isprintable() and 0 < len(session) <= LONGEST
+    id = _text(session)
+    return id.isprintable() and 0 < len(id) <= LONGEST
+
+
+def _text(session: object) -> str:
+    """Return an id as a plain str, also of a subclass of str; '' for anything else."""
+    return str.__str__(session) if isinstance(session, str) else ""
 
 
 def place(session: str) -> tuple[str | None, str | None]:

@@ -6,18 +6,21 @@ A Draft is a message that has no place yet. A Message reads like a struct (`mess
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
 from recollect.errors import InvalidValue
-from recollect.model.json import exact
-from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.json import exact, fields_of
+from recollect.model.part import Envelope, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.value import Value
 
+Format = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect"]
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_SHOWN = 400  # characters of what msgspec says, which has the received value in it
 State = Literal["pending", "streaming", "completed", "interrupted", "error"]
 
 
@@ -41,11 +44,32 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def checked(draft: Draft) -> Draft:
     """Give a draft that somebody made by hand back if every value in it has its type and JSON can carry it."""
     try:
-        return msgspec.convert(exact(msgspec.to_builtins(draft)), Draft)
+        return msgspec.convert(exact(_opened(draft)), Draft)
     except msgspec.ValidationError as error:
-        raise InvalidValue(f"This is not a message: {error}.") from error
-    except (TypeError, RecursionError) as error:
-        raise InvalidValue(f"This message has a value that can not be stored: {error}.") from error
+        raise InvalidValue(f"This is not a message: {str(error)[:_SHOWN]}.") from error
+    except InvalidValue:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:  # a surrogate where a word belongs is a UnicodeEncodeError
+        raise InvalidValue(f"This message has a value that can not be stored: {str(error)[:_SHOWN]}.") from error
+
+
+def _opened(draft: Draft) -> dict[str, Any]:
+    """Return a draft as plain data. msgspec.to_builtins() would turn bytes into text, and a set into a list."""
+    plain = fields_of(draft)
+    plain["parts"] = _pieces(draft.parts)
+    return plain
+
+
+def _pieces(parts: Any) -> Any:
+    if type(parts) is not tuple and type(parts) is not list:
+        return parts
+    pieces: list[Any] = []
+    for part in parts:
+        piece = fields_of(part) if isinstance(part, Envelope) else part
+        if isinstance(part, ToolResultPart) and part.content is not None:
+            piece["content"] = _pieces(part.content)
+        pieces.append(piece)
+    return pieces
 
 
 class Message(Value, frozen=True, gc=False):
@@ -118,3 +142,22 @@ class Message(Value, frozen=True, gc=False):
             return self[name]
         except KeyError:
             return default
+
+
+class SdkObject(Protocol):
+    """An object of a provider's SDK: a pydantic model."""
+
+    def model_dump(self, *args: Any, **options: Any) -> Any:
+        """Return its fields as plain data."""
+        ...
+
+
+class DataclassObject(Protocol):
+    """A message that is a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+OneMessage = Mapping[str, Any] | Draft | Message | SdkObject | msgspec.Struct | DataclassObject
+Messages = OneMessage | Iterable[OneMessage]
+"""What can be appended. A str is none of these: it does not say who speaks."""

@@ -6,7 +6,7 @@ import datetime
 import re
 from typing import Any
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model.value import milliseconds
 
 Moment = int | str | datetime.datetime | datetime.date
@@ -26,14 +26,15 @@ def moment(value: Any, name: str = "A time") -> int:
     if found is not None and 0 <= found <= _LATEST:
         return found
     raise InvalidValue(
-        f"{name} is a number of milliseconds, a datetime or ISO 8601 such as '2025-11-16T10:00Z'; got {value!r}."
+        f"{name} is a number of milliseconds, a datetime or ISO 8601 such as '2025-11-16T10:00Z'; got "
+        f"{displayed(value)}."
     )
 
 
 def instant(value: Any) -> int | None:
     """Read what is a time without being a text; None where it is none."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return value if type(value) is int else int.__index__(value)
     return milliseconds(value.isoformat()) if isinstance(value, datetime.date) else None
 
 
@@ -81,7 +82,7 @@ def duration(value: Any, name: str = "A duration") -> int:
     if found is not None and 0 <= found <= _LATEST:
         return int(found)
     raise InvalidValue(
-        f"{name} is a number of seconds, a timedelta or a text such as '30d', '12h' or '2w'; got {value!r}."
+        f"{name} is a number of seconds, a timedelta or a text such as '30d', '12h' or '2w'; got {displayed(value)}."
     )
 
 
@@ -89,4 +90,4 @@ def offset(value: Any) -> int:
     """Read how far local time is ahead of UTC, in minutes, as milliseconds."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MINUTES:
         return value * 60_000
-    raise InvalidValue(f"utc_offset is a number of minutes, such as 60 or -480; got {value!r}.")
+    raise InvalidValue(f"utc_offset is a number of minutes, such as 60 or -480; got {displayed(value)}.")

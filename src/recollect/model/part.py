@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from recollect.model.json import UNSET, decode, encode
+from recollect.model.json import UNSET, decode, standard
 
 CallStatus = Literal["pending", "running", "success", "error", "canceled"]
 ResultStatus = Literal["success", "error", "canceled"]
@@ -98,7 +98,7 @@ class ToolResultPart(Envelope, frozen=True, kw_only=True, tag="tool_result", gc=
         if self.content is not None:
             return "\n".join([piece.text for piece in self.content if not isinstance(piece, DataPart) and piece.text])
         if self.data is not UNSET:
-            return encode(self.data).lstrip()
+            return standard(self.data)
         return self.error_message or ""
 
 

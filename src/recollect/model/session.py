@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from recollect.model.value import Value
 
@@ -47,6 +47,32 @@ class Session(Value, frozen=True, gc=False):
     archived_at: int | None = None
     deleted_at: int | None = None
     metadata: dict[str, Any] | None = None
+
+
+class SessionChanges(TypedDict, total=False):
+    """The fields that session.update() and session.fork() set. None clears a text or the metadata."""
+
+    external_id: str | None
+    title: str | None
+    task: str | None
+    status: Status
+    provider: str | None
+    provider_config: str | None
+    model: str | None
+    working_dir: str | None
+    system_prompt: str | None
+    color: str | None
+    channel: str | None
+    channel_id: str | None
+    metadata: dict[str, Any] | None
+    pinned: bool
+    archived: bool
+
+
+class NewSessionFields(SessionChanges, total=False):
+    """The fields that store.session() and store.create_session() set on a session that they create."""
+
+    parent: str | None
 
 
 # What update() and create() may set, and of which type. Pin and archive are given as true or false and kept as

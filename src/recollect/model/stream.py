@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model.message import Draft, State
 from recollect.model.part import Part, ReasoningPart, TextPart
 from recollect.model.turn import failure
@@ -29,7 +29,7 @@ class Gathering:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"A chunk is a text; got {type(text).__name__}.")
         if type(kind) is not str or kind not in _PARTS:
-            raise InvalidValue(f"A chunk is text or reasoning; got {kind!r}.")
+            raise InvalidValue(f"A chunk is text or reasoning; got {displayed(kind)}.")
         if not self._runs or self._runs[-1][0] != kind:
             self._runs.append((kind, []))
         self._runs[-1][1].append(text)

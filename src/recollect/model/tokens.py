@@ -7,6 +7,7 @@ it costs next to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from recollect.model.part import AttachmentPart, DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
@@ -28,14 +29,22 @@ def _size(part: ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart |
         return _bytes(part.text)
     if isinstance(part, ToolCallPart):
         arguments = part.arguments_text
-        return _bytes(part.tool) + _bytes(str(part.arguments) if arguments is None else arguments)
+        return _bytes(part.tool) + _bytes(_written(part.arguments) if arguments is None else arguments)
     if isinstance(part, ToolResultPart):
         return _bytes(part.output if part.text is None else part.text)
     if isinstance(part, AttachmentPart):
         if part.text is not None:
             return _bytes(part.text)
         return PER_ATTACHMENT * BYTES_PER_TOKEN
-    return _bytes(str(part.data if part.native is None else part.native))
+    return _bytes(_written(part.data if part.native is None else part.native))
+
+
+def _written(value: Any) -> str:
+    """Write a value, about as long as its JSON; an integer of too many digits is refused where it is stored."""
+    try:
+        return str(value)
+    except ValueError:
+        return ""
 
 
 def _bytes(text: str) -> int:

@@ -51,17 +51,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    """Load a module of this room; from then on it is found without this."""
-    if name in __all__:
-        return __import__(f"recollect.ops.{name}", fromlist=[name])
-    raise AttributeError(f"module 'recollect.ops' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker that sees it, every name of the module exists
+
+    def __getattr__(name: str) -> Any:
+        """Load a module of this room; from then on it is found without this."""
+        if name in __all__:
+            return __import__(f"recollect.ops.{name}", fromlist=[name])
+        raise AttributeError(f"module 'recollect.ops' has no attribute {name!r}")
 
 
 def _load_all() -> None:
     """Load the rest. A child could never use a module that another thread was about to load when it was forked."""
     for name in __all__:
-        __getattr__(name)
+        __import__(f"recollect.ops.{name}")
 
 
 if hasattr(os, "register_at_fork"):

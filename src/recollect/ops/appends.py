@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue, KeyReused, SessionInTrash
-from recollect.model import figure, json
+from recollect.errors import InvalidValue, KeyReused, SessionInTrash, displayed
+from recollect.model import argument, figure
 from recollect.model.message import Draft
 from recollect.op import Op, Row, Scope, Steps, do, each, one
 from recollect.ops import record, sessions, tools
@@ -67,8 +67,8 @@ def append(
 
 def check_key(key: str | None) -> None:
     """Refuse what can not be an idempotency key."""
-    if key is not None and (not isinstance(key, str) or not key or key != json.storable(key)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"An idempotency key is a text that is not empty; got {key!r}.")
+    if key is not None and not argument.plain_text("key", key):
+        raise InvalidValue(f"An idempotency key is a text that is not empty; got {displayed(key)}.")
 
 
 def _append(
@@ -114,6 +114,7 @@ def remember(scope: Scope, written: Written, key: str, records: Sequence[record.
 
 def _kept(key: str) -> str:
     """Give a key as it is stored: a long one by its fingerprint, because PostgreSQL has no index of long texts."""
+    key = str.__str__(key)
     if len(key) <= _LONGEST_KEY:
         return key
     import hashlib  # noqa: PLC0415  only for such a key

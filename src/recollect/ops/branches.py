@@ -6,6 +6,7 @@ the past that it shares are its own from then on: what is compacted or undone la
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from recollect.errors import BranchNotFound, SessionExists
@@ -50,7 +51,7 @@ def rewind(scope: Scope, session: str, to: paths.MessageId) -> Op[Session]:
 def _rewind(scope: Scope, session: str, to: paths.MessageId) -> Steps[Session]:
     here = yield from sessions.find(scope, session)
     parent, fork_at = None, 0
-    if to != 0:
+    if type(to) is not int or to:
         span = yield from paths.locate(session, here.head, here.session, to)
         parent, fork_at = span.branch, span.high
     path = yield from paths.path(here.head)
@@ -126,14 +127,14 @@ def _key(scope: Scope, session: str, number: int) -> Steps[int]:
 def _numbered(here: sessions.Here, number: int) -> Steps[int]:
     row = None
     # True is a number too, and not to every engine
-    if isinstance(number, int) and number is not True and 0 < number <= paths.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if type(number) is int and 0 < number <= paths.MOST_BRANCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
         row = yield from one("branch_by_number", tree=here.tree, number=number)
     if row is None or row[2] != here.session:
         raise BranchNotFound(session=here.value.id, branch=number)
     return row[0]
 
 
-def fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, given: dict[str, Any]) -> Op[Session]:
+def fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, given: Mapping[str, Any]) -> Op[Session]:
     """Make a new session that shares this one's past up to a message (all of it where none is named)."""
     return Op(_fork, scope, session, at, keys.checked(new), fields.checked(given, scope.now))
 
@@ -145,7 +146,7 @@ def _fork(scope: Scope, session: str, at: paths.MessageId | None, new: str, colu
     path = yield from paths.path(here.head)
     if at is None:
         parent, fork_at = _tip(path)
-    elif at == 0:
+    elif type(at) is int and not at:
         parent, fork_at = None, 0
     else:
         span = yield from paths.locate(session, here.head, here.session, at)

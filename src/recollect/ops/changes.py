@@ -27,7 +27,7 @@ class Known:
     """The revisions that a watch has seen. Holds the id and revision of every session that it watches."""
 
     def __init__(self, session: str | None) -> None:
-        self._session = session
+        self._session = str.__str__(session) if isinstance(session, str) else session
         self._seen: dict[int, tuple[str, int]] = {}
 
     def all(self, found: list[Row]) -> list[Change]:

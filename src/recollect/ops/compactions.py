@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from recollect.errors import BranchNotFound, CompactedMeanwhile, CompactionNotFound, InvalidValue
+from recollect.errors import BranchNotFound, CompactedMeanwhile, CompactionNotFound, InvalidValue, displayed
 from recollect.model import figure
 from recollect.model.compaction import Compaction
 from recollect.model.part import TextPart
@@ -64,7 +64,7 @@ def compact(
     were appended since come after the span. A session that has moved to another branch since is compacted where it
     stood.
     """
-    _check(summary)
+    summary = _checked(summary)
     figure.whole("tokens", after)
     size = estimate((TextPart(text=summary),)) if after is None else after
     columns = {
@@ -74,10 +74,12 @@ def compact(
     return Op(_compact, scope, session, branch, rounds, columns)
 
 
-def _check(summary: Any) -> None:
-    if not isinstance(summary, str) or not summary.strip():
-        raise InvalidValue(f"A summary is a text that is not blank; got {summary!r}.")
-    fields.check_storable("The summary", summary)
+def _checked(summary: Any) -> str:
+    text = str.__str__(summary) if isinstance(summary, str) else ""
+    if not text.strip():
+        raise InvalidValue(f"A summary is a text that is not blank; got {displayed(summary)}.")
+    fields.check_storable("The summary", text)
+    return text
 
 
 def _compact(
@@ -103,6 +105,7 @@ def _changed(scope: Scope, session: str, key: int, made: Compaction) -> Steps[Co
 
 def undo(scope: Scope, session: str, round: int | None) -> Op[Compacted]:
     """Undo a compaction of the active path: the newest in force, or the one of a round. Undoing twice is no error."""
+    figure.whole("round", round)
     return Op(_undo, scope, session, round)
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from recollect.errors import InvalidValue
-from recollect.model import json, keys
+from recollect.errors import InvalidValue, displayed
+from recollect.model import argument, json, keys
 from recollect.model.session import FLAG_FIELDS, SETTABLE, STATUSES, TEXT_FIELDS
 
 _FOUND_BY = ("channel", "model")
 
 
-def checked(given: dict[str, Any], now: int) -> dict[str, Any]:
+def for_new(given: Mapping[str, Any], now: int) -> tuple[dict[str, Any], str | None]:
+    """Check the fields of a session that is about to be created; return its columns and the id of its parent."""
+    parent = given.get("parent")
+    if parent is not None:
+        argument.text("parent", parent)
+    return checked({name: value for name, value in given.items() if name != "parent"}, now), parent
+
+
+def checked(given: Mapping[str, Any], now: int) -> dict[str, Any]:
     """Check what a caller wants to set, and give it as columns."""
     columns: dict[str, Any] = {}
     for name, value in given.items():
@@ -21,15 +30,17 @@ def checked(given: dict[str, Any], now: int) -> dict[str, Any]:
             columns[name] = None if value is None else json.encode(_mapping(name, value))
         elif name in TEXT_FIELDS:
             columns[name] = _text(name, value)
+        elif name == "parent":
+            raise InvalidValue("parent can be set only when a session is created, and never on a fork.")
         else:
-            raise InvalidValue(f"A session has no field {name!r} to set. Those are: {', '.join(SETTABLE)}.")
+            raise InvalidValue(f"A session has no field {displayed(name)} to set. Those are: {', '.join(SETTABLE)}.")
     return columns
 
 
 def _flag(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise InvalidValue(f"{name} is True or False; got {value!r}.")
+    raise InvalidValue(f"{name} is True or False; got {displayed(value)}.")
 
 
 def _mapping(name: str, value: Any) -> Any:
@@ -41,13 +52,12 @@ def _mapping(name: str, value: Any) -> Any:
 
 def _text(name: str, value: Any) -> str | None:
     if name == "status":
-        if value in STATUSES:
-            return value
-        raise InvalidValue(f"A session's status is one of {', '.join(STATUSES)}; got {value!r}.")
+        return argument.choice("status", value, STATUSES)
     if value is None:
         return None
     if not isinstance(value, str):
         raise InvalidValue(f"{name} is a text or None; got {type(value).__name__}.")
+    value = str.__str__(value)
     check_storable(name, value)
     if name in _FOUND_BY and len(value) > keys.LONGEST:  # PostgreSQL has no index of long texts
         raise InvalidValue(f"{name} has at most {keys.LONGEST} characters; this one has {len(value):,}.")

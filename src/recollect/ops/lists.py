@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from recollect.errors import InvalidValue, SessionNotFound
-from recollect.model import json
+from recollect.errors import InvalidValue, SessionNotFound, displayed
+from recollect.model import argument, json
 from recollect.model.message import ROLES
 from recollect.model.moment import Moment, moment
 from recollect.model.owners import Owners
@@ -88,29 +88,28 @@ def page(
     filters: dict[str, Any],
 ) -> Op[Listed]:
     """Read a page of sessions."""
-    if order not in ("activity", "created", "title"):
-        raise InvalidValue(f"Sessions are listed by activity, created or title; got {order!r}.")
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {limit!r}.")
+    argument.choice("order", order, ("activity", "created", "title"))
+    if type(limit) is not int or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {displayed(limit)}.")
     _check(filters)
-    by = "deleted" if deleted else order
-    stages = _stages(by, pinned_first=pinned_first, pinned=filters["pinned"])
-    place = None if after is None else _read(after, by, len(stages))
+    by = "deleted" if argument.flag("deleted", deleted) else order
+    stages = _stages(by, pinned_first=argument.flag("pinned_first", pinned_first), pinned=filters["pinned"])
+    place = None if after is None else _read(argument.plain_text("after", after), by, len(stages))
     between = (0 if since is None else moment(since, "since"), NEVER if until is None else moment(until, "until"))
     return Op(_page, scope, by, stages, place, limit, between, filters, writes=False)
 
 
 def _check(filters: dict[str, Any]) -> None:
     for name in _FLAGS:
-        if filters[name] not in (True, False, None):
-            raise InvalidValue(f"{name} is True, False or None for either; got {filters[name]!r}.")
+        if filters[name] is not None and type(filters[name]) is not bool:
+            raise InvalidValue(f"{name} is True, False or None for either; got {displayed(filters[name])}.")
     for name in _TEXTS:
         value = filters[name]
-        if value is not None and (not isinstance(value, str) or value != json.storable(value)):
-            raise InvalidValue(f"{name} is a text; got {value!r}.")
+        if value is not None:
+            filters[name] = argument.plain_text(name, value)
     for name, known in (("status", STATUSES), ("role", ROLES)):
-        if filters[name] is not None and filters[name] not in known:
-            raise InvalidValue(f"{name} is one of {', '.join(known)}; got {filters[name]!r}.")
+        if filters[name] is not None:
+            argument.choice(name, filters[name], known)
 
 
 def _stages(by: str, *, pinned_first: bool, pinned: bool | None) -> list[dict[str, Any]]:
@@ -248,7 +247,9 @@ def _read(text: str, by: str, stages: int) -> _Place:
             return _Place(stage, value, key, pins)
     except (ValueError, TypeError, AttributeError):
         pass
-    raise InvalidValue(f"{text!r} is no place in this list. Use the `next` of the page before, in the same order.")
+    raise InvalidValue(
+        f"{displayed(text)} is no place in this list. Use the `next` of the page before, in the same order."
+    )
 
 
 def newest(scope: Scope) -> Steps[Session | None]:

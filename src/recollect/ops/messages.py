@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from recollect.errors import Corrupted, InvalidValue, MessageNotFound
-from recollect.model import keys
+from recollect.errors import Corrupted, InvalidValue, MessageNotFound, displayed
+from recollect.model import argument, keys
 from recollect.model.message import Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import record, sessions
@@ -42,7 +42,7 @@ def forward(
     deleted: bool = False,
 ) -> Op[Page]:
     """Read a page of the active path from the oldest on. `branch` and `until` hold on to the end it began with."""
-    return Op(_forward, scope, session, after, branch, until, limit, bool(deleted), writes=False)
+    return Op(_forward, scope, session, after, branch, until, limit, argument.flag("deleted", deleted), writes=False)
 
 
 def _forward(
@@ -93,13 +93,13 @@ def backward(
     scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE, deleted: bool = False
 ) -> Op[Page]:
     """Read the last messages of the active path, or the last ones before a message."""
-    return Op(_backward, scope, session, before, checked_limit(limit), bool(deleted), writes=False)
+    return Op(_backward, scope, session, before, checked_limit(limit), argument.flag("deleted", deleted), writes=False)
 
 
 def checked_limit(limit: int) -> int:
     """Give how many messages are wanted, at most as many as a branch can have."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"How many messages is a number from 0 on; got {limit!r}.")
+    if type(limit) is not int or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"How many messages is a number from 0 on; got {displayed(limit)}.")
     return min(limit, LAST)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from recollect.errors import InvalidValue, MessageNotFound
+from recollect.errors import InvalidValue, MessageNotFound, displayed
 from recollect.model.message import Message
 from recollect.op import Steps, rows
 
@@ -38,19 +38,12 @@ def parse(name: Any) -> tuple[int | None, int]:
     """Read a message's id, "branch.position", or a message; a number alone is a position on the active path."""
     if isinstance(name, Message):
         return name.branch, name.position
-    if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < 10**_LONGEST:
+    if type(name) is int and 0 <= name < 10**_LONGEST:
         return None, name
     branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
     if dot and _number(branch) and _number(position):
         return int(branch), int(position)
-    raise InvalidValue(f"{_told(name)} is no message id. An id looks like '1.17': branch and position.")
-
-
-def _told(name: Any) -> str:
-    """Show what was taken for an id; not a number of a thousand digits, which Python does not write either."""
-    if isinstance(name, int) and abs(name) >= 10**_LONGEST:
-        return "A number so large"
-    return repr(name[:_SHOWN] if isinstance(name, str) else name)
+    raise InvalidValue(f"{displayed(name)} is no message id. An id looks like '1.17': branch and position.")
 
 
 def _number(text: str) -> bool:

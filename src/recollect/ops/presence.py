@@ -26,7 +26,7 @@ def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool
     if type(surface) is not str or not surface.strip() or len(surface) > _LONGEST or not surface.isprintable():
         raise InvalidValue(f"A surface is a word such as terminal or web, of at most {_LONGEST} characters.")
     argument.text("The id of a place", id)
-    return Op(_arrive, scope, session, id, surface, take_over)
+    return Op(_arrive, scope, session, id, surface, argument.flag("take_over", take_over))
 
 
 def _arrive(scope: Scope, session: str, id: str, surface: str, take_over: bool) -> Steps[Arrived]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue
-from recollect.model import figure, moment
+from recollect.model import argument, figure, moment
 from recollect.model.moment import Duration
 from recollect.model.pruning import Pruned, PruneReport, Reason
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
@@ -69,6 +69,7 @@ def prune(
         raise InvalidValue("max_messages is a number from 1 on: a session keeps its newest turn.")
     before = None if older_than is None else scope.now - moment.duration(older_than, "older_than")
     rules = _Rules(before, keep, max_bytes)
+    dry_run, erase = argument.flag("dry_run", dry_run), argument.flag("erase", erase)
     return _prune(scope, rules, max_messages, tool_output_over, dry_run=dry_run, erase=erase)
 
 
@@ -213,7 +214,7 @@ def _release(scope: Scope, here: sessions.Here, *, erase: bool) -> Steps[None]:
 def empty_trash(scope: Scope, *, older_than: Duration | None = None, dry_run: bool = False) -> Plan[PruneReport]:
     """Erase what is in the trash, or what has been there for so long. Forks keep the past that they share."""
     until = scope.now if older_than is None else scope.now - moment.duration(older_than, "older_than")
-    return _empty(scope, until, dry_run=dry_run)
+    return _empty(scope, until, dry_run=argument.flag("dry_run", dry_run))
 
 
 def _empty(scope: Scope, until: int, *, dry_run: bool) -> Plan[PruneReport]:

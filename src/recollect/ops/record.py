@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.model import blob, json
 from recollect.model.line import Line
 from recollect.model.message import ROLES, Draft, Message
@@ -52,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 def record(draft: Draft, now: int) -> Record:
     """Encode a draft."""
     if draft.role not in ROLES:
-        raise InvalidValue(f"A message's role is one of {', '.join(ROLES)}; got {draft.role!r}.")
+        raise InvalidValue(f"A message's role is one of {', '.join(ROLES)}; got {displayed(draft.role)}.")
     parts = draft.parts
     calls, results, plain = _BARE_TEXT if _is_bare_text(parts) else _looked_through(parts)
     text = json.encode(parts)
@@ -71,7 +71,7 @@ def record(draft: Draft, now: int) -> Record:
         draft.output_tokens,
         created,
         None,
-        draft.format,
+        None if draft.format is None else json.storable(draft.format),
         None if draft.model is None else json.storable(draft.model),
         None if draft.error is None else json.encode(draft.error),
         None if draft.metadata is None else json.encode(draft.metadata),

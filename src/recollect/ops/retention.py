@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from recollect.errors import InvalidValue, SessionHasForks, SessionNotFound
-from recollect.model import json
+from recollect.errors import SessionHasForks, SessionNotFound
+from recollect.model import argument, json
 from recollect.op import Op, Row, Scope, Steps, do, each, one, rows
 from recollect.ops import leases, paths, presence, search, sessions
 
@@ -31,8 +31,7 @@ def erase(scope: Scope, session: str, *, forks: str = "refuse", deleted: bool | 
 
     `deleted` says where it is: True in the trash, False not; None takes a living one first.
     """
-    if forks not in FORKS:
-        raise InvalidValue(f"forks is one of {', '.join(FORKS)}; got {forks!r}.")
+    argument.choice("forks", forks, FORKS)
     return Op(_erase, scope, session, forks, deleted, scrubs=True, unindexes=True, frees=True)
 
 

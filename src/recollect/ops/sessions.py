@@ -6,6 +6,7 @@ lists.py, and erasing is in retention.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from recollect.errors import (
@@ -15,6 +16,7 @@ from recollect.errors import (
     SessionInTrash,
     SessionNotFound,
     StaleRevision,
+    displayed,
 )
 from recollect.model import figure, json, keys
 from recollect.model.moment import DAY
@@ -152,7 +154,7 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], fork:
     return made[0]
 
 
-def _whole(scope: Scope, session: str, columns: dict[str, Any]) -> dict[str, Any]:
+def _whole(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> dict[str, Any]:
     """Give all that a new session is made of, for an engine that makes it by one statement."""
     row = _row(session, columns)
     title = row["title"]
@@ -160,7 +162,7 @@ def _whole(scope: Scope, session: str, columns: dict[str, Any]) -> dict[str, Any
         owner=scope.owner,
         id=session,
         now=scope.now,
-        parent=keys.parent(session),
+        parent=parent,
         folded=None if title is None else folded(title),
     )
     return row
@@ -174,35 +176,31 @@ def entitle(scope: Scope, session: int, title: str | None) -> Steps[None]:
         yield from do("title_set", session=session, owner=scope.owner, folded=folded(title))
 
 
-def create(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
+def create(scope: Scope, session: str, given: Mapping[str, Any]) -> Op[Session]:
     """Make a new session; an id that is taken is an error."""
-    return Op(_create, scope, keys.checked(session), fields.checked(given, scope.now))
+    columns, parent = fields.for_new(given, scope.now)
+    return Op(_create, scope, keys.checked(session), columns, parent)
 
 
-def _create(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    row = yield from one("session_create", **_whole(scope, session, columns))
+def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[Session]:
+    if parent is not None:
+        yield from find(scope, parent)  # the statement below would create the session without a parent
+    row = yield from one("session_create", **_whole(scope, session, columns, parent))
     if row is not None:
         return here(row).value
     if (yield from one("session_get", owner=scope.owner, id=session)) is not None:
         raise SessionExists(session=session)
-    return (yield from _make(scope, session, columns))
+    return (yield from _make(scope, session, columns, parent))
 
 
-def _make(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
+def _make(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[Session]:
     """Write a session whose id was found free, by steps. Where another took it meanwhile, the engine begins anew."""
     tree = (yield from one("tree_insert", owner=scope.owner)) or (0,)
-    parent = yield from _delegating(scope, session)
-    key = yield from insert(scope, session, tree[0], columns, parent)
+    relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
+    key = yield from insert(scope, session, tree[0], columns, relation)
     branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
     yield from do("session_head", session=key, head=branch, branch=number, last=0)
     return (yield from stored(key)).value
-
-
-def _delegating(scope: Scope, session: str) -> Steps[dict[str, Any]]:
-    """Find the parent of a sub-agent's session by its key, `{parent}:delegate:{agent}`."""
-    parent = keys.parent(session)
-    row = None if parent is None else (yield from one("session_get", owner=scope.owner, id=parent))
-    return {} if row is None else {"parent": row[0], "relation": "delegate"}
 
 
 def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[tuple[int, int]]:
@@ -216,14 +214,17 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
     return made[0], number[0]
 
 
-def ensure(scope: Scope, session: str, given: dict[str, Any]) -> Op[Session]:
+def ensure(scope: Scope, session: str, given: Mapping[str, Any]) -> Op[Session]:
     """Open a session, or create it; either way it counts as active now."""
-    return Op(_ensure, scope, keys.checked(session), fields.checked(given, scope.now))
+    columns, parent = fields.for_new(given, scope.now)
+    return Op(_ensure, scope, keys.checked(session), columns, parent)
 
 
-def _ensure(scope: Scope, session: str, columns: dict[str, Any]) -> Steps[Session]:
-    row = yield from one("session_ensure", **_whole(scope, session, columns))
-    return (yield from (_make(scope, session, columns) if row is None else _open(scope, row)))
+def _ensure(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[Session]:
+    if parent is not None and (yield from living(scope, session)) is None:
+        yield from find(scope, parent)  # the statement below would create the session without a parent
+    row = yield from one("session_ensure", **_whole(scope, session, columns, parent))
+    return (yield from (_make(scope, session, columns, parent) if row is None else _open(scope, row)))
 
 
 def _open(scope: Scope, row: Row) -> Steps[Session]:
@@ -310,7 +311,7 @@ def _get(scope: Scope, session: str) -> Steps[Session | None]:
     return None if row is None else here(row).value
 
 
-def update(scope: Scope, session: str, given: dict[str, Any], expected: int | None = None) -> Op[Session]:
+def update(scope: Scope, session: str, given: Mapping[str, Any], expected: int | None = None) -> Op[Session]:
     """Change what is known about a session."""
     figure.whole("expected", expected)
     return Op(_update, scope, session, fields.checked(given, scope.now), expected)
@@ -355,7 +356,7 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
         return (yield from find(scope, session)).value if current is None else here(current).value
     if current is not None:
         raise SessionExists(
-            f"Session {session!r} can not come back from the trash while a newer session has its id. "
+            f"Session {displayed(session)} can not come back from the trash while a newer session has its id. "
             f"Delete the newer one first, or leave this one where it is.",
             session=session,
         )
@@ -367,7 +368,9 @@ def _restore(scope: Scope, session: str) -> Steps[Session]:
 def resolve(scope: Scope, name: str) -> Op[Session]:
     """Find a session by its id, its title, the beginning of its id, or its title in other letters."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"A session is found by a text: its id, its title or the beginning of its id; got {name!r}.")
+        raise InvalidValue(
+            f"A session is found by a text: its id, its title or the beginning of its id; got {displayed(name)}."
+        )
     return Op(_resolve, scope, name, writes=False)
 
 

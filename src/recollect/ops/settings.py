@@ -34,8 +34,9 @@ def set_last(scope: Scope, session: str) -> Op[None]:
 
 
 def _set_last(scope: Scope, session: str) -> Steps[None]:
-    yield from sessions.find(scope, session)
-    yield from do("setting_set", owner=scope.owner, key=_LAST_SESSION, value=json.encode(session), now=scope.now)
+    found = yield from sessions.find(scope, session)
+    id = json.encode(found.value.id)
+    yield from do("setting_set", owner=scope.owner, key=_LAST_SESSION, value=id, now=scope.now)
 
 
 def setting(scope: Scope, key: str, default: Any = None) -> Op[Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.errors import InvalidValue
-from recollect.model import figure, json
+from recollect.model import argument, figure, json
 from recollect.model.part import DataPart
 from recollect.model.snapshot import KINDS, Snapshot
 from recollect.model.tokens import estimate
@@ -25,8 +24,7 @@ def keep(
 
 
 def _check(kind: str) -> None:
-    if kind not in KINDS:
-        raise InvalidValue(f"A snapshot's kind is one of {', '.join(KINDS)}; got {kind!r}.")
+    argument.choice("kind", kind, KINDS)
 
 
 def _keep(scope: Scope, session: str, kind: str, text: str, at: paths.MessageId | None, tokens: int) -> Steps[Snapshot]:

@@ -9,8 +9,8 @@ import datetime
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from recollect.errors import InvalidValue
-from recollect.model import json, moment
+from recollect.errors import InvalidValue, displayed
+from recollect.model import argument, json, moment
 from recollect.model.moment import Moment
 from recollect.model.statistics import PERIODS, Stats, Tally, ToolStats, ordered
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
@@ -47,7 +47,7 @@ def stats(
     asked = {**_between(since, until), "offset": moment.offset(utc_offset), "channel": channel, "model": model}
     for name, value in (("channel", channel), ("model", model)):
         if value is not None and (not isinstance(value, str) or value != json.storable(value)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidValue(f"{name} is a text; got {value!r}.")
+            raise InvalidValue(f"{name} is a text; got {displayed(value)}.")
     return _stats(scope, asked, whole=since is None and until is None)
 
 
@@ -182,10 +182,10 @@ def tools(
     utc_offset: int = 0,
 ) -> Op[list[ToolStats]]:
     """Add up the tool calls, by tool and period."""
-    if period is not None and period not in PERIODS:
-        raise InvalidValue(f"period is one of {', '.join(PERIODS)} or None; got {period!r}.")
+    if period is not None:
+        argument.choice("period", period, PERIODS)
     if tool is not None and not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"tool is a text; got {tool!r}.")
+        raise InvalidValue(f"tool is a text; got {displayed(tool)}.")
     asked = {
         **_between(since, until), "tool": None if tool is None else json.storable(tool), "period": period,
         "offset": moment.offset(utc_offset),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from recollect.errors import InvalidValue, MessageNotFound, SessionNotFound
+from recollect.errors import InvalidValue, MessageNotFound, SessionNotFound, displayed
 from recollect.model.message import Draft, Message
 from recollect.op import Op, Row, Scope, Steps, do, each, one
 from recollect.ops import appends, messages, record, tools, turns
@@ -83,7 +83,8 @@ def close(scope: Scope, session: str, flow: Flow, draft: Draft, *, lease: int) -
     """Store the message as it is in the end: completed, interrupted or with its error."""
     if draft.role != "assistant":  # as it was opened; a role that is stored is not changed
         raise InvalidValue(
-            f"A stream is an agent's answer; this message's role is {draft.role!r}. Close the stream with the agent's "
+            f"A stream is an agent's answer; this message's role is {displayed(draft.role)}. Close the stream "
+            "with the agent's "
             f"message, and give others to turn.add()."
         )
     return Op(_close, scope, session, flow, record.record(draft, scope.now), lease)

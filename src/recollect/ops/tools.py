@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from recollect.errors import InvalidValue, ToolCallAnswered, ToolCallNotFound
+from recollect.errors import InvalidValue, ToolCallAnswered, ToolCallNotFound, displayed
 from recollect.model.json import storable
 from recollect.model.part import ToolResultPart
 from recollect.model.session import Session
@@ -213,7 +213,7 @@ def _value(row: Row) -> ToolCall:
 def start(scope: Scope, session: str, call_id: str) -> Op[Session]:
     """Mark a call as running."""
     if not isinstance(call_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"The id of a call is a text; got {call_id!r}.")
+        raise InvalidValue(f"The id of a call is a text; got {displayed(call_id)}.")
     return Op(_start, scope, session, call_id)
 
 

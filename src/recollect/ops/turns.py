@@ -228,8 +228,7 @@ def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usag
 
 
 def _check_end(status: str) -> None:
-    if status not in ("completed", "failed", "cancelled"):
-        raise InvalidValue(f"A turn ends as completed, failed or cancelled; got {status!r}.")
+    argument.choice("status", status, ("completed", "failed", "cancelled"))
 
 
 def _end(scope: Scope, session: str, held: Held, status: str, usage: Usage) -> Steps[tuple[Turn, Row]]:

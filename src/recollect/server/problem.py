@@ -90,7 +90,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def body(self) -> bytes:
         """Write it as JSON; it may tell of a text with half of a surrogate pair in it."""
-        return json.encode(msgspec.to_builtins(self)).lstrip().encode()
+        return json.standard(msgspec.to_builtins(self)).encode()
 
 
 def status_of(error: errors.RecollectError) -> int:

@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import ops
 from recollect.engine.process import gone, gone_from_file, holder
@@ -17,6 +17,7 @@ from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import argument, keys
 from recollect.model.hit import Hit
 from recollect.model.page import Page
+from recollect.model.session import NewSessionFields
 from recollect.op import Op, Plan, Scope
 from recollect.store.session import Session
 from recollect.store.turn import Stream, Turn
@@ -99,15 +100,16 @@ class Store:
         except StopIteration as done:
             return done.value
 
-    def session(self, id: str | None = None, create: bool = True, **fields: Any) -> Session:
+    def session(self, id: str | None = None, create: bool = True, **fields: Unpack[NewSessionFields]) -> Session:
         """Open a session, or create it (with `fields`) where there is none. Without an id it is a new one."""
         scope = self.scope()
         if id is None:
             return Session(self, self.run(ops.sessions.create(scope, keys.new_id(scope.now), fields)))
-        op = ops.sessions.ensure(scope, id, fields) if create else ops.sessions.opened(scope, id)
+        wanted = argument.flag("create", create)
+        op = ops.sessions.ensure(scope, id, fields) if wanted else ops.sessions.opened(scope, id)
         return Session(self, self.run(op))
 
-    def create_session(self, id: str | None = None, **fields: Any) -> Session:
+    def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> Session:
         """Create a session; an id that is taken is an error."""
         scope = self.scope()
         return Session(self, self.run(ops.sessions.create(scope, keys.new_id(scope.now) if id is None else id, fields)))
@@ -309,6 +311,7 @@ class Store:
 
         to, told = argument.path("A backup", path), progress
         argument.function("progress", progress)
+        overwrite = argument.flag("overwrite", overwrite)
         return self._maintain("A backup", lambda file: backup.backup(file, to, overwrite=overwrite, progress=told))
 
     def owners(self) -> Owners:
@@ -328,6 +331,7 @@ class Store:
         from recollect.model.finding import Finding, Findings  # noqa: PLC0415
 
         argument.function("progress", progress)
+        deep, repair = argument.flag("deep", deep), argument.flag("repair", repair)
         found, checked = list[Finding](), ops.check.CHECKED
         if file and hasattr(self._engine, "maintain"):
             found += self._maintain("A check of the file", lambda file: check.check(file, deep=deep))

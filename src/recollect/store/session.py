@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import context, formats, ops
 from recollect.context.drafts import drafts, question, tool_result
 from recollect.context.history import History, history
 from recollect.errors import SessionBusy
-from recollect.model import figure, keys
+from recollect.model import argument, figure, keys
 from recollect.model.branch import Branch
 from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.fields import SessionFields
-from recollect.model.message import Message
+from recollect.model.message import Format, Message, Messages
 from recollect.model.part import ResultStatus
 from recollect.model.presence import Arrived, Presence
 from recollect.model.session import Session as Info
+from recollect.model.session import SessionChanges
 from recollect.model.snapshot import Snapshot, SnapshotKind
 from recollect.model.tool_call import ToolCall
 from recollect.model.turn import LEASE, POLL, EndStatus
@@ -51,7 +52,7 @@ class Session(SessionFields):
         return self
 
     def append(
-        self, messages: Any, format: str | None = None, key: str | None = None, *, expected: int | None = None
+        self, messages: Messages, format: Format | None = None, key: str | None = None, *, expected: int | None = None
     ) -> ops.appends.Appended:
         """Add one message or many to the end, all or none.
 
@@ -93,7 +94,7 @@ class Session(SessionFields):
         With `active` it is what is sent on: summaries stand in the place of what was compacted.
         """
         scope = self.store.scope()
-        if active:
+        if argument.flag("active", active):
             plan = ops.views.active(scope, self.id, before=before, last=last)
             return (self.store.follow(plan)).messages
         if last is None and before is None:
@@ -121,7 +122,7 @@ class Session(SessionFields):
 
     def history(
         self,
-        format: str = "recollect",
+        format: Format = "recollect",
         budget: int | None = None,
         *,
         limit: int | None = None,
@@ -133,6 +134,7 @@ class Session(SessionFields):
         Tokens are those stored with the messages, or what `counter` says: "o200k", "cl100k" or a function.
         """
         window = context.window.Window(budget, limit, context.counting.counter(counter))
+        repair = argument.flag("repair", repair)
         sheet = context.sheet.sheet(format) if repair and not window.bounded else None
         enough = window.enough if window.bounded else None
         view = self.store.follow(ops.views.active(self.store.scope(), self.id, enough=enough, taker=sheet))
@@ -221,15 +223,15 @@ class Session(SessionFields):
         self.refresh()
         return message
 
-    def update(self, *, expected: int | None = None, **fields: Any) -> Self:
+    def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
         """Change what is known about the session: title, status, model, color, metadata, pinned, archived, ..."""
         self.info = self._run(ops.sessions.update(self.store.scope(), self.id, fields, expected))
         return self
 
     def turn(
         self,
-        said: Any,
-        format: str | None = None,
+        said: str | Messages,
+        format: Format | None = None,
         *,
         lease: float = LEASE,
         wait: float = 0.0,
@@ -251,7 +253,7 @@ class Session(SessionFields):
                 self.id,
                 given,
                 lease=int(lease * 1000),
-                take_over=take_over,
+                take_over=argument.flag("take_over", take_over),
                 expected=expected,
                 key=key,
             )
@@ -273,9 +275,9 @@ class Session(SessionFields):
 
     def save_turn(
         self,
-        message: Any,
-        response: Any = None,
-        format: str | None = None,
+        message: str | Messages,
+        response: Messages | None = None,
+        format: Format | None = None,
         *,
         status: EndStatus = "completed",
         model: str | None = None,
@@ -344,7 +346,7 @@ class Session(SessionFields):
         self.info = self._run(ops.branches.switch(self.store.scope(), self.id, number))
         return self
 
-    def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Any) -> Session:
+    def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Unpack[SessionChanges]) -> Session:
         """Make a new session that shares the past of this one up to a message; nothing is copied."""
         scope = self.store.scope()
         new = keys.new_id(scope.now) if id is None else id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from recollect import ops
 from recollect.context.drafts import answer, drafts
 from recollect.errors import InvalidValue, RecollectError
-from recollect.model.message import Draft
+from recollect.model.message import Draft, Format, Messages
 from recollect.model.stream import Gathering, Kind
 from recollect.model.turn import EndStatus, failure
 from recollect.model.turn import Turn as TurnInfo
@@ -33,7 +33,7 @@ class Turn:
         """The id of the message that opened the turn."""
         return f"{self.held.number}.{self.held.position}"
 
-    def add(self, message: Any, format: str | None = None, *, key: str | None = None) -> ops.appends.Appended:
+    def add(self, message: Messages, format: Format | None = None, *, key: str | None = None) -> ops.appends.Appended:
         """Add a step: a message, many, or a provider's response, on disk when this returns. A `key` adds it once."""
         store = self.session.store
         given = drafts(message, format)
@@ -124,7 +124,7 @@ class Stream:
         session.saw(session.store.run(op))
         self._gathering.stored(time.monotonic())
 
-    def close(self, message: Any = None, format: str | None = None) -> None:
+    def close(self, message: Messages | None = None, format: Format | None = None) -> None:
         """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
         self._check_open()
         given = self._gathering.draft("completed") if message is None else answer(message, format)

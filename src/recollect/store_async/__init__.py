@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import ops
 from recollect.engine.process import gone, gone_from_file, holder
@@ -19,6 +19,7 @@ from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import argument, keys
 from recollect.model.hit import Hit
 from recollect.model.page import Page
+from recollect.model.session import NewSessionFields
 from recollect.op import Op, Plan, Scope
 from recollect.store_async.session import AsyncSession
 from recollect.store_async.turn import AsyncStream, AsyncTurn
@@ -121,15 +122,18 @@ class AsyncStore:
         except StopIteration as done:
             return done.value
 
-    async def session(self, id: str | None = None, create: bool = True, **fields: Any) -> AsyncSession:
+    async def session(
+        self, id: str | None = None, create: bool = True, **fields: Unpack[NewSessionFields]
+    ) -> AsyncSession:
         """Open a session, or create it (with `fields`) where there is none. Without an id it is a new one."""
         scope = self.scope()
         if id is None:
             return AsyncSession(self, await self.run(ops.sessions.create(scope, keys.new_id(scope.now), fields)))
-        op = ops.sessions.ensure(scope, id, fields) if create else ops.sessions.opened(scope, id)
+        wanted = argument.flag("create", create)
+        op = ops.sessions.ensure(scope, id, fields) if wanted else ops.sessions.opened(scope, id)
         return AsyncSession(self, await self.run(op))
 
-    async def create_session(self, id: str | None = None, **fields: Any) -> AsyncSession:
+    async def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> AsyncSession:
         """Create a session; an id that is taken is an error."""
         scope = self.scope()
         return AsyncSession(
@@ -333,7 +337,7 @@ class AsyncStore:
         """Copy the store to a file while it is in use, and give the path. The copy is whole and checked."""
         from recollect.engine.sqlite import backup  # noqa: PLC0415
 
-        to = argument.path("A backup", path)
+        to, overwrite = argument.path("A backup", path), argument.flag("overwrite", overwrite)
         argument.function("progress", progress)
         told = _on_loop(progress)
         return await self._maintain(
@@ -357,6 +361,7 @@ class AsyncStore:
         from recollect.model.finding import Finding, Findings  # noqa: PLC0415
 
         argument.function("progress", progress)
+        deep, repair = argument.flag("deep", deep), argument.flag("repair", repair)
         found, checked = list[Finding](), ops.check.CHECKED
         if file and hasattr(self._engine, "maintain"):
             found += await self._maintain("A check of the file", lambda file: check.check(file, deep=deep))

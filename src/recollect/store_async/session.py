@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import context, formats, ops
 from recollect.context.drafts import drafts, question, tool_result
 from recollect.context.history import History, history
-from recollect.model import figure, keys
+from recollect.model import argument, figure, keys
 from recollect.model.branch import Branch
 from recollect.model.compaction import KEEP_TURNS, Compaction
 from recollect.model.fields import SessionFields
-from recollect.model.message import Message
+from recollect.model.message import Format, Message, Messages
 from recollect.model.part import ResultStatus
 from recollect.model.presence import Arrived, Presence
 from recollect.model.session import Session as Info
+from recollect.model.session import SessionChanges
 from recollect.model.snapshot import Snapshot, SnapshotKind
 from recollect.model.tool_call import ToolCall
 from recollect.model.turn import LEASE, EndStatus
@@ -59,7 +60,7 @@ class AsyncSession(SessionFields):
         return self
 
     async def append(
-        self, messages: Any, format: str | None = None, key: str | None = None, *, expected: int | None = None
+        self, messages: Messages, format: Format | None = None, key: str | None = None, *, expected: int | None = None
     ) -> ops.appends.Appended:
         """Add one message or many to the end, all or none.
 
@@ -101,7 +102,7 @@ class AsyncSession(SessionFields):
         With `active` it is what is sent on: summaries stand in the place of what was compacted.
         """
         scope = self.store.scope()
-        if active:
+        if argument.flag("active", active):
             plan = ops.views.active(scope, self.id, before=before, last=last)
             return (await self.store.follow(plan)).messages
         if last is None and before is None:
@@ -133,7 +134,7 @@ class AsyncSession(SessionFields):
 
     async def history(
         self,
-        format: str = "recollect",
+        format: Format = "recollect",
         budget: int | None = None,
         *,
         limit: int | None = None,
@@ -145,6 +146,7 @@ class AsyncSession(SessionFields):
         Tokens are those stored with the messages, or what `counter` says: "o200k", "cl100k" or a function.
         """
         window = context.window.Window(budget, limit, context.counting.counter(counter))
+        repair = argument.flag("repair", repair)
         sheet = context.sheet.sheet(format) if repair and not window.bounded else None
         enough = window.enough if window.bounded else None
         view = await self.store.follow(ops.views.active(self.store.scope(), self.id, enough=enough, taker=sheet))
@@ -233,15 +235,15 @@ class AsyncSession(SessionFields):
         await self.refresh()
         return message
 
-    async def update(self, *, expected: int | None = None, **fields: Any) -> Self:
+    async def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
         """Change what is known about the session: title, status, model, color, metadata, pinned, archived, ..."""
         self.info = await self._run(ops.sessions.update(self.store.scope(), self.id, fields, expected))
         return self
 
     def turn(
         self,
-        said: Any,
-        format: str | None = None,
+        said: str | Messages,
+        format: Format | None = None,
         *,
         lease: float = LEASE,
         wait: float = 0.0,
@@ -264,7 +266,7 @@ class AsyncSession(SessionFields):
                 self.id,
                 given,
                 lease=int(lease * 1000),
-                take_over=take_over,
+                take_over=argument.flag("take_over", take_over),
                 expected=expected,
                 key=key,
             )
@@ -278,9 +280,9 @@ class AsyncSession(SessionFields):
 
     async def save_turn(
         self,
-        message: Any,
-        response: Any = None,
-        format: str | None = None,
+        message: str | Messages,
+        response: Messages | None = None,
+        format: Format | None = None,
         *,
         status: EndStatus = "completed",
         model: str | None = None,
@@ -349,7 +351,9 @@ class AsyncSession(SessionFields):
         self.info = await self._run(ops.branches.switch(self.store.scope(), self.id, number))
         return self
 
-    async def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Any) -> AsyncSession:
+    async def fork(
+        self, at: MessageId | None = None, *, id: str | None = None, **fields: Unpack[SessionChanges]
+    ) -> AsyncSession:
         """Make a new session that shares the past of this one up to a message; nothing is copied."""
         scope = self.store.scope()
         new = keys.new_id(scope.now) if id is None else id

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import enum
 import inspect
 import itertools
 import pathlib
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from recollect.errors import AlreadySaid, InvalidValue, KeyReused, RecollectError
+from recollect.model.message import Draft
+from recollect.model.part import DataPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.store import Session, Store, Stream, Turn
 from recollect.testing.talk import asks, texts, user
 
@@ -34,6 +39,48 @@ class Word(str, enum.Enum):  # noqa: UP042  whose str() is its name, and not its
     MODEL = "some-model"
     STATUS = "completed"
     ROLE = "user"
+
+
+class Level(enum.Enum):
+    """Names that are no texts."""
+
+    HIGH = 3
+
+
+NOT_JSON: tuple[Any, ...] = (
+    b"x", bytearray(b"x"), memoryview(b"x"), {1}, frozenset({1}), datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC),
+    datetime.timedelta(1), decimal.Decimal("1.5"), uuid.UUID(int=1), Level.HIGH, 1j, object(), range(2), float("nan"),
+)  # fmt: skip
+
+
+def places(session: Session, odd: Any) -> dict[str, Callable[[], Any]]:
+    """Name every place that takes JSON, with a call that puts a value there."""
+    store, held = session.store, {"x": [odd]}
+
+    def part(kind: Any, **fields: Any) -> Callable[[], Any]:
+        return lambda: session.append(Draft(role="assistant", parts=(kind(**fields),)))
+
+    return {
+        "message": lambda: session.append({"role": "user", "content": [{"type": "text", "text": "x", "extra": odd}]}),
+        "response": lambda: session.append({"role": "assistant", "parts": [{"kind": "data", "data": held}]}),
+        "metadata of a draft": lambda: session.append(Draft(role="user", metadata=held)),
+        "native of a draft": lambda: session.append(Draft(role="user", native=held)),
+        "error of a draft": lambda: session.append(Draft(role="user", error=odd)),
+        "data of a part": part(DataPart, data=held),
+        "data of a part, bare": part(DataPart, data=odd),
+        "metadata of a part": part(TextPart, text="x", metadata=held),
+        "native of a part": part(TextPart, text="x", native=odd),
+        "arguments": part(ToolCallPart, call_id="c", tool="t", arguments=held),
+        "data of a result": part(ToolResultPart, call_id="t", data=odd),
+        "content of a result": part(ToolResultPart, call_id="t", content=(DataPart(data=odd),)),
+        "result": lambda: session.record_tool_result("t", held),
+        "metadata of a result": lambda: session.record_tool_result("t", "x", metadata=held),
+        "error of a turn": lambda: session.save_turn("q", status="failed", error=odd),
+        "snapshot": lambda: session.snapshot("memory", held),
+        "metadata of a session": lambda: session.update(metadata=held),
+        "metadata of a new session": lambda: store.create_session("new", metadata=held),
+        "setting": lambda: store.set_setting("k", odd),
+    }
 
 
 def methods(kind: type) -> list[str]:
@@ -80,9 +127,44 @@ class TestArguments:
         with pytest.raises(AlreadySaid):
             session.turn("q", key=varied + "?")
 
+    def test_what_json_can_not_carry_is_refused_wherever_json_is_taken(self, store: Store):
+        session = store.session("a")
+        session.append(asks("t"))
+        before = session.refresh().info
+        for odd in NOT_JSON:
+            for place, act in places(session, odd).items():
+                with pytest.raises(InvalidValue):
+                    pytest.fail(f"{place} took {odd!r}: {act()!r}")
+        assert session.refresh().info == before
+        assert (store.setting("k"), store.get_session("new")) == (None, None)
+
+    def test_adjacent_surrogates_come_back_as_they_were(self, store: Store):
+        pair = "\ud83d\ude00"
+        session = store.session("a", metadata={pair: [pair]})
+        session.append(asks("t"))
+        session.record_tool_result("t", {pair: "\ud83d\uffff\ude00"}, metadata={"x": pair})
+        session.append(user(pair))
+        session.append(Draft(role="user", parts=(TextPart(text=pair * 40_000),), native={pair: pair}, error=pair))
+        with session.turn(pair) as turn, turn.stream() as stream:
+            stream.write("\ud83d")
+            stream.write("\ude00")
+        store.set_setting("k", pair)
+        result, said, large, asked, streamed = session.messages()[1:]
+        assert result.tool_results[0].data == {pair: "\ud83d\uffff\ude00"}
+        assert result.tool_results[0].metadata == {"x": pair}
+        assert (said.text, asked.text, streamed.text) == (pair, pair, pair)
+        assert (large.text, large.native, large.error) == (pair * 40_000, {pair: pair}, pair)
+        assert (session.refresh().metadata, store.setting("k")) == ({pair: [pair]}, pair)
+        assert session.history("openai")[-1]["content"] == pair
+        assert store.index() == len(session.messages())
+        with pytest.raises(InvalidValue, match="surrogate"):
+            session.update(title=pair)
+        with pytest.raises(InvalidValue):
+            store.create_session(pair)
+
     def test_texts_that_are_more_than_texts(self, store: Store):
         session = store.session(Word.ID)
-        session.update(model=Word.MODEL, status=Word.STATUS, title=Word.MODEL)
+        session.update(model=Word.MODEL, status=Word.STATUS, title=Word.MODEL)  # pyright: ignore[reportArgumentType]
         found = store.get_session("cli:word")
         assert found is not None
         assert (found.id, found.model, found.status, found.title) == (
@@ -105,7 +187,7 @@ class TestArguments:
                 call(varied)
 
     def test_what_is_no_message_is_named(self, store: Store):
-        for odd, told in ((-1, "-1 is"), (True, "True is"), (10**5_000, "A number so large is")):
+        for odd, told in ((-1, "-1 is"), (True, "True is"), (10**5_000, "an integer of that size is")):
             with pytest.raises(InvalidValue, match=told):
                 store.session("a").message(odd)
 

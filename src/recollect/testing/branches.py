@@ -234,7 +234,7 @@ class TestFork:
             with pytest.raises(InvalidValue):
                 session.fork(id=odd)  # type: ignore[arg-type]
         with pytest.raises(InvalidValue):
-            session.fork(name="x")
+            session.fork(name="x")  # pyright: ignore[reportCallIssue]
         assert len(store.list_sessions()) == 1
 
     def test_at_a_message_of_another_branch(self, store: Store):

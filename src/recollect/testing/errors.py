@@ -50,8 +50,8 @@ def mistakes(store: Store) -> list[tuple[type[RecollectError], Callable[[], Any]
         (Conflict, lambda: session.append(user("other"), key="k")),
         (Conflict, lambda: ended.add(user("x"))),
         (Conflict, lambda: session.record_tool_result("t", "other")),
-        (InvalidValue, lambda: session.update(status="odd")),
-        (InvalidValue, lambda: session.append(user("x"), format="odd")),
+        (InvalidValue, lambda: session.update(status="odd")),  # pyright: ignore[reportArgumentType]
+        (InvalidValue, lambda: session.append(user("x"), format="odd")),  # pyright: ignore[reportArgumentType]
         (InvalidValue, lambda: turn.add({"role": "user", "content": [{"type": "odd"}]})),
         *((InvalidValue, mistake) for mistake in wrong_values(store, session, turn)),
     ]

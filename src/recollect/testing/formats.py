@@ -58,14 +58,14 @@ class TestFormats:
     )
     def test_it_comes_back_equal(self, store: Store, place: Place, name: str, talk: list[dict[str, Any]]):
         given = copy.deepcopy(talk)
-        store.session("whole").append(given, format=name)
+        store.session("whole").append(given, format=name)  # pyright: ignore[reportArgumentType]
         one_by_one = store.session("single")
         for message in given:
-            one_by_one.append(message, format=name)
+            one_by_one.append(message, format=name)  # pyright: ignore[reportArgumentType]
         assert given == talk
         again = place.reopen()
         for id in ("whole", "single"):
-            assert again.session(id).history(name) == talk
+            assert again.session(id).history(name) == talk  # pyright: ignore[reportArgumentType]
 
     @pytest.mark.parametrize(
         ("name", "talk"),
@@ -80,7 +80,7 @@ class TestFormats:
     def test_the_format_is_guessed_where_it_is_clear(self, store: Store, name: str, talk: list[dict[str, Any]]):
         session = store.session("a")
         session.append(talk)
-        assert session.history(name, repair=False) == talk
+        assert session.history(name, repair=False) == talk  # pyright: ignore[reportArgumentType]
 
     def test_a_role_with_a_text_is_equal_in_every_format(self, store: Store):
         talk = [user("hello"), {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}]
@@ -119,7 +119,7 @@ class TestFormats:
         self, store: Store, name: str, talk: list[dict[str, Any]], statuses: list[str]
     ):
         session = store.session("a")
-        session.append(talk, format=name)
+        session.append(talk, format=name)  # pyright: ignore[reportArgumentType]
         assert [(call.call_id, call.tool) for call in session.tool_calls()] == [("call_1", "read"), ("call_2", "read")]
         assert [call.status for call in session.tool_calls()] == statuses
         for target in ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui"):

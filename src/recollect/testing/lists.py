@@ -181,8 +181,8 @@ class TestLists:
     def test_sub_agents_are_counted_under_their_parent_and_listed_on_request(self, store: Store):
         parent = store.session("main")
         for agent in ("coder", "tester", "writer"):
-            store.session(f"main:delegate:{agent}")
-        store.session("main:delegate:coder:delegate:helper")
+            store.session(f"main:delegate:{agent}", parent="main")
+        store.session("main:delegate:coder:delegate:helper", parent="main:delegate:coder")
         fork = parent.fork(id="fork")
         assert parent.refresh().delegate_count == 3
         assert fork.delegate_count == 0

@@ -188,9 +188,9 @@ class TestAppend:
     def test_formats_that_are_not_known_or_not_clear(self, store: Store):
         session = store.session("a")
         with pytest.raises(UnknownFormat, match="anthropic"):
-            session.append(user("x"), format="nobody")
+            session.append(user("x"), format="nobody")  # pyright: ignore[reportArgumentType]
         with pytest.raises(UnknownFormat):
-            session.history("nobody")
+            session.history("nobody")  # pyright: ignore[reportArgumentType]
         with pytest.raises(FormatUnclear):
             session.append({"role": "user", "content": [{"type": "mystery"}]})
         assert texts(session) == []

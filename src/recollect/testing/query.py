@@ -230,7 +230,7 @@ class TestSearchFilters:
 
     def test_delegates(self, store: Store):
         said(store, "x")
-        said(store, "x", id="a:delegate:helper", title="x")
+        said(store, "x", id="a:delegate:helper", title="x", parent="a")
         assert found(store, "x") == ["1.1"]
         assert some(store, "x", delegates=True) == {"1.1", "a:delegate:helper:1.1", "title of a:delegate:helper"}
         assert found(store, "x", session="a:delegate:helper") == ["a:delegate:helper:1.1"]

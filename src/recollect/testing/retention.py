@@ -86,7 +86,7 @@ class TestPruneSessions:
     def test_a_dry_run_says_the_same_and_changes_nothing(self, store: Store):
         for number in range(5):
             store.session(f"s{number}", pinned=number == 2).append(numbered(number + 1))
-        store.session("s1:delegate:x").append(numbered(2))
+        store.session("s1:delegate:x", parent="s1").append(numbered(2))
         before = [(session.info, texts(session)) for session in listed(store, delegates=True)]
         for rules in (
             {"older_than": "1d"},
@@ -167,8 +167,8 @@ class TestPruneSessions:
 
     def test_sub_agents_go_with_their_parent_and_not_alone(self, store: Store):
         store.session("main")
-        store.session("main:delegate:a").append(numbered(2))
-        store.session("main:delegate:a:delegate:b")
+        store.session("main:delegate:a", parent="main").append(numbered(2))
+        store.session("main:delegate:a:delegate:b", parent="main:delegate:a")
         store.session("other")
         assert gone(store.prune(keep=2, dry_run=True)) == []
         report = store.prune(keep=1)
@@ -180,12 +180,12 @@ class TestPruneSessions:
 
     def test_a_pinned_sub_agent_holds_its_parent(self, store: Store):
         store.session("main")
-        store.session("main:delegate:a", pinned=True)
+        store.session("main:delegate:a", parent="main", pinned=True)
         assert gone(store.prune(keep=0)) == []
 
     def test_sub_agents_of_a_parent_in_the_trash_can_go(self, store: Store):
         store.session("main")
-        store.session("main:delegate:a")
+        store.session("main:delegate:a", parent="main")
         store.delete_session("main")
         assert gone(store.prune(keep=0)) == ["main:delegate:a"]
 

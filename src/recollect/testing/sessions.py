@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -30,7 +30,7 @@ def one(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
-_NO_IDS: list[Any] = ["", " ", "a\nb", "a\0b", "\ud800", "x" * 513, 5, b"a"]
+_NO_IDS: list[Any] = ["", " ", "a\nb", "a\0b", "\ud800", "x" * 513, 5, b"a", ".", ".."]
 
 
 class TestSessions:
@@ -192,11 +192,36 @@ class TestSessions:
 
     def test_sessions_of_sub_agents_are_folded_under_their_parent(self, store: Store):
         store.session("main")
-        child = store.session("main:delegate:coder")
+        child = store.session("main:delegate:coder", parent="main")
         assert (child.parent, child.relation) == ("main", "delegate")
         assert order(store) == ["main"]
         assert order(store, delegates=True) == ["main:delegate:coder", "main"]
-        assert store.session("nobody:delegate:coder").parent is None
+        assert (store.session(child.id).parent, store.session(child.id, parent="gone").parent) == ("main", "main")
+
+    def test_the_spelling_of_an_id_makes_no_sub_agent(self, store: Store):
+        store.session("app:alice")
+        chosen = store.session("app:alice:delegate:bob")
+        assert (chosen.parent, chosen.relation) == (None, None)
+        assert order(store) == ["app:alice:delegate:bob", "app:alice"]
+        assert store.session("app:alice").delegate_count == 0
+        other = store.create_session("helper of alice", parent="app:alice")
+        assert (other.parent, other.relation) == ("app:alice", "delegate")
+        assert store.session("app:alice").delegate_count == 1
+
+    def test_a_parent_must_exist_and_is_set_when_a_session_is_created(self, store: Store):
+        session = store.session("main")
+        for make in (store.session, store.create_session):
+            with pytest.raises(SessionNotFound, match="nobody"):
+                make("child", parent="nobody")
+            with pytest.raises(InvalidValue, match="parent"):
+                make("child", parent=cast("Any", 5))
+        for change in (session.update, session.fork):
+            with pytest.raises(InvalidValue, match="only when a session is created"):
+                change(**cast("Any", {"parent": "main"}))
+        store.delete_session("main")
+        with pytest.raises(SessionInTrash):
+            store.session("child", parent="main")
+        assert store.get_session("child") is None
 
     def test_odd_arguments_of_a_list_are_refused(self, store: Store):
         odd: list[dict[str, Any]] = [
@@ -305,15 +330,16 @@ class TestSessions:
             assert session.update(status=status).status == status
         for odd in ("done", None, 1, ""):
             with pytest.raises(InvalidValue):
-                session.update(status=odd)
+                session.update(status=odd)  # pyright: ignore[reportArgumentType]
         assert session.refresh().status == "active"
 
     @pytest.mark.parametrize("flag", ["pinned", "archived"])
     def test_update_of_a_flag_keeps_the_time(self, store: Store, flag: str):
         session = store.session("a")
-        assert getattr(session.update(**{flag: True}), f"{flag}_at") >= session.created_at
+        session.update(**{flag: True})  # pyright: ignore[reportArgumentType]
+        assert getattr(session, f"{flag}_at") >= session.created_at
         assert getattr(session.update(title="x"), f"{flag}_at") is not None
-        assert getattr(session.update(**{flag: False}), f"{flag}_at") is None
+        assert getattr(session.update(**{flag: False}), f"{flag}_at") is None  # pyright: ignore[reportArgumentType]
         for odd in (None, 1, "yes"):
             with pytest.raises(InvalidValue):
                 session.update(**one(flag, odd))
@@ -325,14 +351,14 @@ class TestSessions:
         assert session.metadata == odd
         for wrong in ([1], "text", {"x": NAN}, {"x": object()}, {1: 2}):
             with pytest.raises(InvalidValue):
-                session.update(metadata=wrong)
+                session.update(metadata=wrong)  # pyright: ignore[reportArgumentType]
         assert session.refresh().metadata == odd
         assert session.update(metadata=None).metadata is None
 
     def test_update_of_many_at_once_is_all_or_nothing(self, store: Store):
         session = store.session("a", title="t", color="red")
         with pytest.raises(InvalidValue):
-            session.update(title="new", status="odd")
+            session.update(title="new", status="odd")  # pyright: ignore[reportArgumentType]
         assert session.refresh().title == "t"
         session.update(title="new", model="m", pinned=True)
         session.refresh()

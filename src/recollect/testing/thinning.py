@@ -140,7 +140,7 @@ class TestDropOutput:
         result = {"type": "tool_result", "tool_use_id": "1", "content": blocks, "cache_control": {}}
         session.append([asks("1"), {"role": "user", "content": [result]}])
         store.prune(tool_output_over=100)
-        sent = session.history(format)[-1]
+        sent = session.history(format)[-1]  # pyright: ignore[reportArgumentType]
         content = sent["content"] if format == "openai" else sent["content"][0]["content"]
         assert content.startswith("[This tool output of ")
         if format == "anthropic":

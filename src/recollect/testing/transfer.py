@@ -48,7 +48,7 @@ def full(store: Store) -> None:
     session.rewind(2)
     session.append(user("another way \ud800\0"))
     session.delete_message(session.messages()[0].id)
-    store.session("cli:first:delegate:search").append(OPENAI_TALK)
+    store.session("cli:first:delegate:search", parent="cli:first").append(OPENAI_TALK)
 
 
 def emptied(store: Store) -> None:

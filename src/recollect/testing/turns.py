@@ -372,7 +372,7 @@ class TestSaveTurn:
         session = store.session("a")
         for odd in ([assistant("r"), {"role": "user", "content": [NAN]}], object(), [assistant("r"), "text"]):
             with pytest.raises(InvalidValue):
-                session.save_turn("q", odd)
+                session.save_turn("q", odd)  # pyright: ignore[reportArgumentType]
         assert texts(session) == []
         assert session.turns() == []
 

@@ -37,8 +37,8 @@ def stats(context: click.Context, as_json: bool, **given: Any) -> None:
 
     In all, by model, by channel and by day; tokens are those that providers reported. Of every owner, unless one is
     named; exit status 5 where an owner could not be read. On a pipe each line has, between tabs: what is counted by,
-    its name, conversations, entries, turns, failed turns, tokens in, tokens out. Entries are questions, answers and tool
-    steps.
+    its name, conversations, entries, turns, failed turns, tokens in, tokens out. Entries are questions, answers and
+    tool steps.
     """
     covered = cover(lambda store: store.stats(**given, utc_offset=utc_offset()))
     found = add_up(list(covered.results.values()))

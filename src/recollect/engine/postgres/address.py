@@ -11,7 +11,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from recollect.engine.url import parted
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 
 POOL_SIZE = 10
 _OURS = ("pool_size", "prepare", "listen", "replica")
@@ -91,7 +91,7 @@ def _named(name: str, places: str) -> dict[str, str]:
     """Read `host:port`, or several with commas between, in the place of the server that the URL names."""
     pairs = [_pair(place) for place in places.split(",")]
     if not all(host and port.isdecimal() for host, port in pairs):
-        raise InvalidValue(f"{name} is host:port, or several with commas between; got {places!r}.")
+        raise InvalidValue(f"{name} is host:port, or several with commas between; got {displayed(places)}.")
     return {"host": ",".join(host for host, _ in pairs), "port": ",".join(port for _, port in pairs), "hostaddr": ""}
 
 
@@ -110,7 +110,7 @@ def _in_url(host: str) -> str:
 def _prepares(text: str) -> bool:
     if text.lower() in (*_OFF, *_ON):
         return text.lower() in _ON
-    raise InvalidValue(f"prepare is on or off; got {text!r}.")
+    raise InvalidValue(f"prepare is on or off; got {displayed(text)}.")
 
 
 def _no_url(names: list[str]) -> InvalidValue:
@@ -118,7 +118,8 @@ def _no_url(names: list[str]) -> InvalidValue:
     other = next((name for name in names if name not in known), None)
     if other is not None:
         return InvalidValue(
-            f"This is no URL of a PostgreSQL server: {other!r} after its ? is nothing that can be set there. What "
+            f"This is no URL of a PostgreSQL server: {displayed(other)} after its ? is nothing that can be set "
+            "there. What "
             "there is besides pool_size, prepare, listen and replica is in the manual of PostgreSQL's libpq."
         )
     return InvalidValue(
@@ -132,4 +133,4 @@ def _size(text: str | None) -> int:
         return POOL_SIZE
     if text.isdecimal() and len(text) < 10 and int(text) > 0:  # noqa: PLR2004
         return int(text)
-    raise InvalidValue(f"pool_size is a number from 1 on; got {text!r}.")
+    raise InvalidValue(f"pool_size is a number from 1 on; got {displayed(text)}.")

@@ -31,7 +31,7 @@ from recollect.engine.sqlite.file import File
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.log import truncated
 from recollect.engine.url import MEMORY, absolute
-from recollect.errors import Corrupted, DiskFull, FileExists, InvalidValue, NotADatabase, StoreUnavailable
+from recollect.errors import Corrupted, DiskFull, FileExists, InvalidValue, NotADatabase, StoreUnavailable, displayed
 from recollect.model.space import Backup
 from recollect.model.value import iso
 
@@ -53,7 +53,7 @@ def backup(file: File, path: str, *, overwrite: bool = False, progress: Progress
 
 def _absolute(path: str) -> str:
     if not isinstance(path, str) or not path or "\0" in path or path == MEMORY:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"A backup is named by the path of a file; got {path!r}.")
+        raise InvalidValue(f"A backup is named by the path of a file; got {displayed(path)}.")
     return absolute(path)
 
 

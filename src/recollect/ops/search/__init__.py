@@ -57,6 +57,7 @@ def search(
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"A search is for a text; got {type(text).__name__}.")
     sets = {"role": role, "tool": tool, "channel": channel, "model": model, "status": status}
+    session = None if session is None else argument.plain_text("session", session)
     asked = query.narrowed(
         query.parse(text, scope.now),
         session=session,
@@ -66,5 +67,10 @@ def search(
         archived=argument.either(archived),
         pinned=argument.either(pinned),
     )
-    ask = find.Ask(asked, bool(deleted), bool(delegates), typed=asked.filters.session != session)
+    ask = find.Ask(
+        asked,
+        argument.flag("deleted", deleted),
+        argument.flag("delegates", delegates),
+        typed=asked.filters.session != session,
+    )
     return find.search(scope, ask, limit=limit, after=after)

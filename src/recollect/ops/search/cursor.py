@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, displayed
 from recollect.ops.paths import LAST, MOST_BRANCHES
 
 TITLES, EXACT, WIDE_TITLES, WIDE, END = range(5)
@@ -53,5 +53,5 @@ def cursor(text: str) -> Cursor:
         found = Cursor(END)
     places = (*found.below, *found.low, *found.place)
     if found.stage not in range(END) or not 0 <= min(places) <= max(places) <= _FARTHEST:
-        raise InvalidValue(f"{text!r} is no place in a search. Use the `next` of the page before.")
+        raise InvalidValue(f"{displayed(text)} is no place in a search. Use the `next` of the page before.")
     return found

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from recollect.model.json import UNSET, decode, encode
+from recollect.model.json import UNSET, decode, standard
 from recollect.model.part import AttachmentPart, DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.ops.search.words import fold, tag
 
@@ -80,7 +80,7 @@ def _flat(value: Any) -> str:
         elif isinstance(item, list):
             stack += reversed(item)
         elif item is not None:
-            words.append(item if isinstance(item, str) else encode(item))
+            words.append(item if isinstance(item, str) else standard(item))
     return " ".join(words)
 
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from recollect.errors import IndexDamaged, InvalidValue, SessionNotFound
-from recollect.model import json
+from recollect.errors import IndexDamaged, InvalidValue, SessionNotFound, displayed
+from recollect.model import argument, json
 from recollect.model.hit import Hit
 from recollect.op import Op, Plan, Row, Scope, Steps, one, rows
 from recollect.ops import sessions
@@ -89,9 +89,9 @@ class _Where(NamedTuple):
 
 def search(scope: Scope, ask: Ask, *, limit: int, after: str | None) -> Plan[Found]:
     """Bring the index up to date, as far as this store can be written, and search."""
-    if not isinstance(limit, int) or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {limit!r}.")
-    at = Cursor() if after is None else cursor(after)
+    if type(limit) is not int or not 1 <= limit <= _MOST:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"limit is a number from 1 to {_MOST:,}; got {displayed(limit)}.")
+    at = Cursor() if after is None else cursor(argument.plain_text("after", after))
     return _searching(scope, ask, limit, at)
 
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from recollect.model import argument
 from recollect.model.message import ROLES
 from recollect.model.moment import DAY, Moment, instant, written
 from recollect.model.session import STATUSES
@@ -304,7 +305,7 @@ def narrowed(
     """Join what was typed with what the caller asked for by name; both must hold."""
     given = query.filters
     named = session if given.session is None else given.session
-    if session not in (None, named):
+    if session is not None and session is not named and argument.plain_text("session", session) != named:
         named = "\0"  # nothing is in both
     joined: dict[str, Any] = {}
     for name, values in sets.items():
@@ -342,24 +343,29 @@ def every(node: Node | None, *, unwanted: bool = True) -> Iterator[Words]:
 
 def moment(value: Moment | None, name: str, now: int) -> int | None:
     """Read a time that a caller gave, in words or otherwise."""
-    from recollect.errors import InvalidValue  # noqa: PLC0415  only where one is given
+    from recollect.errors import InvalidValue, displayed  # noqa: PLC0415  only where one is given
 
     if value is None:
         return None
     found = _moment(value, now) if isinstance(value, str) else instant(value)
     if found is None or abs(found) >= _FAR_TIME:
-        raise InvalidValue(f"{name} is a time: milliseconds, a datetime, or text such as 2025-03-07; got {value!r}.")
+        raise InvalidValue(
+            f"{name} is a time: milliseconds, a datetime, or text such as 2025-03-07; got {displayed(value)}."
+        )
     return found
 
 
 def values(given: str | Iterable[str] | None) -> frozenset[str]:
     """Give one value or several as a set."""
-    from recollect.errors import InvalidValue  # noqa: PLC0415  only where one is given
+    from recollect.errors import InvalidValue, displayed  # noqa: PLC0415  only where one is given
 
     if given is None:
         return frozenset()
-    some: list[object] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)  # pyright: ignore[reportUnnecessaryIsInstance]
-    texts = [item for item in some if isinstance(item, str)]
+    try:
+        some: list[object] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)  # pyright: ignore[reportUnnecessaryIsInstance]
+    except Exception as error:  # of the iterator's own code
+        raise InvalidValue(f"A filter is a text, or several; got {displayed(given)}.") from error
+    texts = [str.__str__(item) for item in some if isinstance(item, str)]
     if len(texts) < len(some):
-        raise InvalidValue(f"A filter is a text, or several; got {given!r}.")
+        raise InvalidValue(f"A filter is a text, or several; got {displayed(given)}.")
     return frozenset(texts)

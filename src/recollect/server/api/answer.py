@@ -77,7 +77,7 @@ def told(plain: Any, status: int = 200, *, revision: int | None = None, **header
 
 def body(plain: Any) -> bytes:
     """Write JSON that any client can read."""
-    return json.encode(plain).lstrip().encode()
+    return json.standard(plain).encode()
 
 
 def unchanged(revision: int) -> Response[Any]:

@@ -59,11 +59,17 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def given(self) -> dict[str, Any]:
         """Give what was sent."""
-        names = (name for name in Fields.__struct_fields__ if getattr(self, name) is not UNSET)
-        return {name: getattr(self, name) for name in names}
+        sent = {name: getattr(self, name, UNSET) for name in NewFields.__struct_fields__}
+        return {name: value for name, value in sent.items() if value is not UNSET}
 
 
-class NewSession(Fields, kw_only=True, forbid_unknown_fields=True):
+class NewFields(Fields, kw_only=True, forbid_unknown_fields=True):
+    """The fields of a session that is created. `parent` is the session that a sub-agent's session belongs to."""
+
+    parent: str | UnsetType | None = UNSET
+
+
+class NewSession(NewFields, kw_only=True, forbid_unknown_fields=True):
     """A session to be made; without an id it gets one."""
 
     id: str | None = None
@@ -162,11 +168,11 @@ def _named_by(account: Account, key: str) -> str:
 
 @put("/sessions/{session:str}", tags=TAGS, operation_id="ensure_session")
 async def ensure_session(
-    account: Account, session: SessionPath, data: Fields | None = None
+    account: Account, session: SessionPath, data: NewFields | None = None
 ) -> Response[shapes.Session]:
     """Open a session, or make it where there is none, with these fields. Either way it counts as active now."""
     name = session_id(session)
-    made = await account.store.session(name, **(data or Fields()).given())
+    made = await account.store.session(name, **(data or NewFields()).given())
     return _answer(account, made.info)
 
 

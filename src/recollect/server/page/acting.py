@@ -9,6 +9,7 @@ from litestar import Request, post
 from litestar.datastructures import UploadFile
 
 from recollect.errors import InvalidValue
+from recollect.model.session import SessionChanges
 from recollect.server import actions
 from recollect.server.account import Account
 from recollect.server.names import session_id
@@ -120,7 +121,7 @@ async def switch(account: Account, session: str, data: dict[str, int]) -> dict[s
 async def fork(account: Account, session: str, data: At) -> dict[str, str]:
     """Make a new session that shares the past up to a message."""
     found = await opened(account, session_id(session))
-    title = {"title": f"{found.title} (fork)"} if found.title else {}
+    title: SessionChanges = {"title": f"{found.title} (fork)"} if found.title else {}
     return {"session": (await found.fork(data.message, **title)).id}
 
 

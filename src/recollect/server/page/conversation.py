@@ -13,7 +13,7 @@ from recollect.agent.commands import COMMANDS
 from recollect.agent.models import DEMO, talkable
 from recollect.agent.session_commands import is_empty
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
-from recollect.model import amount
+from recollect.model import amount, keys
 from recollect.model.message import Message
 from recollect.server.account import Account
 from recollect.server.names import piece, session_id
@@ -28,9 +28,6 @@ from recollect.store_async import AsyncSession
 
 MODELS = "web.models"
 """The setting that has the models which were chosen in the page, the last one first."""
-
-UNREACHABLE = (".", "..")
-"""Ids that no address can have: a browser takes them for a step in the path, escaped or not."""
 
 _SHOWN_MODELS = 8
 _EXCERPT = 2_000
@@ -59,7 +56,8 @@ async def begun(account: Account, fields: dict[str, Any], besides: Any = None) -
     `besides` names one in which something is being said, which may not be stored yet.
     """
     last = await account.store.last_session()
-    if last is not None and last.id not in (besides, *UNREACHABLE) and not fields and await is_empty(last):
+    reusable = last is not None and last.id != besides and keys.addressable(last.id) and not fields
+    if last is not None and reusable and await is_empty(last):
         return last
     return await account.store.create_session(**fields)
 
@@ -134,17 +132,21 @@ async def _is_active(session: AsyncSession, message: Message) -> bool:
     return bool(here) and here[0].id == message.id
 
 
+async def _startable(account: Account) -> AsyncSession | None:
+    """Return the last active session that a URL can carry: a store of an older version may hold '.' and '..'."""
+    last = await account.store.last_session()
+    if last is None or keys.addressable(last.id):
+        return last
+    return next((each for each in await account.store.list_sessions(3) if keys.addressable(each.id)), None)
+
+
 @get("/", include_in_schema=False)
 async def start(request: Request[Any, Any, Any], account: Account) -> Response[Any]:
     """Open the session that was last open, or a page that begins one."""
-    last = await account.store.last_session()
-    name = last.id if last is not None else None
-    if name in UNREACHABLE:
-        listed = await account.store.list_sessions(len(UNREACHABLE) + 1)
-        name = next((session.id for session in listed if session.id not in UNREACHABLE), None)
-    if name is None:
+    session = await _startable(account)
+    if session is None:
         return await framed(request, account, title="New chat", template="begin.html")
-    return Redirect(f"/c/{piece(name)}", status_code=303)
+    return Redirect(f"/c/{piece(session.id)}", status_code=303)
 
 
 @get("/c/{session:str}", include_in_schema=False)

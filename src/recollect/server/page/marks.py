@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 from litestar import delete, patch, post
 
+from recollect.model.session import SessionChanges
 from recollect.server.account import Account
 from recollect.server.names import session_id
 from recollect.server.page.conversation import opened
@@ -55,7 +56,7 @@ async def change(account: Account, session: str, data: Change) -> dict[str, str 
 async def fork(account: Account, session: str) -> dict[str, str]:
     """Make a new session that shares the past of this one."""
     found = await opened(account, session_id(session))
-    title = {"title": f"{found.title[: _LONGEST_TITLE - 7]} (fork)"} if found.title else {}
+    title: SessionChanges = {"title": f"{found.title[: _LONGEST_TITLE - 7]} (fork)"} if found.title else {}
     return {"session": (await found.fork(**title)).id}
 
 

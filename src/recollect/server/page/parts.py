@@ -146,7 +146,7 @@ def telling(arguments: Any) -> str:
     if isinstance(arguments, dict):
         names = [name for name in _TELLING if name in arguments] or list(arguments)
         plain = [arguments[name] for name in names if isinstance(arguments[name], str | int | float)]
-        arguments = plain[0] if plain else (json.encode(arguments) if arguments else "")
+        arguments = plain[0] if plain else (json.standard(arguments) if arguments else "")
     line = " ".join(str("" if arguments is None else arguments)[: _LINE * 4].split())
     return line if len(line) <= _LINE else line[: _LINE - 1] + "\u2026"
 

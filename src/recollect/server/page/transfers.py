@@ -49,7 +49,7 @@ def told(report: Report) -> list[str]:
     new = sum(1 for refused in report.conflicts if refused.new_id)
     left = len(report.conflicts) - new
     if new:
-        lines.append(f"{many(new, 'conversation')} differed from the one here, and got a new id.")
+        lines.append(f"{many(new, 'conversation')} got a new id: the one in the file is taken, or cannot be used.")
     if left:
         was = "was" if left == 1 else "were"
         lines.append(f"{many(left, 'conversation')} differed from the one here, and {was} left out.")

@@ -1,0 +1,67 @@
+"""Correct programs, as the README and docs/formats.md show them. No checker reports an error in this file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import anthropic
+import openai
+from anthropic.types import MessageParam
+from openai.types.chat import ChatCompletionMessageParam
+
+import recollect
+from recollect import AsyncStore, DataPart, Draft, Format, Message, SessionBusy, TextPart, open_async
+
+
+def with_anthropic(client: anthropic.Anthropic, session: recollect.Session) -> None:
+    with session.turn("What is in README.md?") as turn:
+        reply = client.messages.create(model="some-model", max_tokens=1000, messages=session.history("anthropic"))
+        turn.add(reply)
+    with client.messages.stream(model="m", max_tokens=9, messages=session.history("anthropic", 1000)) as stream:
+        session.append(stream.get_final_message())
+
+
+def with_openai(client: openai.OpenAI, session: recollect.Session) -> None:
+    reply = client.chat.completions.create(model="some-model", messages=session.history("openai"))
+    session.append(reply)
+    session.append(reply.choices[0].message, format="openai")
+    instructions: ChatCompletionMessageParam = {"role": "system", "content": "You are brief."}
+    client.chat.completions.create(model="some-model", messages=[instructions, *session.history("openai")])
+    session.append(client.responses.create(model="m", input=session.history("openai-responses"), store=False))
+
+
+def values(store: recollect.Store) -> list[str]:
+    session = store.session("cli:default", title="First talk", metadata={"a": [1]}, parent=None)
+    session.update(title=None, status="completed", pinned=True, expected=session.revision)
+    session.fork(id="other", model="some-model")
+    typed: MessageParam = {"role": "user", "content": "Hello"}
+    session.append(typed)
+    session.append([typed, {"role": "assistant", "content": "Hi"}], format="anthropic", key="k")
+    session.append(Draft(role="user", parts=(TextPart(text="x"), DataPart(data={"n": 1}))))
+    session.append(session.messages())
+    session.append(message for message in session.messages())
+    session.save_turn("q", {"role": "assistant", "content": "a"})
+    repairs = session.history("anthropic").repairs
+    return [repair.message or "" for repair in repairs] + [hit.session for hit in store.search("x")]
+
+
+def errors(session: recollect.Session, format: Format, plain: dict[str, Any]) -> Message | None:
+    try:
+        session.append(plain, format)
+    except SessionBusy:
+        return None
+    return session.messages(last=1)[0]
+
+
+async def awaited(client: anthropic.AsyncAnthropic) -> None:
+    store: AsyncStore
+    async with open_async(":memory:") as store:
+        session = await store.session("cli:default", title="First talk")
+        async with await session.turn("Hello") as turn:
+            history = await session.history("anthropic")
+            await turn.add(await client.messages.create(model="m", max_tokens=9, messages=history))
+        await session.update(archived=True)
+
+
+asyncio.run(awaited(anthropic.AsyncAnthropic()))
