@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import html
+import re
 
 LONGEST = 200_000
 """Characters up to which a text is taken for Markdown; what is longer is shown as it is."""
 
-_MOST = {"[": 3_000, "|": 20_000, "`": 20_000, "*": 20_000, "_": 20_000, "\\": 20_000, "$": 20_000, "~": 20_000}
+_MOST = {
+    "[": 3_000, "|": 20_000, "`": 20_000, "*": 20_000, "_": 20_000, "\\": 20_000, "$": 20_000, "~": 20_000, "\n": 20_000,
+}  # fmt: skip
 """Delimiters up to which a text is taken for Markdown: each costs the parser far more than a letter."""
+
+_QUOTE_STEPS = 20_000
+"""Lines that the parser may look at again because a quotation ended: up to 50 us each."""
+
+_MARKERS = re.compile(r"[ \t>*+\-\d.)]*")
 
 
 def sendable(text: str) -> str:
@@ -53,4 +61,23 @@ def fits(text: str) -> bool:
     """Whether a text is short and simple enough to be parsed as Markdown."""
     budget = Budget()
     budget.take(text)
-    return not budget.exceeded
+    return not budget.exceeded and (">" not in text or _quote_steps(text) <= _QUOTE_STEPS)
+
+
+def _quote_steps(text: str) -> int:
+    """Count how often the parser looks at a line again: for each line where a quotation ends, it reads all that follow.
+
+    It stops at an empty line.
+    """
+    steps = ends = lines = before = 0
+    for line in text.split("\n"):
+        if not line or line.isspace():
+            steps += ends * lines
+            ends = lines = before = 0
+            continue
+        markers = _MARKERS.match(line)
+        depth = markers[0].count(">") if markers is not None else 0
+        ends += depth < before
+        lines += 1
+        before = depth
+    return steps + ends * lines
