@@ -11,6 +11,7 @@ import html
 import re
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import nh3
 from markdown_it import MarkdownIt
@@ -33,7 +34,9 @@ _LONG = 1_000
 _WITH_HYPHEN = re.compile(rf"(?<!\S)((?=\S*-)\S{{1,{_WHOLE}}})(?!\S)")
 
 _LINK = re.compile(r"\A(?:https?://|mailto:)", re.IGNORECASE)
-_FILE = "/files/"
+_FILE = re.compile(r"/files/(?P<session>[^/?#\\]+)/\d{1,19}\.\d{1,19}/\d{1,5}(?:\.\d{1,5})?", re.ASCII)
+_STEPS = ("", ".", "..")
+_LEADING = re.compile(r"[?#\\]")  # lead elsewhere, should anyone decode them once more
 _BARE = re.compile(r"https?://[^\s<>\"'`\\^{|}]*[^\s<>\"'`\\^{|}.,;:!?)\]*_~]")
 # No formula holds another opening of its kind, so that a search ends at the next one: many that are never closed cost
 # no more than the text is long.
@@ -73,6 +76,19 @@ def rendered(text: str, *, growing: bool = False) -> Rendered:
     return Rendered(made, references, *settled)
 
 
+def is_file(address: str) -> bool:
+    """Whether an address is that of a file in a conversation, and of nothing else in this app.
+
+    A browser resolves `.` and `..`, also percent-encoded, and takes a backslash for a slash, so that an address with
+    one of them leads elsewhere: to a page, an export or the event stream.
+    """
+    found = _FILE.fullmatch(address)
+    if found is None:
+        return False
+    session = unquote(found["session"])
+    return session.isprintable() and not any(step in _STEPS for step in session.split("/")) and not _LEADING.search(session)
+
+
 def _settled(text: str, starts: list[int]) -> tuple[int, int]:
     """Find the last block that begins after an empty line, by complete lines alone: all before it stays.
 
@@ -109,7 +125,7 @@ def _groups(tokens: list[Token]) -> list[list[Token]]:
 @functools.cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
-    parser.validateLink = lambda url: bool(_LINK.match(url)) or url.startswith(_FILE)
+    parser.validateLink = lambda url: bool(_LINK.match(url)) or is_file(url)
     parser.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote"]})
     parser.inline.ruler.before("escape", "math", _math)
     parser.core.ruler.push("shown", _shown)
@@ -180,7 +196,7 @@ def _inline(children: list[Token]) -> list[Token]:
             token.attrSet("target", "_blank")
         elif token.type == "link_close":
             inside -= 1
-        if token.type == "image" and not str(token.attrGet("src") or "").startswith(_FILE):
+        if token.type == "image" and not is_file(str(token.attrGet("src") or "")):
             address = str(token.attrGet("src") or "")
             made += [_text(token.content or address)] if inside else _linked(address, token.content or address)
         elif token.type == "image":
