@@ -32,19 +32,37 @@ from recollect.server.page.code import highlighted
 Check = Callable[[str], object]
 
 UNITS = (
-    "\\(", "\\)", "\\[", "\\( \\(", "\\(a\\]", "$", "$$", "$a ", "$\\", "$$\n", "\\[\n", "`", "``a ", "a`b``", "`a\n", "*", "**",
-    "**a", "***a ", "*a_", "*a **b ", "_", "_a_ ", "__a", "~", "~~", "~~a ", "[", "]", "[a](", "[a](b", "[[]", "](", "![", "![a](",
-    "[a]: b\n\n", "[a][b] ", "[a](<b", "[a](b \"", "<", "<a", "<!--", "<http://a", "http://a ", "http://", "http://a.,", "http://.,",
-    "&", "&amp;", "&#", "|", "|a", "a|b\n-|-\n", "|-", "\\|", "> ", ">>>>>>>>\n", "> - ", "- ", "- a\n", "  - a\n", "1. a\n", "- - - a\n",
-    "#", "# a\n", "# a #", "===\n", "---\n", "a\n-\n", "* * *", "\\", "a", "a ", "a\n", "\n", "  \n", "```\n", "~~~\n", "```a\n~~~\n",
-    "    a\n", "\t", "(", "((", "\"", "'", "\"a ", "'a\n", "\u00e9", "\u00df", "\U0001f600", "\u0301", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ",
-    "password=", "password: ", "password='", "a_", "a.b-", "a.", "-", "://", "a://b:", "token=", "&key=", "?key=a", "eyJ",
-    "eyJaaaaaaaa.", "sk-", "sk-a", "sk-ant-", "0:", "12345678:", "Bearer ", "Bearer a", "authorization: ", "api_key", "NOT ", "a* ",
-    "data:;", "OR ", "(a ", "role:", "-a ", "hooks.slack.com", "/*", "'''", "{", "${", "{{", "<%", "//", "<a ", "@", "a@b.c ",
+    "\\(", "\\)", "\\[", "\\( \\(", "\\(a\\]", "$", "$$", "$a ", "$\\", "$$\n", "\\[\n", "`", "``a ", "a`b``",
+    "`a\n", "*", "**", "**a", "***a ", "*a_", "*a **b ", "_", "_a_ ", "__a", "~", "~~", "~~a ", "[", "]",
+    "[a](", "[a](b", "[[]", "](", "![", "![a](", "[a]: b\n\n", "[a][b] ", "[a](<b", '[a](b "', "<", "<a",
+    "<!--", "<http://a", "http://a ", "http://", "http://a.,", "http://.,", "&", "&amp;", "&#", "|", "|a",
+    "a|b\n-|-\n", "|-", "\\|", "> ", ">>>>>>>>\n", "> - ", "- ", "- a\n", "  - a\n", "1. a\n", "- - - a\n", "#",
+    "# a\n", "# a #", "===\n", "---\n", "a\n-\n", "* * *", "\\", "a", "a ", "a\n", "\n", "  \n", "```\n",
+    "~~~\n", "```a\n~~~\n", "    a\n", "\t", "(", "((", '"', "'", '"a ', "'a\n", "\xe9", "\xdf", "\U0001f600",
+    "\u0301", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "password=", "password: ", "password='", "a_",
+    "a.b-", "a.", "-", "://", "a://b:", "token=", "&key=", "?key=a", "eyJ", "eyJaaaaaaaa.", "sk-", "sk-a",
+    "sk-ant-", "0:", "12345678:", "Bearer ", "Bearer a", "authorization: ", "api_key", "NOT ", "a* ", "data:;",
+    "OR ", "(a ", "role:", "-a ", "hooks.slack.com", "/*", "'''", "{", "${", "{{", "<%", "//", "<a ", "@",
+    "a@b.c ",
 )  # fmt: skip
 """What the texts repeat."""
 
-CODE = ("python", "javascript", "html", "json", "bash", "c", "css", "yaml", "sql", "markdown", "rust", "go", "java", "php")
+CODE = (
+    "python",
+    "javascript",
+    "html",
+    "json",
+    "bash",
+    "c",
+    "css",
+    "yaml",
+    "sql",
+    "markdown",
+    "rust",
+    "go",
+    "java",
+    "php",
+)
 
 
 def _split(text: str) -> object:
@@ -89,10 +107,19 @@ def texts(length: int, seed: int = 1) -> Iterator[tuple[str, str]]:
     for unit in UNITS:
         yield repr(unit), (unit * (length // len(unit) + 1))[:length]
         yield f"a {unit!r}", "a " + (unit * (length // len(unit) + 1))[: length - 2]
-    for opening, closing in (("![", "](b)"), ("[", "](b)"), ("(", ")"), ("*", "*"), ("**a", "**"), ("`", "`"), ("<", ">"), ("> ", "")):
+    for opening, closing in (
+        ("![", "](b)"),
+        ("[", "](b)"),
+        ("(", ")"),
+        ("*", "*"),
+        ("**a", "**"),
+        ("`", "`"),
+        ("<", ">"),
+        ("> ", ""),
+    ):
         half = length // (len(opening) + len(closing) + 1)
         yield f"nested {opening!r}", opening * half + "a" * half + closing * half
-    chance = random.Random(seed)  # noqa: S311  the same texts in each run
+    chance = random.Random(seed)
     for number in range(40):
         some = chance.sample(UNITS, chance.randint(2, 4))
         pattern = "".join(chance.choices(some, k=chance.randint(3, 12)))
@@ -128,7 +155,7 @@ def main() -> None:
         for (label, short), (_, long) in zip(texts(options.characters), texts(4 * options.characters), strict=True):
             took = seconds(check, long)
             grown = max(took, 0.002) / max(seconds(check, short), 0.002) / (len(long) / len(short))
-            if grown > 1.5:  # noqa: PLR2004  perhaps something else ran: look again
+            if grown > 1.5:
                 grown = min(grown, ratio(check, short, long, runs=3))
             worst, cause = max((worst, cause), (grown, label))
             slowest, slow = max((slowest, slow), (took, label))

@@ -326,7 +326,9 @@ def test_an_end_is_told_also_to_who_comes_after_it_and_of_a_run_that_another_one
         first, second = Run("s"), Run("s")
         first.turn, second.turn = "1.1", "1.3"
         first.end()
-        told = [heard(piece)[:2] for piece in await followed.news(first)]  # it ended before anyone looked: it is not drawn
+        told = [
+            heard(piece)[:2] for piece in await followed.news(first)
+        ]  # it ended before anyone looked: it is not drawn
         assert told == [("ended", {"session": "s", "turn": "1.1"})]
         assert await followed.news(first) == []
         second.add(TextDelta(text="begun"))

@@ -223,3 +223,34 @@ def test_lists_quotes_and_tables_begin_on_the_side_of_their_text():
     shown = markdown.render("- \u05d0\n\n1. b\n\n> c\n\n| d |\n|---|\n| e |")
     sided = [tag for tag, name, value in Reader(shown).attributes if (name, value) == ("dir", "auto")]
     assert sided == ["ul", "ol", "blockquote", "table"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/files/../c/ID?m=1.4", "/files/../events", "/files/../page/export?format=html", "/files/../page/search?q=a", "/files/../?token=x",
+        "/files/%2e%2e/c/ID?m=1.4", "/files/%2E./1.1/0", "/files/./1.1/0", "/files/..%2fc/1.1/0", "/files/a%2F..%2F..%2Fc/1.1/0",
+        "/files/..\\c/1.1/0", "/files/a%5C..%5Cc/1.1/0", "/files/a/1.1/0?x=1", "/files/a/1.1/0#x", "/files/a%3Fx/1.1/0", "/files/a/1.1/../0",
+        "/files//1.1/0", "/files/a/1.1/", "/files/a/1.1", "/files/a/x/0", "/files/a/1.1/0/../../../../events", "/files/a/1.1/0.0.0", "/files",
+        "/files/a&#47;..&#47;..&#47;events", "/files/a/1.1/\u0661", "/events", "/page/export", "/page/search", "/?token=x", "/c/ID", "c/ID", "?m=1", "#x",
+        "//elsewhere.example/files/a/1.1/0", "files/a/1.1/0", "/files/%00/1.1/0",
+    ],
+)  # fmt: skip
+def test_an_address_in_the_app_is_that_of_a_file_or_none(address):
+    for text in (
+        f"![a]({address})",
+        f"[a]({address})",
+        f"![a](<{address}>)",
+        f"[![a]({address})]({address})",
+        f"![a]\n\n[a]: {address}",
+    ):
+        shown = Reader(markdown.render(text))
+        assert not [value for _, name, value in shown.attributes if name in ("src", "href")], text
+
+
+@pytest.mark.parametrize(
+    "address", ["/files/x/1.1/0", "/files/cli%3Adefault/2.14/3.1", "/files/s%2F1/1.1/0", "/files/é/1.1/0"]
+)
+def test_a_file_of_a_conversation_is_shown_and_linked(address):
+    assert '<img src="/files/' in markdown.render(f"![a]({address})")
+    assert '<a href="/files/' in markdown.render(f"[a]({address})")

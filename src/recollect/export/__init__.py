@@ -76,7 +76,9 @@ def chunks(
     Without `output` a document for people leaves out what tools answered. Its times are in `zone`; None is the zone of
     this machine. JSON has its times in UTC.
     """
-    flow = _flow(store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone)
+    flow = _flow(
+        store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
+    )
     return driven(store, flow)
 
 
@@ -92,7 +94,9 @@ def chunks_async(
     zone: datetime.tzinfo | None = None,
 ) -> AsyncIterator[bytes]:
     """Export sessions from an async store, as chunks() does."""
-    flow = _flow(store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone)
+    flow = _flow(
+        store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
+    )
     return driven_async(store, flow)
 
 

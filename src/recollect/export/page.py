@@ -29,7 +29,7 @@ from recollect.model.session import Session
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _HINT = 160
-_FOOT = "<footer>Written by Recollect. Times have the offset from UTC that stands with their day.</footer></main></body></html>"
+_FOOT = "<footer>Written by Recollect. Each day shows the UTC offset of its times.</footer></main></body></html>"
 
 _CHEVRON = (
     '<svg class="chevron" viewBox="0 0 10 10" fill="none" stroke="currentColor" stroke-width="1.5" aria-hidden="true">'
@@ -108,9 +108,10 @@ class Page:
         if said.error is not None:
             body += f'<div class="tool"><div><p class="fault">{escaped(indented(said.error))}</p></div></div>'
         deleted = " deleted" if said.deleted else ""
+        meta = _meta(said, place, self._zone)
         return _encoded(
             f'{self._day_of(said)}<section class="message {said.role}{deleted}" id="{place}">'
-            f'<h2 class="who">{WHO[said.role]}</h2><div class="body">{body}</div>{_meta(said, place, self._zone)}</section>'
+            f'<h2 class="who">{WHO[said.role]}</h2><div class="body">{body}</div>{meta}</section>'
         )
 
     def _day_of(self, said: Said) -> str:

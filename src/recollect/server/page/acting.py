@@ -12,8 +12,8 @@ from recollect.errors import InvalidValue
 from recollect.server import actions
 from recollect.server.account import Account
 from recollect.server.names import session_id
-from recollect.server.page.rendering import rendered
 from recollect.server.page.conversation import MODELS, opened
+from recollect.server.page.rendering import rendered
 from recollect.server.page.uploads import attached
 
 _AT = "/page/conversation/{session:str}"

@@ -86,7 +86,11 @@ def is_file(address: str) -> bool:
     if found is None:
         return False
     session = unquote(found["session"])
-    return session.isprintable() and not any(step in _STEPS for step in session.split("/")) and not _LEADING.search(session)
+    return (
+        session.isprintable()
+        and not any(step in _STEPS for step in session.split("/"))
+        and not _LEADING.search(session)
+    )
 
 
 def _settled(text: str, starts: list[int]) -> tuple[int, int]:

@@ -9,7 +9,8 @@ LONGEST = 200_000
 """Characters up to which a text is taken for Markdown; what is longer is shown as it is."""
 
 _MOST = {
-    "[": 3_000, "|": 20_000, "`": 20_000, "*": 20_000, "_": 20_000, "\\": 20_000, "$": 20_000, "~": 20_000, "\n": 20_000,
+    "[": 3_000, "|": 20_000, "`": 20_000, "*": 20_000, "_": 20_000, "\\": 20_000, "$": 20_000, "~": 20_000,
+    "\n": 20_000,
 }  # fmt: skip
 """Delimiters up to which a text is taken for Markdown: each costs the parser far more than a letter."""
 

@@ -113,7 +113,7 @@ async def _in_pool(text: str, *, growing: bool = False, as_it_is: bool = False) 
     return await asyncio.get_running_loop().run_in_executor(_POOL, _answer, text, growing, as_it_is)
 
 
-def _answer(text: str, growing: bool, as_it_is: bool) -> Reply:  # noqa: FBT001  called by an executor
+def _answer(text: str, growing: bool, as_it_is: bool) -> Reply:
     text = normalized(text)
     if as_it_is or not fits(text):
         return Reply(Rendered([plain(text)]))

@@ -19,7 +19,8 @@ _MOST_TOLD = 20
 
 @get("/page/export", include_in_schema=False)
 async def export(
-    request: Request[Any, Any, Any], account: Account, format: Literal["md", "json", "jsonl", "html"], session: str = "", output: bool = True,
+    request: Request[Any, Any, Any], account: Account,
+    format: Literal["md", "json", "jsonl", "html"], session: str = "", output: bool = True,
     redact: bool = False,
 ) -> Stream:  # fmt: skip
     """Send one conversation, or all, as a file to save; its times are in the browser's zone, as in the page."""
