@@ -23,7 +23,7 @@ from recollect.server.page.worker_protocol import Rendered, Reply, Request, read
 
 _log = logging.getLogger("recollect.server")
 
-_PER_REQUEST = 4.0
+_PER_REQUEST = 2.0
 """Seconds of CPU time that the worker spends on the texts of one page; texts past it are shown as they are."""
 
 _DEADLINE = 60.0
