@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AT_ONCE = 256 * 1024
-"""Bytes that are made before they go out: enough that changing threads costs little (under 1% of making them)."""
+"""Bytes that are made before they go out: a change of threads for each message would slow a long export."""
 
 Flow = Generator[Op[Any] | bytes, Any, T]
 

@@ -15,7 +15,7 @@ _MOST = {
 """Delimiters up to which a text is taken for Markdown: each costs the parser far more than a letter."""
 
 _QUOTE_STEPS = 20_000
-"""Lines that the parser may look at again because a quotation ended: up to 50 us each."""
+"""Lines that the parser may look at again because a quotation ended. 1.5 million took 7 s."""
 
 _MARKERS = re.compile(r"[ \t>*+\-\d.)]*")
 

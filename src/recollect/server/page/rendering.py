@@ -30,7 +30,7 @@ _DEADLINE = 60.0
 """Seconds after which a worker that does not answer is killed. Its own timer counts CPU time and comes first."""
 
 _EAGER = 16_000
-"""Characters of an incomplete block up to which every piece of a stream is rendered at once: about 30 ms of CPU."""
+"""Characters of an incomplete block up to which every piece of a stream is rendered at once."""
 
 _GROWTH = 16
 """A longer one is rendered again after it has grown by one part in this many, so the whole stream stays linear."""
