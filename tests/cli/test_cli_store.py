@@ -166,6 +166,7 @@ class TestTransfer:
         file = tmp_path / "talk.md"
         file.write_text("mine", encoding="utf-8")
         call("sessions", "export", talk.id, "-o", str(file), code=4)
+        assert "-o must be the name of a file, got ''" in call("sessions", "export", talk.id, "-o", "", code=2).stderr
         assert file.read_text(encoding="utf-8") == "mine"
         call("sessions", "export", talk.id, "-o", str(file), "-y")
         assert "It has a title." in file.read_text(encoding="utf-8")

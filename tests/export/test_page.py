@@ -22,13 +22,13 @@ ALLOWED = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "ul", "li", "a",
     "span", "small", "p", "article", "header", "section", "dl", "dt", "dd", "div", "time", "details", "summary", "svg",
     "path", "pre", "code", "strong", "em", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure",
-    "img", "footer",
+    "img", "footer", "del",
 }  # fmt: skip
 VOID = {"meta", "img", "hr"}
 ATTRIBUTES = {
     "class", "id", "href", "rel", "dir", "lang", "charset", "http-equiv", "content", "name", "datetime", "open", "viewbox",
     "fill", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin", "role", "aria-label", "aria-hidden", "d", "src",
-    "alt", "loading", "download", "start",
+    "alt", "loading", "download", "start", "title",
 }  # fmt: skip
 
 

@@ -278,7 +278,7 @@ def test_many_browsers_log_in_at_once(server):
 
 HOSTILE = [
     'a"; filename="b.html', "a\r\nSet-Cookie: x=1", "a\nb", "\u202egnp.exe", "../../etc/passwd", "..\\..\\x", "\x00", "a;b,c", "é😀", "'",
-    "a%0d%0aX: y", "x" * 5_000, "<script>", " ", ".", "\u2028", "half \ud83d",
+    "a%0d%0aX: y", "x" * 5_000, "<script>", " ", ".", "..", "-rf", ".bashrc", "CON", "nul.html", "\u2028", "half \ud83d",
     "\U0001f600" * 5_000,
 ]  # fmt: skip
 
@@ -313,6 +313,9 @@ def harmless(answer):
     named = urllib.parse.unquote(told.partition("filename*=UTF-8''")[2])
     assert named.isprintable()
     assert not set(named) & set("/\\")
+    for name in (named, told.split('"')[1]):
+        assert not name.startswith(("-", "."))
+        assert name.partition(".")[0].upper() not in ("CON", "NUL")
     assert len(told) < 2_000
     assert "set-cookie" not in answer.headers
     assert "x" not in answer.headers

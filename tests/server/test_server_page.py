@@ -193,9 +193,8 @@ class Page:
     def __init__(self):
         self.version, self.blocks = -1, []
 
-    def take(self, seen):
-        version = seen.advance()
-        changes = seen.changes(self.version)
+    async def take(self, seen):
+        changes = await seen.changes(self.version)
         for index, *rest in changes["blocks"]:
             block = seen.blocks[index]
             if len(rest) == 2:
@@ -207,7 +206,7 @@ class Page:
                     self.blocks.append(None)
             self.blocks[index] = list(block.stream.blocks) if block.stream is not None else [rest[0]]
         del self.blocks[changes["count"] :]
-        self.version = version
+        self.version = changes["version"]
 
 
 @settings(max_examples=80, deadline=None)
@@ -237,9 +236,9 @@ def test_a_live_answer_looks_as_it_will_be_stored(size, looks):
             live.add(event)
             look = looks[number % len(looks)]
             if look < 2:
-                watching[look].take(seen)
+                await watching[look].take(seen)
         for page in watching:
-            page.take(seen)
+            await page.take(seen)
             assert page.version == seen.version
             assert len(page.blocks) == len(seen.blocks) == 4
         async with an_account() as account:
@@ -322,23 +321,28 @@ def test_the_event_stream_tells_changes_and_progress_and_resumes():
 
 
 def test_an_end_is_told_also_to_who_comes_after_it_and_of_a_run_that_another_one_followed():
-    wake = asyncio.Event()
-    followed = events.Followed("s", wake)
-    first, second = Run("s"), Run("s")
-    first.turn, second.turn = "1.1", "1.3"
-    first.end()
-    told = [heard(piece)[:2] for piece in followed.news(first)]  # it ended before anyone looked: it is not drawn
-    assert told == [("ended", {"session": "s", "turn": "1.1"})]
-    assert followed.news(first) == []
-    second.add(TextDelta(text="begun"))
-    assert [heard(piece)[0] for piece in followed.news(second)] == ["progress"]
-    third = Run("s")
-    third.turn = "1.5"
-    second.end()
-    third.add(TextDelta(text="at once"))
-    seen = [(name, data["turn"]) for name, data, _ in map(heard, followed.news(third))]
-    assert seen == [("ended", "1.3"), ("progress", "1.5")]
-    assert (second.watchers, third.watchers) == (set(), {wake})
+    async def story():
+        wake = asyncio.Event()
+        followed = events.Followed("s", wake)
+        first, second = Run("s"), Run("s")
+        first.turn, second.turn = "1.1", "1.3"
+        first.end()
+        told = [
+            heard(piece)[:2] for piece in await followed.news(first)
+        ]  # it ended before anyone looked: it is not drawn
+        assert told == [("ended", {"session": "s", "turn": "1.1"})]
+        assert await followed.news(first) == []
+        second.add(TextDelta(text="begun"))
+        assert [heard(piece)[0] for piece in await followed.news(second)] == ["progress"]
+        third = Run("s")
+        third.turn = "1.5"
+        second.end()
+        third.add(TextDelta(text="at once"))
+        seen = [(name, data["turn"]) for name, data, _ in map(heard, await followed.news(third))]
+        assert seen == [("ended", "1.3"), ("progress", "1.5")]
+        assert (second.watchers, third.watchers) == (set(), {wake})
+
+    run(story())
 
 
 def test_a_place_is_told_with_the_last_of_several_changes():

@@ -61,3 +61,13 @@ def test_a_wrong_request_is_refused_before_the_first_byte(tmp_path):
                 await transfer.incoming(here, _pieces(b"x" * 11), largest=10)
 
     asyncio.run(work())
+
+
+def test_an_export_through_the_page_has_the_times_of_the_browser(server, api):
+    api.put("/sessions/zoned")
+    kept = api.post("/sessions/zoned/messages", json={"messages": {"role": "user", "content": "Hello"}})
+    assert kept.status_code == 201, kept.text
+    headers = {"cookie": "recollect-zone=Asia/Kolkata|330"}
+    for format in ("md", "html"):
+        asked = {"format": format, "session": "zoned"}
+        assert "+05:30" in api.get(f"{server.url}/page/export", params=asked, headers=headers).text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.title import folded
+from recollect.model.title import file_name, folded, safe_file_name
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,24 @@ def test_folding_twice_is_folding_once_and_case_does_not_count(title):
 @given(st.text(st.characters(max_codepoint=127)))
 def test_ascii_is_only_made_small(title):
     assert folded(title) == title.lower().strip() == folded(title.upper())
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("-rf.html", "_-rf.html"), (".bashrc", "_.bashrc"), ("..", "_.."), ("CON", "_CON"), ("con.html", "_con.html"), ("NUL.tar.gz", "_NUL.tar.gz"),
+        ("com1 .txt", "_com1 .txt"), ("LPT\u00b9.md", "_LPT\u00b9.md"), ("CONTRACT.html", "CONTRACT.html"), ("a-b.md", "a-b.md"), ("COM12.md", "COM12.md"),
+    ],
+)  # fmt: skip
+def test_a_file_name_is_never_an_option_a_hidden_file_or_a_device(name, safe):
+    assert safe_file_name(name) == safe
+
+
+def test_a_title_gives_such_a_name_as_well():
+    assert [file_name(title) for title in ("-rf", "CON", "nul", "-", "Plans")] == [
+        "_-rf",
+        "_CON",
+        "_nul",
+        "_-",
+        "Plans",
+    ]

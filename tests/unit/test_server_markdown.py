@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recollect.server.page import markdown
+from recollect.server.page import markdown, plaintext, rendering
 
 VOID = {"br", "hr", "img"}
 
@@ -150,12 +150,12 @@ def test_tables_align_by_class_and_never_by_style():
 
 def test_a_text_that_would_take_too_long_is_shown_as_it_is():
     text = "![" * 4_000
-    assert markdown.render(text) == markdown.plain(text)
-    assert markdown.render("a" * (markdown.LONGEST + 1)).startswith('<div class="plain-text">')
+    assert markdown.render(text) == plaintext.plain(text)
+    assert markdown.render("a" * (plaintext.LONGEST + 1)).startswith('<div class="plain-text">')
 
 
 def test_the_cache_is_bounded():
-    cache = markdown.Cache(100)
+    cache = rendering.Cache(100)
     for number in range(50):
         cache.put(f"text {number}", "x" * 10)
     assert cache.get("text 49") == "x" * 10
@@ -175,6 +175,15 @@ LINES = st.sampled_from(
 TEXTS = st.lists(LINES, max_size=14).map("\n".join) | st.text(alphabet="ab-+*#>`~|=[]:1.2) \n\r\t$", max_size=60)
 
 
+def grown(stream, piece):
+    """Add a piece as rendering.grow() does, but in this process."""
+    stream.take(piece)
+    kept = [len(stream.blocks)]
+    while (text := stream.due()) is not None:
+        kept.append(stream.show(markdown.rendered(text, growing=True)))
+    return min(kept)
+
+
 @settings(max_examples=250, deadline=None)
 @given(TEXTS, st.lists(st.integers(1, 7), min_size=1, max_size=20))
 @example("1. a\n\n2. b\n\nend", [1])
@@ -183,12 +192,12 @@ TEXTS = st.lists(LINES, max_size=14).map("\n".join) | st.text(alphabet="ab-+*#>`
 @example("[a] first\n\nsecond\n\nthird\n\n[a]: https://a.example", [3])
 @example("a\r\n\r\nb\r\n\r\nc", [3, 1])
 def test_in_pieces_it_is_the_same_as_at_once(text, sizes):
-    stream = markdown.Stream()
+    stream = rendering.Stream()
     shown: list[str] = []
     at, turn = 0, 0
     while at < len(text):
         size = sizes[turn % len(sizes)]
-        start = stream.add(text[at : at + size])
+        start = grown(stream, text[at : at + size])
         at, turn = at + size, turn + 1
         shown[start:] = stream.blocks[start:]
         assert shown == stream.blocks == markdown.blocks(text[:at])
@@ -196,9 +205,9 @@ def test_in_pieces_it_is_the_same_as_at_once(text, sizes):
 
 
 def test_settled_blocks_are_not_rendered_again():
-    stream = markdown.Stream()
+    stream = rendering.Stream()
     for number in range(200):
-        assert stream.add(f"Paragraph {number} with *words*.\n\n") >= number - 2
+        assert grown(stream, f"Paragraph {number} with *words*.\n\n") >= number - 2
     assert stream.settled >= 198
 
 
@@ -214,3 +223,34 @@ def test_lists_quotes_and_tables_begin_on_the_side_of_their_text():
     shown = markdown.render("- \u05d0\n\n1. b\n\n> c\n\n| d |\n|---|\n| e |")
     sided = [tag for tag, name, value in Reader(shown).attributes if (name, value) == ("dir", "auto")]
     assert sided == ["ul", "ol", "blockquote", "table"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/files/../c/ID?m=1.4", "/files/../events", "/files/../page/export?format=html", "/files/../page/search?q=a", "/files/../?token=x",
+        "/files/%2e%2e/c/ID?m=1.4", "/files/%2E./1.1/0", "/files/./1.1/0", "/files/..%2fc/1.1/0", "/files/a%2F..%2F..%2Fc/1.1/0",
+        "/files/..\\c/1.1/0", "/files/a%5C..%5Cc/1.1/0", "/files/a/1.1/0?x=1", "/files/a/1.1/0#x", "/files/a%3Fx/1.1/0", "/files/a/1.1/../0",
+        "/files//1.1/0", "/files/a/1.1/", "/files/a/1.1", "/files/a/x/0", "/files/a/1.1/0/../../../../events", "/files/a/1.1/0.0.0", "/files",
+        "/files/a&#47;..&#47;..&#47;events", "/files/a/1.1/\u0661", "/events", "/page/export", "/page/search", "/?token=x", "/c/ID", "c/ID", "?m=1", "#x",
+        "//elsewhere.example/files/a/1.1/0", "files/a/1.1/0", "/files/%00/1.1/0",
+    ],
+)  # fmt: skip
+def test_an_address_in_the_app_is_that_of_a_file_or_none(address):
+    for text in (
+        f"![a]({address})",
+        f"[a]({address})",
+        f"![a](<{address}>)",
+        f"[![a]({address})]({address})",
+        f"![a]\n\n[a]: {address}",
+    ):
+        shown = Reader(markdown.render(text))
+        assert not [value for _, name, value in shown.attributes if name in ("src", "href")], text
+
+
+@pytest.mark.parametrize(
+    "address", ["/files/x/1.1/0", "/files/cli%3Adefault/2.14/3.1", "/files/s%2F1/1.1/0", "/files/é/1.1/0"]
+)
+def test_a_file_of_a_conversation_is_shown_and_linked(address):
+    assert '<img src="/files/' in markdown.render(f"![a]({address})")
+    assert '<a href="/files/' in markdown.render(f"[a]({address})")

@@ -29,6 +29,8 @@ from recollect.model import argument
 from recollect.op import Scope
 
 if TYPE_CHECKING:
+    import datetime
+
     from recollect.store import Store
     from recollect.store_async import AsyncStore
 
@@ -67,12 +69,16 @@ def chunks(
     output: bool = True,
     deleted: bool | None = None,
     progress: Progress | None = None,
+    zone: datetime.tzinfo | None = None,
 ) -> Iterator[bytes]:
     """Export sessions as pieces of a file, UTF-8: those named, or all that are not in the trash.
 
-    Without `output` a document for people leaves out what tools answered.
+    Without `output` a document for people leaves out what tools answered. Its times are in `zone`; None is the zone of
+    this machine. JSON has its times in UTC.
     """
-    flow = _flow(store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress)
+    flow = _flow(
+        store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
+    )
     return driven(store, flow)
 
 
@@ -85,9 +91,12 @@ def chunks_async(
     output: bool = True,
     deleted: bool | None = None,
     progress: Progress | None = None,
+    zone: datetime.tzinfo | None = None,
 ) -> AsyncIterator[bytes]:
     """Export sessions from an async store, as chunks() does."""
-    flow = _flow(store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress)
+    flow = _flow(
+        store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
+    )
     return driven_async(store, flow)
 
 
@@ -101,6 +110,7 @@ def write(
     output: bool = True,
     deleted: bool | None = None,
     progress: Progress | None = None,
+    zone: datetime.tzinfo | None = None,
 ) -> int:
     """Export sessions into a file, named or open, and give how many bytes that were.
 
@@ -111,7 +121,7 @@ def write(
         format = format_of(named)
     if format is None:
         raise InvalidValue(f"Say in which format to export: one of {', '.join(FORMATS)}.")
-    found = chunks(store, ids, format, redact=redact, output=output, deleted=deleted, progress=progress)
+    found = chunks(store, ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone)
     if named is None:
         return _poured(found, file)
     advice = "that its folder is there and that you may write in it"
@@ -162,6 +172,7 @@ def _flow(
     output: bool,
     deleted: bool | None,
     progress: Progress | None,
+    zone: datetime.tzinfo | None,
 ) -> Flow[None]:
     """Choose how a format is written; only what it needs is loaded."""
     from recollect.export.lines import Options, document, jsonl  # noqa: PLC0415
@@ -182,10 +193,10 @@ def _flow(
     if format == "md":
         from recollect.export.markdown import Markdown  # noqa: PLC0415
 
-        return transcript(scope, ids, options, Markdown())
+        return transcript(scope, ids, options, Markdown(zone))
     from recollect.export.page import Page  # noqa: PLC0415
 
-    return transcript(scope, ids, options, Page())
+    return transcript(scope, ids, options, Page(zone))
 
 
 def _intake(

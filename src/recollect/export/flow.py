@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_AT_ONCE = 256 * 1024
+"""Bytes that are made before they go out: a change of threads for each message would slow a long export."""
+
 Flow = Generator[Op[Any] | bytes, Any, T]
 
 
@@ -52,18 +55,43 @@ def driven(store: Store, flow: Flow[Any]) -> Iterator[bytes]:
 
 
 async def driven_async(store: AsyncStore, flow: Flow[Any]) -> AsyncIterator[bytes]:
-    """Drive a flow with an async store, and give what goes out."""
+    """Drive a flow with an async store, and give what goes out.
+
+    The flow computes in a thread: rendering or masking a page of long messages takes longer than a loop may be held.
+    """
+    from asyncio import to_thread  # noqa: PLC0415  only who awaits loads asyncio
+
     result: Any = None
     while True:
-        try:
-            item = _sent(flow, result, store.path)
-        except StopIteration:
+        pieces, op = await to_thread(_until_op, flow, result, store.path)
+        for piece in pieces:
+            yield piece
+        if op is not None:
+            result = await store.run(op)
+        elif not pieces:
             return
-        result = None
-        if isinstance(item, Op):
-            result = await store.run(item)
         else:
-            yield item
+            result = None
+
+
+def _until_op(flow: Flow[Any], result: Any, path: str) -> tuple[list[bytes], Op[Any] | None]:
+    """Drive a flow to its next operation, or until enough goes out: the pieces, and the operation; neither at its end.
+
+    Each piece alone would cost a change of threads.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    while size < _AT_ONCE:
+        try:
+            item = _sent(flow, result, path)
+        except StopIteration:
+            break
+        if isinstance(item, Op):
+            return pieces, item
+        result = None
+        pieces.append(item)
+        size += len(item)
+    return pieces, None
 
 
 def settled(store: Store, flow: Flow[T]) -> T:
@@ -82,15 +110,24 @@ def settled(store: Store, flow: Flow[T]) -> T:
 
 
 async def settled_async(store: AsyncStore, flow: Flow[T]) -> T:
-    """Drive a flow that gives a result, with an async store."""
+    """Drive a flow that gives a result, with an async store. The flow computes in a thread, as in driven_async()."""
+    from asyncio import to_thread  # noqa: PLC0415
+
     step: Any = flow.send
     given: Any = None
+    while True:
+        op, done = await to_thread(_stepped, step, given)
+        if done is not None:
+            return done.value
+        try:
+            step, given = flow.send, await store.run(op)
+        except Exception as error:  # noqa: BLE001
+            step, given = flow.throw, error
+
+
+def _stepped(step: Any, given: Any) -> tuple[Any, StopIteration | None]:
+    """Take a step of a flow: the operation that it asks for, or its end, which no future can carry."""
     try:
-        while True:
-            op: Any = step(given)
-            try:
-                step, given = flow.send, await store.run(op)
-            except Exception as error:  # noqa: BLE001
-                step, given = flow.throw, error
+        return step(given), None
     except StopIteration as done:
-        return done.value
+        return None, done

@@ -6,6 +6,7 @@ tag is shown instead of taken for one.
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from typing import Any
@@ -26,14 +27,16 @@ from recollect.model.part import (
     ToolResultPart,
 )
 from recollect.model.session import Session
-from recollect.model.value import iso
 
 _TICKS = re.compile(r"`+")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
 
 
 class Markdown:
-    """Gives the pieces of a Markdown document."""
+    """Gives the pieces of a Markdown document, with times in a zone; None is the zone of this machine."""
+
+    def __init__(self, zone: datetime.tzinfo | None = None) -> None:
+        self._zone = zone
 
     def begin(self, *, redacted: bool, several: bool) -> bytes:
         """Open the document."""
@@ -55,8 +58,8 @@ class Markdown:
             ("Model", session.model and _words(session.model)),
             ("Task", session.task and _words(session.task)),
             ("Status", None if session.status == "active" else session.status),
-            ("Began", moment(session.created_at)),
-            ("Last message", None if session.last_message_at is None else moment(session.last_message_at)),
+            ("Began", moment(session.created_at, self._zone)),
+            ("Last message", session.last_message_at and moment(session.last_message_at, self._zone)),
             ("Entries", str(session.message_count)),
             ("Branches", str(branches) if branches > 1 else None),
             ("Forked from", session.parent and _code(session.parent)),
@@ -68,7 +71,7 @@ class Markdown:
 
     def message(self, said: Said) -> bytes:
         """Show a message."""
-        notes = [said.id, moment(said.created_at)]
+        notes = [said.id, moment(said.created_at, self._zone)]
         notes += [] if said.model is None else [_words(said.model)]
         notes += [] if said.state == "completed" else [said.state]
         notes += ["deleted"] if said.deleted else []
@@ -99,12 +102,17 @@ class Markdown:
         return b""
 
 
-def moment(milliseconds: int) -> str:
-    """Write a time for a person, in UTC."""
+def moment(milliseconds: int, zone: datetime.tzinfo | None) -> str:
+    """Return a time in a zone, with its offset from UTC: `2026-11-17 20:40 +01:00`. None is the zone of this machine.
+
+    A time that no calendar has stays a number of milliseconds.
+    """
     try:
-        return iso(milliseconds)[:16].replace("T", " ")
-    except OverflowError:
+        local = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).astimezone(zone)
+    except (OverflowError, OSError, ValueError):
         return str(milliseconds)
+    written = local.isoformat(sep=" ", timespec="minutes")
+    return f"{written[:16]} {written[16:]}"
 
 
 def _encoded(text: str) -> bytes:

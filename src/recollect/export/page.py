@@ -6,6 +6,7 @@ around that.
 
 from __future__ import annotations
 
+import datetime
 import os
 from typing import Any
 
@@ -28,7 +29,7 @@ from recollect.model.session import Session
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _HINT = 160
-_FOOT = "<footer>Written by Recollect. Times are in UTC.</footer></main></body></html>"
+_FOOT = "<footer>Written by Recollect. Each day shows the UTC offset of its times.</footer></main></body></html>"
 
 _CHEVRON = (
     '<svg class="chevron" viewBox="0 0 10 10" fill="none" stroke="currentColor" stroke-width="1.5" aria-hidden="true">'
@@ -49,9 +50,10 @@ _PATHS = {
 
 
 class Page:
-    """Gives the pieces of an HTML page."""
+    """Gives the pieces of an HTML page, with times in a zone; None is the zone of this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, zone: datetime.tzinfo | None = None) -> None:
+        self._zone = zone
         self._day = ""
         self._number = 0
         self._in_branch = False
@@ -72,7 +74,7 @@ class Page:
         last = session.last_message_at or session.created_at
         return _encoded(
             f'<li><a href="#s{number}"><span dir="auto">{escaped(session.title or session.id)}</span>'
-            f"<small>{entries(session.message_count)} · {moment(last)[:10]}</small></a></li>"
+            f"<small>{entries(session.message_count)} · {moment(last, self._zone)[:10]}</small></a></li>"
         )
 
     def contents_end(self) -> bytes:
@@ -88,7 +90,7 @@ class Page:
             head, self._head = _head(title) + self._head.decode(), None
         facts = "".join(
             f"<div><dt>{name}</dt><dd{_mono(name)}>{escaped(value)}</dd></div>"
-            for name, value in _facts(session, branches)
+            for name, value in _facts(session, branches, self._zone)
         )
         prompt = ""
         if session.system_prompt:
@@ -106,17 +108,21 @@ class Page:
         if said.error is not None:
             body += f'<div class="tool"><div><p class="fault">{escaped(indented(said.error))}</p></div></div>'
         deleted = " deleted" if said.deleted else ""
+        meta = _meta(said, place, self._zone)
         return _encoded(
             f'{self._day_of(said)}<section class="message {said.role}{deleted}" id="{place}">'
-            f'<h2 class="who">{WHO[said.role]}</h2><div class="body">{body}</div>{_meta(said, place)}</section>'
+            f'<h2 class="who">{WHO[said.role]}</h2><div class="body">{body}</div>{meta}</section>'
         )
 
     def _day_of(self, said: Said) -> str:
-        day = moment(said.created_at)[:10]
+        date, _, time = moment(said.created_at, self._zone).partition(" ")
+        offset = time.partition(" ")[2]
+        day = f"{date} {offset}"
         if day == self._day:
             return ""
         self._day = day
-        return f'<div class="day"><time datetime="{day}">{day}</time></div>'
+        zone = f" <small>UTC{offset}</small>" if offset else ""
+        return f'<div class="day"><time datetime="{date}">{date}</time>{zone}</div>'
 
     def summary(self, summary: Summary) -> bytes:
         """Mark a compaction."""
@@ -162,14 +168,14 @@ def _encoded(text: str) -> bytes:
     return (text + "\n").encode("utf-8", "replace")
 
 
-def _facts(session: Session, branches: int) -> list[tuple[str, str]]:
+def _facts(session: Session, branches: int, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
     last = session.last_message_at
     facts: list[tuple[str, str | None]] = [
         ("Model", session.model),
         ("Task", session.task),
         ("Status", None if session.status == "active" else session.status),
-        ("Began", moment(session.created_at)),
-        ("Last message", None if last is None else moment(last)),
+        ("Began", moment(session.created_at, zone)),
+        ("Last message", None if last is None else moment(last, zone)),
         ("Entries", f"{session.message_count:,}"),
         ("Tokens", f"{session.token_count:,}" if session.token_count else None),
         ("Branches", f"{branches:,}" if branches > 1 else None),
@@ -183,15 +189,13 @@ def _mono(name: str) -> str:
     return ' class="mono"' if name in ("Id", "Forked from", "Parent") else ' dir="auto"'
 
 
-def _meta(said: Said, place: str) -> str:
-    notes = [
-        f'<a href="#{place}"><time>{moment(said.created_at)[11:] or said.id}</time></a>',
-        f"<span>{said.id}</span>",
-    ]
+def _meta(said: Said, place: str, zone: datetime.tzinfo | None) -> str:
+    """Show when a message was written; its id and tokens are told to who points at that."""
+    when = moment(said.created_at, zone)
+    told = " \u00b7 ".join([when, said.id, *([f"{said.tokens:,} tokens"] if said.tokens else [])])
+    notes = [f'<a href="#{place}" title="{told}"><time>{when[11:16] or said.id}</time></a>']
     if said.model:
         notes.append(f"<span>{escaped(said.model)}</span>")
-    if said.tokens:
-        notes.append(f"<span>{said.tokens:,} tokens</span>")
     if said.state != "completed":
         kind = "state error" if said.state == "error" else "state"
         notes.append(f'<span class="{kind}">{said.state}</span>')

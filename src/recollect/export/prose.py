@@ -1,5 +1,7 @@
 """What was said, as HTML: paragraphs, code, headings, lists, quotes, emphasis and links to the web; nothing else.
 
+An image is shown as a link with its text.
+
 Everything is escaped before anything is marked up, so that a text can not become a tag, an attribute or an address
 that is not http. Each expression takes time in proportion to the text.
 """
@@ -19,6 +21,7 @@ _CODE = re.compile(r"(`+)((?:(?!\1).)+?)\1(?!`)")
 _BARE = re.compile(r"(?<![\w/\"=>])(https?://[^\s<>\"'`]{1,2000})")
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]{1,2000}?)(?<=\S)\*\*")
 _ITALIC = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]{1,2000}?)(?<=[^\s*])\*(?![\w*])")
+_STRUCK = re.compile(r"~~(?=[^\s~])([^~\n]{1,2000}?)(?<=[^\s~])~~(?!~)")
 _TRAILING = ".,;:!?)"
 
 
@@ -160,7 +163,7 @@ def _marked(text: str) -> str:
         address = match[1].rstrip(_TRAILING)
         label, start = address, match.start()
         # [label](address): the label stands before the address that was found.
-        named = re.search(r"\[([^\[\]\n]{1,300})\]\($", text[max(done, start - 304) : start])
+        named = re.search(r"!?\[([^\[\]\n]{1,300})\]\($", text[max(done, start - 305) : start])
         if named is not None and text[start + len(address) : start + len(address) + 1] == ")":
             label, start = named[1], start - len(named[0])
             end = match.start() + len(address) + 1
@@ -178,4 +181,5 @@ def _anchor(address: str, label: str) -> str:
 def _emphasis(text: str) -> str:
     shown = escaped(text)
     shown = _BOLD.sub(r"<strong>\1</strong>", shown)
-    return _ITALIC.sub(r"<em>\1</em>", shown)
+    shown = _ITALIC.sub(r"<em>\1</em>", shown)
+    return _STRUCK.sub(r"<del>\1</del>", shown)

@@ -1,5 +1,7 @@
 """What was said, as Markdown in which no tag is one: it is kept as it was written, and `<` is shown instead of taken.
 
+An image is written as a link with its text: a viewer would load it, and so tell its host who reads this.
+
 In code it is kept as well, where it is certain that every reader of Markdown takes it for code. That is so of a block
 that is fenced at the margin; of one that is indented, as long as nothing before it can be taken for a fence; and of a
 span that begins and ends in one line, with nothing open before it. Elsewhere `<` becomes `&lt;`, also in code.
@@ -13,6 +15,7 @@ from typing import NamedTuple
 _FENCE = re.compile(r"( {0,3})(?:(`{3,})[^`]*|(~{3,}).*)$")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _TICKS = re.compile(r"`+")
+_IMAGE = re.compile(r"(?<!\\)((?:\\\\)*)!(?=\[)")
 
 
 class _Fence(NamedTuple):
@@ -67,15 +70,20 @@ def _untagged(line: str, *, dirty: bool) -> tuple[str, bool]:
     """Show the tags of a line as text, but for its code; say as well if a tick is left open in it."""
     spans = None if dirty or "\\`" in line else _spans(line)
     if spans is None:
-        return _TAG.sub("&lt;", line), True
+        return _harmless(line), True
     pieces: list[str] = []
     at = 0
     for begin, end in spans:
         code = line[begin:end]
         # A cell of a table ends at a bar, also in the middle of code.
-        pieces += [_TAG.sub("&lt;", line[at:begin]), _TAG.sub("&lt;", code) if "|" in code else code]
+        pieces += [_harmless(line[at:begin]), _harmless(code) if "|" in code else code]
         at = end
-    return "".join([*pieces, _TAG.sub("&lt;", line[at:])]), False
+    return "".join([*pieces, _harmless(line[at:])]), False
+
+
+def _harmless(text: str) -> str:
+    """Escape what begins a tag, and the mark that makes an image of a link."""
+    return _IMAGE.sub(r"\1\\!", _TAG.sub("&lt;", text))
 
 
 def _spans(line: str) -> list[tuple[int, int]] | None:

@@ -6,6 +6,10 @@ PLAIN = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "
 """Letters that Unicode does not take apart into a letter and a mark. Stored titles are in order by it: it stays."""
 
 _LONGEST_NAME = 80
+_DEVICES = frozenset(
+    ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"]
+    + [kind + number for kind in ("COM", "LPT") for number in "0123456789\u00b9\u00b2\u00b3"]
+)
 _LONGEST = 500  # an index of PostgreSQL's has no room for a long text
 
 
@@ -23,4 +27,13 @@ def folded(title: str) -> str:
 def file_name(title: str) -> str:
     """Give what a file is called that is about something with this title: its letters and digits; "" if it has none."""
     name = "".join(c if c.isalnum() or c in "-_ " else " " for c in title)
-    return " ".join(name.split())[:_LONGEST_NAME].strip()
+    return safe_file_name(" ".join(name.split())[:_LONGEST_NAME].strip())
+
+
+def safe_file_name(name: str) -> str:
+    """Return a file name with `_` before it if a program could take it for something else.
+
+    That is an option (`-rf`), a hidden file or a folder (`.bashrc`, `..`), or a device on Windows (`CON`, `nul.txt`).
+    """
+    stem = name.partition(".")[0].rstrip().upper()
+    return f"_{name}" if name.startswith(("-", ".")) or stem in _DEVICES else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from recollect import export, ops
 from recollect.errors import InvalidValue
-from recollect.model.title import file_name
+from recollect.model.title import file_name, safe_file_name
 from recollect.model.value import iso
 from recollect.server.account import Account
 
@@ -50,7 +51,8 @@ def attachment(name: str, how: str = "attachment") -> str:
     """
     kept = name if len(name) <= _LONGEST_FILE else name[: _LONGEST_FILE - 20] + name[-20:]  # with what it ends in
     kept = "".join(c if c == _JOINER or (c.isprintable() and c not in "/\\") else "_" for c in kept)
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in kept) or "file"
+    kept = safe_file_name(kept.strip())
+    plain = safe_file_name("".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in kept)) or "file"
     return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(kept.encode('utf-8', 'replace'), safe='')}"
 
 
@@ -62,8 +64,9 @@ async def outgoing(
     redact: bool = False,
     output: bool = True,
     deleted: bool | None = None,
+    zone: datetime.tzinfo | None = None,
 ) -> Download:
-    """Export sessions: those named, or all that are not in the trash (None).
+    """Export sessions: those named, or all that are not in the trash (None), with times in a zone (None: the server's).
 
     What is wrong with the request is raised here, before the first byte is sent.
     """
@@ -71,7 +74,7 @@ async def outgoing(
         raise InvalidValue(f"An export is one of {', '.join(TYPES)}; got {format!r}.")
     if ids is not None:
         await account.store.run(ops.transfer.trees(account.store.scope(), list(ids)))  # an id that is not there
-    pieces = export.chunks_async(account.store, ids, format, redact=redact, output=output, deleted=deleted)
+    pieces = export.chunks_async(account.store, ids, format, redact=redact, output=output, deleted=deleted, zone=zone)
     first = await anext(aiter(pieces), b"")
 
     async def sent() -> AsyncGenerator[bytes]:

@@ -45,6 +45,10 @@ def export(
     """
     if bool(ids) == everything:
         raise click.UsageError("Name the conversations to export, or say --all.")
+    if output == "":
+        raise click.UsageError(
+            "-o must be the name of a file, got ''. Name one, or leave -o out to write to the output."
+        )
     from recollect import export as exporter  # noqa: PLC0415
 
     named = None if output in (None, "-") else output

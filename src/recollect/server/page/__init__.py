@@ -10,21 +10,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.server.page import (
-    acting,
-    conversation,
-    events,
-    figures,
-    files,
-    marks,
-    panels,
-    searching,
-    sidebar,
-    transfers,
-)
-from recollect.server.page.assets import favicon, static
 
-ROUTES: list[Any] = [
-    favicon, static, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
-    *sidebar.ROUTES, *marks.ROUTES, *searching.ROUTES, *figures.ROUTES, *transfers.ROUTES,
-]  # fmt: skip
+def __getattr__(name: str) -> list[Any]:
+    """Load the routes when they are first asked for: the worker that renders Markdown uses none of them."""
+    if name != "ROUTES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from recollect.server.page import (  # noqa: PLC0415
+        acting,
+        conversation,
+        events,
+        figures,
+        files,
+        marks,
+        panels,
+        searching,
+        sidebar,
+        transfers,
+    )
+    from recollect.server.page.assets import favicon, static  # noqa: PLC0415
+
+    return [
+        favicon, static, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
+        *sidebar.ROUTES, *marks.ROUTES, *searching.ROUTES, *figures.ROUTES, *transfers.ROUTES,
+    ]  # fmt: skip

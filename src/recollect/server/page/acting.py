@@ -13,8 +13,8 @@ from recollect.model.session import SessionChanges
 from recollect.server import actions
 from recollect.server.account import Account
 from recollect.server.names import session_id
-from recollect.server.page import markdown
 from recollect.server.page.conversation import MODELS, opened
+from recollect.server.page.rendering import rendered
 from recollect.server.page.uploads import attached
 
 _AT = "/page/conversation/{session:str}"
@@ -100,9 +100,10 @@ async def command(account: Account, session: str, data: dict[str, str]) -> dict[
     """Run a slash command."""
     done = await actions.command(account, session_id(session), data.get("line", ""))
     outcome = done.outcome
+    html = await rendered([outcome.text]) if outcome.text else {}
     return {
         "session": done.session,
-        "html": markdown.render(outcome.text) if outcome.text else "",
+        "html": html.get(outcome.text, ""),
         "action": outcome.action,
         "data": outcome.data if isinstance(outcome.data, str) else None,
         "failed": outcome.failed,

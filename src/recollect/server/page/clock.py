@@ -28,16 +28,16 @@ class Clock:
 
     def __init__(self, zone: str = "", now: int | None = None, *, offset: int | None = None) -> None:
         self.now = time.time_ns() // 1_000_000 if now is None else now
-        self._tz = _named(zone)
-        self.zone = zone if self._tz is not None else ""
-        if self._tz is None and offset is not None and abs(offset) < _FARTHEST:
+        self.tzinfo = _named(zone)
+        self.zone = zone if self.tzinfo is not None else ""
+        if self.tzinfo is None and offset is not None and abs(offset) < _FARTHEST:
             self.zone = zone
-            self._tz = datetime.timezone(datetime.timedelta(minutes=offset))
+            self.tzinfo = datetime.timezone(datetime.timedelta(minutes=offset))
         self.today = self.local(self.now).date()
 
     def local(self, moment: int) -> datetime.datetime:
         """Give a moment in this zone; one that no calendar has is the last that there is."""
-        return moments.local(moment, self._tz)
+        return moments.local(moment, self.tzinfo)
 
     @property
     def utc_offset(self) -> int:
@@ -48,8 +48,8 @@ class Clock:
     def midnight(self, days_ago: int) -> int:
         """Give the beginning of a day, as milliseconds."""
         day = self.today - datetime.timedelta(days=days_ago)
-        begun = datetime.datetime.combine(day, datetime.time(), self._tz)
-        return int((begun if self._tz is not None else begun.astimezone()).timestamp() * 1000)
+        begun = datetime.datetime.combine(day, datetime.time(), self.tzinfo)
+        return int((begun if self.tzinfo is not None else begun.astimezone()).timestamp() * 1000)
 
     def ago(self, moment: int) -> str:
         """Say shortly when something was: "now", "5 min", "3 h", "Tue", "12 Mar", "12 Mar 2024"."""

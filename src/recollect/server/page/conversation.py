@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -102,7 +103,9 @@ async def _conversation(
     await session.refresh()
     commands = [[command.name, command.arguments, command.help] for command in COMMANDS.values()]
     values = await header(account, session)
-    return render(
+    # In a thread, as it may be many megabytes.
+    return await asyncio.to_thread(
+        render,
         "conversation.html",
         **values,
         view=view,

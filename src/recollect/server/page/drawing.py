@@ -6,7 +6,7 @@ An item has a key, by which the page knows it again, and a tag that changes with
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recollect.agent.recall import is_recalled
@@ -36,6 +36,13 @@ def item(key: str, html: str) -> Item:
     return Item(key, hashlib.blake2b(html.encode("utf-8", "replace"), digest_size=9).hexdigest(), html)
 
 
+def texts(messages: Sequence[Message], folds: Iterable[Compaction]) -> Iterator[str]:
+    """Yield the texts that are drawn as Markdown, the newest first."""
+    for message in reversed(messages):
+        yield from (part.text for part in message.parts if isinstance(part, TextPart) and part.text.strip())
+    yield from (fold.summary for fold in folds)
+
+
 class Answer(NamedTuple):
     """Messages of an agent that are shown as one: from the question to the next, or what there is of it."""
 
@@ -53,12 +60,14 @@ class Drawing:
         turns: dict[tuple[int, int], Turn],
         steps: dict[str, branching.Step],
         delegates: Sequence[str],
+        prose: Mapping[str, str],
     ) -> None:
         self._session = session
         self._clock = clock
         self._turns = turns
         self._steps = steps
         self._delegates = delegates
+        self._prose = prose
 
     def items(self, messages: Sequence[Message], folds: Iterable[Compaction], *, busy: bool) -> list[Item]:
         """Draw messages, and the summaries between them."""
@@ -102,7 +111,7 @@ class Drawing:
                 before=amount.count(fold.tokens_before),
                 after=amount.count(fold.tokens_after),
                 when=self._clock.exact(fold.created_at),
-                summary=parts.safe(parts.text(fold.summary)),
+                summary=parts.safe(parts.text(self._prose[fold.summary])),
             ),
         )
 
@@ -129,7 +138,7 @@ class Drawing:
     def _drawn(self, part: Any, message: Message, index: int) -> str | None:
         if isinstance(part, ToolResultPart):
             return parts.orphan(part, self._session, message.id, index)
-        return parts.drawn(part, self._session, message, index)
+        return parts.drawn(part, self._session, message, index, self._prose)
 
     def _answer(self, group: Answer, *, last: bool) -> Item:
         first, final = group.messages[0], group.messages[-1]
@@ -175,7 +184,7 @@ class Drawing:
                 elif isinstance(part, ToolResultPart):
                     if (message.id, index) not in answered:
                         made.append(parts.orphan(part, self._session, message.id, index))
-                elif (drawn := parts.drawn(part, self._session, message, index)) is not None:
+                elif (drawn := parts.drawn(part, self._session, message, index, self._prose)) is not None:
                     made.append(drawn)
         return made
 

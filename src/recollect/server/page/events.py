@@ -37,7 +37,7 @@ class Followed:
         self._ended: Run | None = None
         self._version = -1
 
-    def news(self, run: Run | None) -> list[bytes]:
+    async def news(self, run: Run | None) -> list[bytes]:
         """Give what is new in the session's run."""
         told: list[bytes] = []
         if run is not self._run:
@@ -49,20 +49,19 @@ class Followed:
             run.watchers.add(self._wake)
         if run is None:
             return told
-        if not run.ended or self._version >= 0:
-            told += self._progress(run)
-        if run.ended:
+        ended = run.ended  # of before: what happens while it is drawn is told with the next look
+        if not ended or self._version >= 0:
+            told += await self._progress(run)
+        if ended:
             told += self._over(run)
             self.leave()
         return told
 
-    def _progress(self, run: Run) -> list[bytes]:
-        seen = picture(run)
-        version = seen.advance()
-        if version <= self._version:
+    async def _progress(self, run: Run) -> list[bytes]:
+        changes = await picture(run).changes(self._version)
+        if changes["version"] <= self._version:
             return []
-        changes = seen.changes(self._version)
-        self._version = version
+        self._version = changes["version"]
         return [_told("progress", {"session": self.session, "turn": run.turn, **changes})]
 
     def _over(self, run: Run | None) -> list[bytes]:
@@ -99,7 +98,7 @@ async def follow(account: Account, sessions: Sequence[str], after: str | None) -
                 told = _told("change", change._asdict(), mark)
                 yield told if change.session else _told("hello", {"missed": True}, mark)
             for session in followed:
-                for piece in session.news(account.talks.run(session.session)):
+                for piece in await session.news(account.talks.run(session.session)):
                     yield piece
             try:
                 await asyncio.wait_for(wake.wait(), _HEARTBEAT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import markupsafe
@@ -28,7 +29,8 @@ async def framed(
     theme = request.cookies.get("theme", "system")
     await account.feed.begin()
     place = account.feed.mark(account.feed.count)  # of before the list is read: what changes meanwhile is told
-    return answer(
+    return await asyncio.to_thread(
+        answer,
         template,
         title=title,
         main=markupsafe.Markup(main),  # noqa: S704  rendered by a template of ours

@@ -5,6 +5,7 @@ A page asks for what it shows, says which items it has, and is given only what i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,8 +15,9 @@ from recollect.model.turn import Turn
 from recollect.server.account import Account
 from recollect.server.page import branching
 from recollect.server.page.clock import Clock
-from recollect.server.page.drawing import Drawing, Item, item
+from recollect.server.page.drawing import Drawing, Item, item, texts
 from recollect.server.page.picture import picture
+from recollect.server.page.rendering import rendered
 from recollect.server.talks import Run
 from recollect.store_async import AsyncSession
 
@@ -179,10 +181,12 @@ async def _items(
         page = await account.store.list_sessions(100, parent=session.id, delegates=True, archived=None)
         delegates = [child.id for child in page]
     begun = {(turn.branch, turn.position): turn for turn in turns}
-    drawing = Drawing(session.id, clock, begun, steps, delegates)
     if live is not None:
         messages = [m for m in messages if m.turn is None or f"{m.branch}.{m.turn}" != live.turn or m.role == "user"]
-    made = drawing.items(messages, stretch.compactions, busy=live is not None)
+    prose = await rendered(texts(messages, stretch.compactions))
+    drawing = Drawing(session.id, clock, begun, steps, delegates, prose)
+    # In a thread: hundreds of long messages take longer than the event loop may be held.
+    made = await asyncio.to_thread(drawing.items, messages, stretch.compactions, busy=live is not None)
     if live is not None and live.turn:
-        made.append(item(f"live-{live.turn}", picture(live).html(live.turn)))
+        made.append(item(f"live-{live.turn}", await picture(live).html(live.turn)))
     return made

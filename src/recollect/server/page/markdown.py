@@ -1,7 +1,7 @@
 """Markdown as HTML that can not run: markdown-it-py without HTML, Pygments for code, and nh3 has the last word.
 
-A text is rendered block by block. While an answer streams, the blocks that are complete are never rendered again, and
-the result is the same at every moment as that of rendering all of it at once.
+A text is rendered block by block. The server never calls this on its event loop: a worker process does (worker.py),
+because `re` holds the GIL and neither the parser nor a lexer of Pygments promises linear time.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import html
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import nh3
 from markdown_it import MarkdownIt
@@ -21,13 +21,8 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from recollect.server.page.code import CLASSES, highlighted
-from recollect.server.page.template import sendable
-
-LONGEST = 200_000
-"""Characters up to which a text is taken for Markdown; what is longer is shown as it is."""
-
-_MOST = {"[": 3_000, "|": 20_000, "`": 20_000, "*": 20_000, "_": 20_000}
-"""Marks up to which a text is taken for Markdown: parsing takes time with the square of some."""
+from recollect.server.page.plaintext import fits, normalized, plain
+from recollect.server.page.worker_protocol import Rendered
 
 _SIDED = ("blockquote_open", "bullet_list_open", "ordered_list_open", "table_open")
 _WHOLE = 24
@@ -39,10 +34,15 @@ _LONG = 1_000
 _WITH_HYPHEN = re.compile(rf"(?<!\S)((?=\S*-)\S{{1,{_WHOLE}}})(?!\S)")
 
 _LINK = re.compile(r"\A(?:https?://|mailto:)", re.IGNORECASE)
-_FILE = "/files/"
+_FILE = re.compile(r"/files/(?P<session>[^/?#\\]+)/\d{1,19}\.\d{1,19}/\d{1,5}(?:\.\d{1,5})?", re.ASCII)
+_STEPS = ("", ".", "..")
+_LEADING = re.compile(r"[?#\\]")  # lead elsewhere, should anyone decode them once more
 _BARE = re.compile(r"https?://[^\s<>\"'`\\^{|}]*[^\s<>\"'`\\^{|}.,;:!?)\]*_~]")
+# No formula holds another opening of its kind, so that a search ends at the next one: many that are never closed cost
+# no more than the text is long.
 _MATH = re.compile(
-    r"\$\$(?=\S)[^$\n]+?\$\$|\$(?![\s$])(?:[^$\n\\]|\\.)*?(?<![\s\\])\$(?![\d$])|\\\((?:.)+?\\\)|\\\[(?:.)+?\\\]"
+    r"\$\$(?=\S)[^$\n]+?\$\$|\$(?![\s$])(?:[^$\n\\]|\\.)*?(?<![\s\\])\$(?![\d$])"
+    r"|\\\((?:[^\\\n]|\\[^()\n])+\\\)|\\\[(?:[^\\\n]|\\[^\[\]\n])+\\\]"
 )
 _SHOWN_TAGS = {
     "a", "blockquote", "br", "button", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img",
@@ -51,91 +51,68 @@ _SHOWN_TAGS = {
 
 
 def render(text: str) -> str:
-    """Render a finished text. What was rendered lately is remembered."""
-    found = _CACHE.get(text)
-    if found is None:
-        found = "".join(blocks(text))
-        _CACHE.put(text, found)
-    return found
+    """Render a finished text."""
+    return "".join(blocks(text))
 
 
 def blocks(text: str) -> list[str]:
     """Render a text as a list of its blocks, each one element."""
-    return [made for _, made in _rendered(_lines(text), {})]
+    return rendered(normalized(text)).blocks
 
 
-def plain(text: str) -> str:
-    """Show a text as it is."""
-    return f'<div class="plain-text">{html.escape(text)}</div>'
-
-
-class Stream:
-    """A text that grows. `blocks` is what it looks like now; the first `settled` of them stay as they are."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.blocks: list[str] = []
-        self.settled = 0
-        self._from = 0
-
-    def add(self, piece: str) -> int:
-        """Take a piece, and say from which block on there is something new."""
-        self.text += piece
-        text = _lines(self.text)
-        references: dict[str, Any] = {}
-        if not _is_markdown(text):
-            self.settled = self._from = 0
-        made = _rendered(text[self._from :], references)
-        if references.get("references") and self._from:
-            # What is defined here may be meant anywhere before.
-            self.settled = self._from = 0
-            made = _rendered(text, references)
-        unchanged = self.settled
-        self.blocks[unchanged:] = [block for _, block in made]
-        if not references.get("references") and _is_markdown(text):
-            self._settle(text, made)
-        return unchanged
-
-    def _settle(self, text: str, made: Sequence[tuple[int, str]]) -> None:
-        """Find the last block that begins after an empty line, by complete lines alone: all before it stays.
-
-        The last line may yet become something else, and what stands right above a block may yet be a part of it.
-        """
-        rest = text[self._from :]
-        whole = rest[: rest.rfind("\n") + 1]
-        if not whole or len(made) < 2:  # noqa: PLR2004
-            return
-        lines = whole.split("\n")
-        starts = [line for line, _ in made] if whole == rest else _starts(whole)
-        for index in range(len(starts) - 1, 0, -1):
-            if starts[index] and not lines[starts[index] - 1].strip():
-                self.settled += index
-                self._from += sum(len(line) + 1 for line in lines[: starts[index]])
-                return
-
-
-def _lines(text: str) -> str:
-    return sendable(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
-
-
-def _is_markdown(text: str) -> bool:
-    return len(text) <= LONGEST and all(text.count(mark) <= most for mark, most in _MOST.items())
-
-
-def _rendered(text: str, environment: dict[str, Any]) -> list[tuple[int, str]]:
-    """Render the blocks of a text, each with the line that it begins at."""
-    if not _is_markdown(text):
-        return [(0, plain(text))]
+def rendered(text: str, *, growing: bool = False) -> Rendered:
+    """Render a normalized text. For one that is growing, also find the blocks that stay as they are."""
+    if not fits(text):
+        return Rendered([plain(text)])
     parser = _parser()
-    made: list[tuple[int, str]] = []
+    environment: dict[str, Any] = {}
+    starts: list[int] = []
+    made: list[str] = []
     for group in _groups(parser.parse(text, environment)):
-        shown = _cleaner().clean(parser.renderer.render(group, parser.options, environment))
-        made.append(((group[0].map or [0])[0], shown))
-    return made
+        starts.append(_start(group))
+        made.append(_cleaner().clean(parser.renderer.render(group, parser.options, environment)))
+    references = bool(environment.get("references"))
+    settled = _settled(text, starts) if growing and not references else (0, 0)
+    return Rendered(made, references, *settled)
 
 
-def _starts(text: str) -> list[int]:
-    return [(group[0].map or [0])[0] for group in _groups(_parser().parse(text, {}))]
+def is_file(address: str) -> bool:
+    """Whether an address is that of a file in a conversation, and of nothing else in this app.
+
+    A browser resolves `.` and `..`, also percent-encoded, and takes a backslash for a slash, so that an address with
+    one of them leads elsewhere: to a page, an export or the event stream.
+    """
+    found = _FILE.fullmatch(address)
+    if found is None:
+        return False
+    session = unquote(found["session"])
+    return (
+        session.isprintable()
+        and not any(step in _STEPS for step in session.split("/"))
+        and not _LEADING.search(session)
+    )
+
+
+def _settled(text: str, starts: list[int]) -> tuple[int, int]:
+    """Find the last block that begins after an empty line, by complete lines alone: all before it stays.
+
+    The last line may yet become something else, and what stands right above a block may yet be a part of it. Return
+    the number of blocks before it, and of their characters.
+    """
+    whole = text[: text.rfind("\n") + 1]
+    if not whole or len(starts) < 2:  # noqa: PLR2004
+        return 0, 0
+    lines = whole.split("\n")
+    if whole != text:
+        starts = [_start(group) for group in _groups(_parser().parse(whole, {}))]
+    for index in range(len(starts) - 1, 0, -1):
+        if starts[index] and not lines[starts[index] - 1].strip():
+            return index, sum(len(line) + 1 for line in lines[: starts[index]])
+    return 0, 0
+
+
+def _start(group: list[Token]) -> int:
+    return (group[0].map or [0])[0]
 
 
 def _groups(tokens: list[Token]) -> list[list[Token]]:
@@ -152,7 +129,7 @@ def _groups(tokens: list[Token]) -> list[list[Token]]:
 @functools.cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
-    parser.validateLink = lambda url: bool(_LINK.match(url)) or url.startswith(_FILE)
+    parser.validateLink = lambda url: bool(_LINK.match(url)) or is_file(url)
     parser.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote"]})
     parser.inline.ruler.before("escape", "math", _math)
     parser.core.ruler.push("shown", _shown)
@@ -223,7 +200,7 @@ def _inline(children: list[Token]) -> list[Token]:
             token.attrSet("target", "_blank")
         elif token.type == "link_close":
             inside -= 1
-        if token.type == "image" and not str(token.attrGet("src") or "").startswith(_FILE):
+        if token.type == "image" and not is_file(str(token.attrGet("src") or "")):
             address = str(token.attrGet("src") or "")
             made += [_text(token.content or address)] if inside else _linked(address, token.content or address)
         elif token.type == "image":
@@ -303,31 +280,3 @@ def _cleaner() -> nh3.Cleaner:
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer",
     )
-
-
-class Cache:
-    """What was rendered, the latest of it, up to a number of characters."""
-
-    def __init__(self, characters: int) -> None:
-        self._most = self._room = characters
-        self._kept: OrderedDict[str, str] = OrderedDict()
-
-    def get(self, text: str) -> str | None:
-        """Give what was rendered of a text, if it is still there."""
-        found = self._kept.get(text)
-        if found is not None:
-            self._kept.move_to_end(text)
-        return found
-
-    def put(self, text: str, made: str) -> None:
-        """Keep what was rendered, and let go of what was not asked for longest."""
-        if text in self._kept or len(text) + len(made) > self._most:
-            return
-        self._kept[text] = made
-        self._room -= len(text) + len(made)
-        while self._room < 0:
-            old, gone = self._kept.popitem(last=False)
-            self._room += len(old) + len(gone)
-
-
-_CACHE = Cache(8_000_000)

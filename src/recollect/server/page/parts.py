@@ -7,7 +7,7 @@ change when an answer is complete.
 from __future__ import annotations
 
 import json as indented
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -24,7 +24,7 @@ from recollect.model.part import (
     ToolCallPart,
     ToolResultPart,
 )
-from recollect.server.page import dimensions, markdown
+from recollect.server.page import dimensions
 from recollect.server.page.template import render
 
 SHOWN_OUTPUT = 20_000
@@ -63,9 +63,9 @@ class Card(NamedTuple):
     files: Sequence[str]
 
 
-def text(said: str) -> str:
-    """Draw what an agent said."""
-    return f'<div class="prose">{markdown.render(said)}</div>'
+def text(html: str) -> str:
+    """Draw what an agent said, which was rendered before."""
+    return f'<div class="prose">{html}</div>'
 
 
 def reasoning(thought: str, *, thinking: bool = False, milliseconds: int | None = None) -> str:
@@ -208,11 +208,11 @@ def files_of(part: ToolResultPart, session: str, message: str, index: int) -> li
     ]
 
 
-def drawn(part: Part, session: str, message: Message, index: int) -> str | None:
-    """Draw a part that stands for itself; None where there is nothing to see."""
+def drawn(part: Part, session: str, message: Message, index: int, prose: Mapping[str, str]) -> str | None:
+    """Draw a part that stands for itself; None where there is nothing to see. `prose` has its text as HTML."""
     match part:
         case TextPart():
-            return text(part.text) if part.text.strip() else None
+            return text(prose[part.text]) if part.text.strip() else None
         case ReasoningPart():
             took = (part.metadata or {}).get("duration_ms")
             return reasoning(part.text, milliseconds=took if type(took) is int else None) if part.text.strip() else None

@@ -6,14 +6,16 @@ a text the elements after those that stay.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import weakref
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from recollect.agent.events import Event, ReasoningDelta, Responded, TextDelta, ToolFinished, ToolStarted
 from recollect.model.part import AttachmentPart, DataPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from recollect.server.page import markdown, parts
+from recollect.server.page import parts, rendering
 from recollect.server.page.template import render
 from recollect.server.talks import Run
 
@@ -23,7 +25,7 @@ _REMEMBERED = 200
 class Block:
     """One element of an answer: HTML that is replaced, or a text that grows."""
 
-    def __init__(self, html: str = "", stream: markdown.Stream | None = None) -> None:
+    def __init__(self, html: str = "", stream: rendering.Stream | None = None) -> None:
         self.html = html
         self.stream = stream
         self.version = 0
@@ -34,11 +36,13 @@ class Block:
         if html != self.html or self.stream is not None:
             self.html, self.stream, self.version = html, None, version
 
-    def grow(self, piece: str, version: int) -> None:
+    async def grow(self, piece: str, version: int) -> None:
         """Take more of a text."""
         assert self.stream is not None
-        self._grown.append((version, self.stream.add(piece)))
-        self.version = version
+        unchanged = await rendering.grow(self.stream, piece)
+        if unchanged is not None:
+            self._grown.append((version, unchanged))
+            self.version = version
 
     def kept_since(self, version: int) -> int:
         """Say how many elements of a text are as they were at a version."""
@@ -61,34 +65,36 @@ class Picture:
         self._seen = 0
         self._step = 0
         self._thinking = 0.0
-        self._thought = ""
+        self._thought: list[str] = []
+        self._thought_length = self._thought_drawn = 0
+        self._looking = asyncio.Lock()  # rendering takes a while, and several viewers look at one picture
         self._calls: dict[str, tuple[Block, ToolCallPart]] = {}
         self.blocks: list[Block] = []
         self.version = 0
 
-    def advance(self) -> int:
-        """Take in what has happened since the last look, and give the version of the picture now."""
+    async def _advance(self) -> None:
+        """Take in what has happened since the last look."""
         run = self._run()
         if run is not None and run.count > self._seen:
             events = run.events(self._seen)
             self._seen = run.count
             self.version += 1
             for event in events:
-                self._take(event)
-        return self.version
+                await self._take(event)
 
-    def _take(self, event: Event) -> None:
+    async def _take(self, event: Event) -> None:
         match event:
             case TextDelta():
                 self._thought_over()
                 last = self.blocks[-1] if len(self.blocks) > self._step else None
                 if last is None or last.stream is None:
-                    last = self._add(Block(stream=markdown.Stream()))
-                last.grow(event.text, self.version)
+                    last = self._add(Block(stream=rendering.Stream()))
+                await last.grow(event.text, self.version)
             case ReasoningDelta():
                 self._think(event.text)
             case Responded():
-                self._respond(event.message.parts)
+                texts = [part.text for part in event.message.parts if isinstance(part, TextPart) and part.text.strip()]
+                self._respond(event.message.parts, await rendering.rendered(texts))
             case ToolStarted():
                 self._begin_tool(event)
             case ToolFinished():
@@ -103,10 +109,14 @@ class Picture:
 
     def _think(self, piece: str) -> None:
         if not self._thinking:
-            self._thinking, self._thought = time.monotonic(), ""
+            self._thinking, self._thought = time.monotonic(), []
+            self._thought_length = self._thought_drawn = 0
             self._add(Block())
-        self._thought += piece
-        self.blocks[-1].draw(parts.reasoning(self._thought, thinking=True), self.version)
+        self._thought.append(piece)
+        self._thought_length += len(piece)
+        if rendering.is_due(self._thought_length, self._thought_drawn):
+            self._thought_drawn = self._thought_length
+            self.blocks[-1].draw(parts.reasoning("".join(self._thought), thinking=True), self.version)
 
     def _thought_over(self) -> int | None:
         """Fold the thought when something else begins; how long it took."""
@@ -114,16 +124,16 @@ class Picture:
             return None
         took = int((time.monotonic() - self._thinking) * 1000)
         self._thinking = 0.0
-        self.blocks[-1].draw(parts.reasoning(self._thought, milliseconds=took), self.version)
+        self.blocks[-1].draw(parts.reasoning("".join(self._thought), milliseconds=took), self.version)
         return took
 
-    def _respond(self, given: tuple[Part, ...]) -> None:
+    def _respond(self, given: tuple[Part, ...], prose: Mapping[str, str]) -> None:
         """Draw a complete response as it will be stored: where it looks the same, nothing changes."""
         self._thought_over()
         streamed = self.blocks[self._step :]
         at = self._step
         for part in given:
-            drawn = self._drawn(part, streamed)
+            drawn = self._drawn(part, streamed, prose)
             if drawn is None:
                 continue
             block = self.blocks[at] if at < len(self.blocks) else self._add(Block())
@@ -135,10 +145,10 @@ class Picture:
         del self.blocks[at:]
         self._step = at
 
-    def _drawn(self, part: Part, streamed: list[Block]) -> str | None:
+    def _drawn(self, part: Part, streamed: list[Block], prose: Mapping[str, str]) -> str | None:
         match part:
             case TextPart():
-                return parts.text(part.text) if part.text.strip() else None
+                return parts.text(prose[part.text]) if part.text.strip() else None
             case ReasoningPart():
                 took = (part.metadata or {}).get("duration_ms")
                 if type(took) is int:
@@ -173,18 +183,23 @@ class Picture:
         result = parts.Result(found, None, event.latency_ms)
         known[0].draw(parts.card(known[1], result, unanswered="running"), self.version)
 
-    def html(self, turn: str) -> str:
+    async def html(self, turn: str) -> str:
         """Draw all of it, as an item of the conversation."""
-        self.advance()
-        return render(
-            "live.html", turn=turn, version=self.version, blocks=[parts.safe(block.whole()) for block in self.blocks]
-        )
+        async with self._looking:
+            await self._advance()
+            blocks = [parts.safe(block.whole()) for block in self.blocks]
+            return render("live.html", turn=turn, version=self.version, blocks=blocks)
 
-    def changes(self, since: int) -> dict[str, Any]:
+    async def changes(self, since: int) -> dict[str, Any]:
         """Give what changed after a version: for each block its place and HTML, for a text from which element on.
 
         Both versions are told: who has less than the first can not go on from these changes, and reads all of it.
         """
+        async with self._looking:
+            await self._advance()
+            return self._changes(since)
+
+    def _changes(self, since: int) -> dict[str, Any]:
         found: list[list[Any]] = []
         for place, block in enumerate(self.blocks):
             if block.version <= since:

@@ -10,6 +10,7 @@ from litestar import Response
 
 from recollect.server.page.assets import asset
 from recollect.server.page.icons import icon
+from recollect.server.page.plaintext import sendable
 
 
 @functools.cache
@@ -40,12 +41,3 @@ def answer(name: str, /, **values: Any) -> Response[str]:
 def html(text: str) -> Response[str]:
     """Answer with HTML of ours."""
     return Response(text, media_type="text/html")  # the framework adds the charset
-
-
-def sendable(text: str) -> str:
-    """Give a text that UTF-8 can carry: half a character, which JSON can hold, becomes a question mark."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text

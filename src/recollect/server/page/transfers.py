@@ -11,6 +11,7 @@ from recollect.export import Report
 from recollect.model.amount import many
 from recollect.server import transfer
 from recollect.server.account import Account
+from recollect.server.page.clock import clock_of
 from recollect.server.page.template import answer
 
 _MOST_TOLD = 20
@@ -18,11 +19,13 @@ _MOST_TOLD = 20
 
 @get("/page/export", include_in_schema=False)
 async def export(
-    account: Account, format: Literal["md", "json", "jsonl", "html"], session: str = "", output: bool = True,
+    request: Request[Any, Any, Any], account: Account,
+    format: Literal["md", "json", "jsonl", "html"], session: str = "", output: bool = True,
     redact: bool = False,
 ) -> Stream:  # fmt: skip
-    """Send one conversation, or all, as a file to save."""
-    sent = await transfer.outgoing(account, [session] if session else None, format, redact=redact, output=output)
+    """Send one conversation, or all, as a file to save; its times are in the browser's zone, as in the page."""
+    ids, zone = [session] if session else None, clock_of(request.cookies).tzinfo
+    sent = await transfer.outgoing(account, ids, format, redact=redact, output=output, zone=zone)
     return Stream(sent.pieces, media_type=sent.type, headers={"content-disposition": sent.disposition})
 
 
