@@ -539,7 +539,7 @@ def test_a_summary_before_a_question_is_joined_without_a_word():
         {"type": "text", "text": f"{LABEL}\nbefore"}, {"type": "text", "text": "hi"},
     ]  # fmt: skip
     assert [message["content"] for message in formats.write(mended(messages, "openai")[0], "openai")] == [
-        "before",
+        f"{LABEL}\nbefore",
         "hi",
         "so",
     ]
