@@ -10,7 +10,17 @@ import pytest
 from hypothesis import settings
 
 LONG = "RECOLLECT_TEST_LONG"
-PREREQUISITES = ("could not import", "No module named", "Chromium", "npm", "node", "PostgreSQL", "pgbouncer", "fiu", "sqlite3")
+PREREQUISITES = (
+    "could not import",
+    "No module named",
+    "Chromium",
+    "npm",
+    "node",
+    "PostgreSQL",
+    "pgbouncer",
+    "fiu",
+    "sqlite3",
+)
 """Words in the reason of a skip that name something scripts/test installs."""
 
 

@@ -32,8 +32,8 @@ from recollect.agent.pydantic_messages import NO_RESULT, answered, read_response
 NOW = datetime.datetime(2025, 11, 16, 10, tzinfo=datetime.UTC)
 RESPONSE = ModelResponse(
     parts=[
-        ThinkingPart(content="Hm", id="rs_1", signature="c2ln", provider_name="anthropic", provider_details={"a": None}),
-        TextPart(content="Yes", id="msg_1", provider_name="openai", provider_details={"phase": "final", "n": [1, None]}),
+        ThinkingPart(content="Hm", id="rs_1", signature="c2ln", provider_name="anthropic", provider_details={"caller": None}),
+        TextPart(content="Yes", id="msg_1", provider_name="openai", provider_details={"phase": "final", "extra_content": [1, None]}),
         ToolCallPart(tool_name="look", args='{"a": 1', tool_call_id="c1", id="fc_1"),
         ToolCallPart(tool_name="look", args={"a": None}, tool_call_id="c2"),
         ToolCallPart(tool_name="look", args=None, tool_call_id="c3"),

@@ -698,3 +698,57 @@ class TestTogether:
         _, found = imported(exported(store), empty, progress=told.append)
         assert told[-1] == found.messages
         assert json.loads(json.dumps(found.to_dict()))["created"] == found.created
+
+
+class TestModels:
+    """A file does not decide which provider is called."""
+
+    def test_a_model_that_can_be_called_is_kept_as_information(self, empty):
+        with recollect.open(":memory:") as store:
+            session = store.session("a", model="openai:theirs", metadata={"k": 1})
+            session.append(talk.user("hi"))
+            store.session("b", model="gpt-5").append(talk.user("hi"))
+            first = exported(store)
+            session.append(talk.user("more"))
+            second = exported(store)
+        imported(first, empty)
+        here = empty.session("a")
+        assert (here.model, here.metadata) == (None, {"k": 1, "imported_model": "openai:theirs"})
+        assert empty.session("b").model == "gpt-5"  # the name of another program's model, which nobody can call
+        here.update(model="anthropic:mine")
+        imported(second, empty)
+        assert (empty.session("a").model, texts(empty.session("a"))) == ("anthropic:mine", ["hi", "more"])
+
+
+class TestShown:
+    """What goes to a model and has no common field is shown in what people read."""
+
+    @pytest.mark.parametrize("format", ["markdown", "html"])
+    def test_data_and_remainders(self, empty, format):
+        session = empty.session("a")
+        block = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}, "alt": "IN-A-BLOCK"}
+        session.append(
+            recollect.Draft(
+                role="user",
+                parts=(
+                    recollect.TextPart(text="shown", native={"context": "IN-A-PART", "cache_control": "UNSHOWN"}),
+                    recollect.DataPart(native={"type": "new", "text": "IN-DATA"}),
+                    recollect.DataPart(native=block),
+                ),
+                format="anthropic",
+                native={"fields": {"name": "IN-A-MESSAGE"}},
+            )
+        )
+        text = exported(empty, None, format).decode()
+        for word in ("IN-A-PART", "IN-DATA", "IN-A-BLOCK", "IN-A-MESSAGE"):
+            assert word in text
+        assert "UNSHOWN" not in text
+
+    @pytest.mark.parametrize("format", ["markdown", "html"])
+    def test_an_answer_that_reached_its_length_limit(self, empty, format):
+        cut = {"role": "assistant", "type": "message", "content": [{"type": "text", "text": "half"}]}
+        session = empty.session("a")
+        session.append({**cut, "stop_reason": "end_turn"})
+        assert "length limit" not in exported(empty, None, format).decode()
+        session.append({**cut, "stop_reason": "max_tokens"})
+        assert "cut at its length limit" in exported(empty, None, format).decode()

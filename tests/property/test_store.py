@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import recollect
 from recollect import errors
 from recollect.engine.process import gone, holder
+from recollect.model.compaction import LABEL
 from recollect.model.message import Draft
 from recollect.model.part import TextPart, ToolCallPart, ToolResultPart
 from recollect.op import Scope
@@ -71,7 +72,7 @@ class Path:
         for said in self.all():
             cover = next((item for item in outer if item.low <= said.position <= item.high), None)
             if cover is not None and said.position == cover.low:
-                found.append(cover.summary)
+                found.append(f"{LABEL}\n{cover.summary}")
             if cover is None and not said.deleted:
                 found.append(said.id)
         return found

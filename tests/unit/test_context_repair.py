@@ -17,7 +17,7 @@ from recollect.context.joining import BEGINNING
 from recollect.context.repair import is_sound, mend, mended, problems
 from recollect.context.rules import RULES
 from recollect.context.sheet import Sheet
-from recollect.model.compaction import Compaction, standing_for
+from recollect.model.compaction import LABEL, Compaction, standing_for
 from recollect.model.line import line
 from recollect.model.message import Draft, Message
 from recollect.model.part import DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
@@ -536,10 +536,10 @@ def test_a_summary_before_a_question_is_joined_without_a_word():
     view, repairs = mended(messages, "anthropic")
     assert repairs == []
     assert formats.write(view, "anthropic")[0]["content"] == [
-        {"type": "text", "text": "before"}, {"type": "text", "text": "hi"},
+        {"type": "text", "text": f"{LABEL}\nbefore"}, {"type": "text", "text": "hi"},
     ]  # fmt: skip
     assert [message["content"] for message in formats.write(mended(messages, "openai")[0], "openai")] == [
-        "before",
+        f"{LABEL}\nbefore",
         "hi",
         "so",
     ]

@@ -35,7 +35,7 @@ from recollect.agent.following import Following
 from recollect.agent.models import DEMO, Model
 from recollect.agent.naming import Naming
 from recollect.agent.progress import Progress
-from recollect.agent.recorder import Recorder, Recording
+from recollect.agent.recorder import Ending, Recorder, Recording
 from recollect.context.compaction import CompactionPolicy
 from recollect.context.drafts import question
 from recollect.context.window import Window
@@ -46,7 +46,6 @@ from recollect.model.message import Draft, Message
 from recollect.model.part import TextPart
 from recollect.model.presence import Presence
 from recollect.model.tokens import estimate
-from recollect.model.turn import EndStatus
 from recollect.store_async.session import AsyncSession
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ _RESERVED = 0.25
 """The part of the window that is left for the answer, the tools and errors of estimation."""
 
 _WHEN_FULL = CompactionPolicy()
+UNFINISHED = "The model's stream ended without a finish reason. The answer may not be complete; what came is kept."
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +68,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     latency_ms: int | None = None
+    truncated: bool = False
 
 
 class Conversation:
@@ -205,21 +206,23 @@ class Conversation:
         self._memory += said
         self._emit(TurnStarted(session=self.session.id, turn=recording.id))
         progress = Progress(recording)
-        status: EndStatus = "completed"
+        status: Ending = "completed"
         error: BaseException | None = None
         try:
             await self._answer(progress)
+            if progress.unfinished:
+                status, error = "interrupted", ModelError(UNFINISHED, model=self.model.name, reason=UNFINISHED)
         except asyncio.CancelledError as stopped:
             status, error = "cancelled", stopped
         except Exception as failed:  # noqa: BLE001  whatever a model raises, the turn ends and the person is told
             status, error = "failed", failed
         self._closing = True  # from here on it is not cancelled any more: what came must be marked
-        if error is not None:
+        if error is not None and status != "interrupted":
             self._keep(progress.cut_off(error))
         await self._close(recording, progress, status, error, int((time.monotonic() - started) * 1000))
 
     async def _close(
-        self, recording: Recording, progress: Progress, status: EndStatus, error: BaseException | None, latency: int
+        self, recording: Recording, progress: Progress, status: Ending, error: BaseException | None, latency: int
     ) -> None:
         await recording.end(status, latency, error)
         if status == "completed":
@@ -230,7 +233,13 @@ class Conversation:
             told = f"Another process took this session over, and this answer ends here. {self._taken}"
         usage = recording.usage() or progress.usage()
         ended = TurnEnded(
-            session=self.session.id, status=shown, text=progress.text, latency_ms=latency, error=told, **usage
+            session=self.session.id,
+            status=shown,
+            text=progress.text,
+            latency_ms=latency,
+            error=told,
+            truncated=progress.truncated,
+            **usage,
         )
         self._emit(ended)
 

@@ -97,7 +97,10 @@ class Titled(Event, frozen=True, kw_only=True, tag="titled", gc=False):
 
 
 class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended", gc=False):
-    """The turn is over: completed, failed (with its error), cancelled, or interrupted by another process."""
+    """The turn is over: completed, failed (with its error), cancelled, or interrupted.
+
+    It is interrupted by another process that took the session over, or by a model whose stream ended early.
+    """
 
     session: str
     status: TurnStatus
@@ -107,3 +110,5 @@ class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended", gc=False):
     output_tokens: int | None = None
     latency_ms: int | None = None
     error: str | None = None
+    truncated: bool = False
+    """Whether the answer ended because it reached its length limit."""

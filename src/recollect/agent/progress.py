@@ -11,6 +11,7 @@ import msgspec
 from recollect.agent.events import ToolFinished, ToolStarted
 from recollect.agent.recorder import Recording
 from recollect.agent.titles import said
+from recollect.formats.truncation import is_truncated
 from recollect.model.message import Draft
 from recollect.model.part import ReasoningPart, ToolCallPart, ToolResultPart
 from recollect.model.stream import Gathering, Kind
@@ -39,6 +40,16 @@ class Progress:
         """What the model has said in this turn."""
         texts = [*self._texts, said(self._gathering.draft("streaming"))]
         return "\n\n".join(text for text in texts if text)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last response is not whole: its stream ended without a finish reason."""
+        return bool(self._used) and self._used[-1].state == "interrupted"
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the last response ended at its length limit."""
+        return bool(self._used) and is_truncated(self._used[-1])
 
     def piece(self, text: str, kind: Kind) -> None:
         """Take a piece of the answer."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")  # it would be printed into the talk
 
+import msgspec
 from pydantic_ai import Agent as Runner
 from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import (
@@ -22,7 +24,6 @@ from pydantic_ai.exceptions import (
     ModelHTTPError,
     ModelRetry,
     ToolFailed,
-    UnexpectedModelBehavior,
     UserError,
 )
 from pydantic_ai.messages import (
@@ -59,6 +60,7 @@ _TASKS = {
 _TASK_CHARACTERS = 200_000
 _OLLAMA = "http://localhost:11434/v1"
 _KEY = re.compile(r"Set the `(\w*(?:KEY|TOKEN))` environment variable")
+_SAYS_WHY = tuple(f"pydantic_ai.models.{name}" for name in ("openai", "anthropic", "ollama"))
 _BROUGHT = ("anthropic", "openai", "openai-chat", "openai-responses", "ollama")
 """Providers whose libraries the extra `chat` brings."""
 
@@ -88,18 +90,19 @@ class ProviderModel:
             async with self._runner.iter(message_history=history, instructions=instructions, toolsets=given) as run:
                 async for node in run:
                     if Runner.is_model_request_node(node):
-                        async with node.stream(run.ctx) as parts:
-                            async for event in parts:
-                                if (delta := _delta(event)) is not None:
-                                    yield delta
+                        async with contextlib.aclosing(_converted(node.stream(run.ctx), _delta)) as deltas:
+                            async for delta in deltas:
+                                yield delta
                     elif Runner.is_call_tools_node(node):
-                        _check_complete(node.model_response)
-                        yield Responded(message=pydantic_messages.read_response(node.model_response))
-                        started: dict[str, float] = {}
-                        async with node.stream(run.ctx) as steps:
+                        draft = pydantic_messages.read_response(node.model_response)
+                        if not self._is_finished(node.model_response):
+                            yield Responded(message=_unfinished(draft))
+                            return  # calls that may be cut off are not run
+                        yield Responded(message=draft)
+                        step = functools.partial(_step, started={})
+                        async with contextlib.aclosing(_converted(node.stream(run.ctx), step)) as steps:
                             async for event in steps:
-                                if (step := _step(event, started)) is not None:
-                                    yield step
+                                yield event
         except RecollectError:
             raise
         except Exception as error:
@@ -127,16 +130,35 @@ class ProviderModel:
             self._entered = False
             await self._model.__aexit__(None, None, None)
 
+    def _is_finished(self, response: Any) -> bool:
+        """Return whether the provider said why the answer ended.
+
+        The library fills in "stop" for chat completions that do not say it, so what the provider said counts. Other
+        providers are not judged: not all of them say it.
+        """
+        if not type(self._model).__module__.startswith(_SAYS_WHY):
+            return True
+        details = response.provider_details or {}
+        return response.finish_reason not in (None, "stop") or any("finish_reason" in name for name in details)
+
     def _failed(self, error: Exception) -> ModelError:
         reason = _reason(error)
         address = _address(self._model) if isinstance(error, ModelConnectionError) else None
         return ModelError(model=self.name, reason=f"{reason} ({address} was tried)" if address else reason)
 
 
-def _check_complete(response: Any) -> None:
-    """Refuse an answer whose stream broke off without a word: Anthropic always says why it stopped."""
-    if response.provider_name == "anthropic" and response.finish_reason is None:
-        raise UnexpectedModelBehavior("the connection ended in the middle of the answer")
+async def _converted(stream: Any, convert: Callable[[Any], Event | None]) -> AsyncGenerator[Event, None]:
+    """Yield the library's events as ours; some have none."""
+    async with stream as events:
+        async for event in events:
+            if (converted := convert(event)) is not None:
+                yield converted
+
+
+def _unfinished(draft: Draft) -> Draft:
+    """Mark an answer whose stream ended early; the library may have filled in a finish reason."""
+    native = {name: value for name, value in (draft.native or {}).items() if name != "finish_reason"}
+    return msgspec.structs.replace(draft, state="interrupted", native=native)
 
 
 def _careful(tool: Tool) -> Tool:

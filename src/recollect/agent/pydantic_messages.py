@@ -1,7 +1,9 @@
-"""Our messages as Pydantic AI's, and back, with nothing lost.
+"""Our messages as Pydantic AI's, and back.
 
-What our fields do not hold of a response (ids, signatures, usage, the provider's details) is kept beside them in
-`native`, under the format `pydantic-ai`, and laid over them on the way back. Messages of other formats are translated.
+The common fields of a message make the request: role, text, reasoning, tool names, arguments, ids and results. Only
+these are shown to a person, so only these may decide what a model reads. The provider-specific remainder (`native`,
+under the format `pydantic-ai`) adds the keys listed below and never replaces a common field: an imported file may hold
+any remainder. No history makes this machine fetch an address. Messages of other formats are translated.
 This file, provider.py and mcp.py are the only ones that know Pydantic AI.
 """
 
@@ -9,22 +11,27 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_ai.messages import (
     BinaryContent,
-    DocumentUrl,
-    ImageUrl,
+    FileUrl,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    NativeToolReturnPart,
     SystemPromptPart,
+    ToolReturnPart,
+    UploadedFile,
     UserContent,
     UserPromptPart,
 )
 
+from recollect.formats import attachment
 from recollect.model.json import UNSET
 from recollect.model.message import Draft, Message
 from recollect.model.part import (
@@ -44,6 +51,32 @@ _STATUS: dict[str, ResultStatus] = {"success": "success", "interrupted": "cancel
 _OUTCOME = {"success": "success", "error": "failed", "canceled": "interrupted"}
 # What belongs to one run of the library and says nothing about the message.
 _PASSING = ("run_id", "conversation_id", "workspace_ref", "history_digest")
+
+# The keys of a remainder that are sent back. None of them holds anything that a model reads as conversation.
+# `state` and `model_id` are left out: the library continues or routes a request by them.
+_OF_RESPONSE = frozenset(
+    {
+        "usage",
+        "timestamp",
+        "provider_name",
+        "provider_url",
+        "canonical_system",
+        "provider_details",
+        "provider_response_id",
+        "finish_reason",
+    }
+)
+_OF_PART = frozenset({"id", "provider_name", "provider_details"})
+_OF_THINKING = _OF_PART | {"signature"}
+_OF_RESULT = frozenset({"timestamp", "metadata"})
+# Not `raw_content` and `citations`, which are text beside the text that is shown.
+_DETAILS = frozenset(
+    {"finish_reason", "timestamp", "container_id", "phase", "namespace", "extra_content", "thought_signature", "caller"}
+)
+# OpenAI's chat completions take the id of a thought for the name of the field that it is sent in: `role` is none.
+_THINKING_IDS = re.compile(r"(?:reasoning|thinking|redacted)[a-z_]*|content|.*\d.*", re.DOTALL)
+# Parts of a response that have no common field. They are shown as the data that they are.
+_DATA_KINDS = frozenset({"builtin-tool-call", "builtin-tool-return", "file"})
 
 
 def read_response(response: ModelResponse) -> Draft:
@@ -118,19 +151,41 @@ def _read_part(part: dict[str, Any]) -> Part:
 
 
 def write(spoken: Sequence[Draft | Message]) -> list[ModelMessage]:
-    """Write what was said as the history that a model is sent: every call has its result, nothing is empty."""
-    plain: list[dict[str, Any]] = []
+    """Write messages as the history that a model is sent: every call has its result, nothing is empty."""
     written: list[ModelMessage] = []
     for message in answered(spoken):
         if message.role == "assistant":
-            made = _response(message)
-            plain += [made] if made["parts"] else []
+            response = _response(message)
+            written += [_validated(response, message)] if response["parts"] else []
         elif message.role == "tool":
-            plain.append({"kind": "request", "parts": [_return(p, message) for p in _results(message)]})
+            written.append(_validated(_returns(message), message))
         else:
-            plain.append(_dumped(_request(message)))
-    written += ModelMessagesTypeAdapter.validate_python(plain)
+            written.append(_request(message))
     return written
+
+
+def _validated(plain: dict[str, Any], message: Draft | Message) -> ModelMessage:
+    """Build the library's message; without its remainder if the library refuses that."""
+    try:
+        made = ModelMessagesTypeAdapter.validate_python([plain])[0]
+    except ValidationError:
+        bare = _returns(message, bare=True) if message.role == "tool" else _response(message, bare=True)
+        made = ModelMessagesTypeAdapter.validate_python([bare])[0]
+    for part in made.parts:
+        if isinstance(part, ToolReturnPart | NativeToolReturnPart):
+            part.content = _offline(part.content)
+    return made
+
+
+def _offline(content: Any) -> Any:
+    """Replace addresses of files by their text: the library would fetch them, or have a provider fetch them."""
+    if isinstance(content, FileUrl):
+        return content.url
+    if isinstance(content, UploadedFile):
+        return content.file_id
+    if isinstance(content, Mapping):
+        return {name: _offline(value) for name, value in content.items()}
+    return [_offline(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def answered(spoken: Sequence[Draft | Message]) -> list[Draft | Message]:
@@ -168,20 +223,30 @@ def _results(message: Draft | Message) -> list[ToolResultPart]:
     return [part for part in message.parts if isinstance(part, ToolResultPart)]
 
 
-def _response(message: Draft | Message) -> dict[str, Any]:
-    ours = message.format == FORMAT
-    parts = [made for part in message.parts if (made := _response_part(part, message)) is not None]
-    return {"kind": "response", "model_name": message.model, **((message.native or {}) if ours else {}), "parts": parts}
+def _listed(native: Any, names: frozenset[str]) -> dict[str, Any]:
+    """Return the listed keys of a remainder."""
+    kept = {name: value for name, value in native.items() if name in names} if isinstance(native, dict) else {}
+    details = kept.pop("provider_details", None)
+    if isinstance(details, dict):
+        kept["provider_details"] = {name: value for name, value in details.items() if name in _DETAILS}
+    return kept
 
 
-def _response_part(part: Part, message: Draft | Message) -> dict[str, Any] | None:
-    ours = message.format == FORMAT
-    native: dict[str, Any] = part.native if ours and isinstance(part.native, dict) else {}
+def _response(message: Draft | Message, *, bare: bool = False) -> dict[str, Any]:
+    ours = message.format == FORMAT and not bare
+    parts = [made for part in message.parts if (made := _response_part(part, message, ours=ours)) is not None]
+    kept = _listed(message.native, _OF_RESPONSE) if ours else {}
+    return {**kept, "kind": "response", "model_name": message.model, "parts": parts}
+
+
+def _response_part(part: Part, message: Draft | Message, *, ours: bool) -> dict[str, Any] | None:
     match part:
         case TextPart():
-            return {"part_kind": "text", "content": part.text, **native} if part.text.strip() or native else None
+            native = _listed(part.native, _OF_PART) if ours else {}
+            return {**native, "part_kind": "text", "content": part.text} if part.text.strip() or native else None
         case ReasoningPart():
-            return {"part_kind": "thinking", "content": part.text, **native} if ours else _signed(part, message)
+            thought = {"part_kind": "thinking", "content": part.text}
+            return {**_thinking(part), **thought} if ours else _signed(part, message)
         case ToolCallPart():
             arguments = part.arguments_text
             if arguments is None:
@@ -189,11 +254,18 @@ def _response_part(part: Part, message: Draft | Message) -> dict[str, Any] | Non
             if arguments is not None and not isinstance(arguments, str | dict):
                 arguments = str(arguments)
             call = {"part_kind": "tool-call", "tool_name": part.tool, "args": arguments, "tool_call_id": part.call_id}
-            return {**call, **native}
-        case DataPart() if native:
-            return native
+            return {**(_listed(part.native, _OF_PART) if ours else {}), **call}
+        case DataPart(native=dict(native), data=data) if ours and data is UNSET:
+            return native if native.get("part_kind") in _DATA_KINDS else None
         case _:
             return None
+
+
+def _thinking(part: ReasoningPart) -> dict[str, Any]:
+    native = _listed(part.native, _OF_THINKING)
+    if not _THINKING_IDS.fullmatch(str(native.get("id", "0"))):
+        del native["id"]
+    return native
 
 
 def _signed(part: ReasoningPart, message: Draft | Message) -> dict[str, Any] | None:
@@ -204,16 +276,23 @@ def _signed(part: ReasoningPart, message: Draft | Message) -> dict[str, Any] | N
     return {"part_kind": "thinking", "content": part.text, "signature": signature, "provider_name": "anthropic"}
 
 
-def _return(part: ToolResultPart, message: Draft | Message) -> dict[str, Any]:
-    native: dict[str, Any] = part.native if message.format == FORMAT and isinstance(part.native, dict) else {}
-    plain = {
+def _returns(message: Draft | Message, *, bare: bool = False) -> dict[str, Any]:
+    ours = message.format == FORMAT and not bare
+    return {"kind": "request", "parts": [_return(part, ours=ours) for part in _results(message)]}
+
+
+def _return(part: ToolResultPart, *, ours: bool) -> dict[str, Any]:
+    native: dict[str, Any] = part.native if ours and isinstance(part.native, dict) else {}
+    outcome = native.get("outcome")
+    same = isinstance(outcome, str) and _STATUS.get(outcome, "error") == part.status
+    return {
+        **_listed(native, _OF_RESULT),
         "part_kind": "tool-return",
         "tool_name": part.tool or "tool",
         "content": part.data if part.text is None and part.data is not UNSET else part.output,
         "tool_call_id": part.call_id,
-        "outcome": _OUTCOME[part.status],
+        "outcome": outcome if same else _OUTCOME[part.status],
     }
-    return {**plain, **native, "part_kind": "tool-return"}
 
 
 def _request(message: Draft | Message) -> ModelRequest:
@@ -227,12 +306,18 @@ def _request(message: Draft | Message) -> ModelRequest:
 
 
 def _file(part: AttachmentPart) -> UserContent | None:
-    kind = part.mime_type or "application/octet-stream"
-    if part.url is not None:
-        return ImageUrl(url=part.url) if kind.startswith("image/") else DocumentUrl(url=part.url)
-    if part.data is None:
-        return None
-    try:
-        return BinaryContent(data=base64.b64decode(part.data), media_type=kind)
-    except binascii.Error:
-        return None
+    """Write a file: its bytes, its text, or the address where it is, as text.
+
+    An address is never handed over as a file. Several of the library's adapters would fetch it on this machine, and a
+    provider that cannot reach it refuses this turn and every later one.
+    """
+    found = attachment.file(part)
+    if found.data is not None:
+        try:
+            data = base64.b64decode(found.data)
+        except binascii.Error:
+            return None
+        return BinaryContent(data=data, media_type=found.mime_type or attachment.BYTES)
+    if found.url is not None:
+        return f"[{found.name or ('image' if found.is_image else 'file')}: {found.url}]"
+    return attachment.named(found) if found.text else None

@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from recollect.agent.events import Event, Notice
 from recollect.errors import RecollectError, StoreError, ToolCallAnswered, ToolCallNotFound
@@ -31,6 +31,7 @@ PATIENCE = 5.0
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 Tell = Callable[[Event], None]
+Ending = EndStatus | Literal["interrupted"]
 
 
 class Job:
@@ -283,7 +284,7 @@ class Recording:
 
         self._put(write, draft)
 
-    async def end(self, status: EndStatus, latency_ms: int, error: BaseException | None = None) -> None:
+    async def end(self, status: Ending, latency_ms: int, error: BaseException | None = None) -> None:
         """End the turn, and wait until that is on disk, or held."""
 
         async def write(turn: AsyncTurn) -> None:
@@ -291,6 +292,8 @@ class Recording:
                 await turn.complete(latency_ms=latency_ms)
             elif status == "cancelled":
                 await turn.cancel()
+            elif status == "interrupted":
+                await turn.interrupt(error)
             else:
                 await turn.fail(None if error is None else failure(error))
 

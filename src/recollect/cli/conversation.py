@@ -10,7 +10,10 @@ import click
 
 from recollect.cli.moment import ago, clock, minute
 from recollect.cli.screen import columns, cut, glyph, is_terminal, paint, safe, safe_lines
+from recollect.formats import remainder
+from recollect.formats.truncation import is_truncated
 from recollect.model.amount import count, entries, lasting, many, size
+from recollect.model.json import UNSET
 from recollect.model.part import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 if TYPE_CHECKING:
@@ -62,7 +65,7 @@ class Conversation:
     def message(self, message: Message) -> str:
         """Lay a message out."""
         lines = [*self._crossing(message), self._title(message)]
-        for at, part in enumerate(message.parts):
+        for at, part in enumerate(remainder.shown(message)):
             lines += [f"{_INDENT}{line}".rstrip() for line in self._part(message, at, part)]
         if message.error:
             lines.append(_INDENT + paint(f"{glyph('bad')} {safe(_failure(message.error))}", fg="red"))
@@ -74,7 +77,10 @@ class Conversation:
         when = clock(message.created_at) if is_terminal() else minute(message.created_at)
         facts = [message.id, when, safe(message.model) if message.model else None]
         told = paint(f" {glyph('dot')} ".join(fact for fact in facts if fact), dim=True)
-        state = "" if message.state == "completed" else "  " + paint(message.state, fg="red")
+        told_state = "" if message.state == "completed" else message.state
+        if not told_state and is_truncated(message):
+            told_state = "cut at its length limit"
+        state = told_state and "  " + paint(told_state, fg="red")
         return f"{role}  {told}{state}"
 
     def _crossing(self, message: Message) -> Iterator[str]:
@@ -104,8 +110,15 @@ class Conversation:
                 facts = [part.name or part.url, part.mime_type, size(part.size) if part.size else None]
                 return [paint(f"[{', '.join(safe(fact) for fact in facts if fact) or 'attachment'}]", fg="blue")]
             case DataPart():
-                kind = part.native.get("type") if isinstance(part.native, dict) else None
-                return [paint(f"[{safe(str(kind or 'data'))}]", fg="blue")]
+                return self._data(part)
+
+    def _data(self, part: DataPart) -> list[str]:
+        """Print data as the JSON that a model is sent."""
+        value: Any = part.native if part.data is UNSET else part.data
+        kind = value.get("type") if isinstance(value, dict) else None
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        head = paint(f"[{safe(kind if isinstance(kind, str) else 'data')}]", fg="blue")
+        return [head, *(_INDENT + paint(line, dim=True) for line in self._shortened(text, _SHORT))]
 
     def _text(self, text: str) -> Iterable[str]:
         if self._markdown is None or not text.strip():

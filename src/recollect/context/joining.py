@@ -61,7 +61,8 @@ def _one(run: list[Message], format: str) -> Message:
     for message in run:
         for draft in _adopted(message, format):
             parts += draft.parts
-            fields = {**((draft.native or {}).get("fields") or {}), **fields}
+            more = (draft.native or {}).get("fields")
+            fields = {**more, **fields} if type(more) is dict else fields
     results = [part for part in parts if is_result(part)]
     words = [part for part in parts if not is_result(part)]
     role = run[0].role if run[0].role == "assistant" else "user" if words else "tool"

@@ -7,8 +7,10 @@ stored messages are not changed.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
+from recollect import formats
 from recollect.context import outputs
 from recollect.context.rules import ANY, RULES, Rules
 from recollect.context.soundness import is_sound
@@ -19,14 +21,22 @@ from recollect.model.repair import Repair
 def mended(messages: Sequence[Message], format: str) -> tuple[Sequence[Message], list[Repair]]:
     """Give what a provider takes, and what was mended for it. Recollect's own form is not mended."""
     rules = RULES.get(format)
-    if rules is None or is_sound(messages, rules):
+    if rules is None:
         return messages, []
-    return mend(messages, rules)
+    messages = _faithful(messages)
+    return (messages, []) if is_sound(messages, rules) else mend(messages, rules)
 
 
 def problems(messages: Sequence[Message], format: str | None = None) -> list[Repair]:
     """List what is wrong with a conversation: for one provider, or whichever it is sent to."""
-    return mend(messages, ANY if format is None else RULES.get(format, ANY))[1]
+    rules = ANY if format is None else RULES.get(format, ANY)
+    return mend(_faithful(messages), rules)[1]
+
+
+def _faithful(messages: Sequence[Message]) -> Sequence[Message]:
+    """Leave out remainders that contradict what people are shown; nearly always there is none."""
+    view = [formats.faithful(message) for message in messages]
+    return messages if all(map(operator.is_, view, messages)) else view
 
 
 def mend(messages: Sequence[Message], rules: Rules) -> tuple[list[Message], list[Repair]]:

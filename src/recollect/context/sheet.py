@@ -12,6 +12,7 @@ from recollect import formats
 from recollect.context.history import History
 from recollect.context.rules import RULES
 from recollect.context.soundness import Look
+from recollect.formats.native import MALFORMED
 from recollect.model.line import Line
 
 
@@ -27,9 +28,12 @@ class Sheet:
     def take(self, lines: Sequence[Line]) -> bool:
         """Write the next lines; False where one of them can not be written by itself."""
         passes, put, written = self._look.passes, self._put, self.history
-        for role, came, parts, native, state in lines:
-            if not passes(role, came, parts, native, state) or not put(written, role, came, parts, native):
-                return False
+        try:
+            for role, came, parts, native, state in lines:
+                if not passes(role, came, parts, native, state) or not put(written, role, came, parts, native):
+                    return False
+        except MALFORMED:  # a remainder that no reader made; the long way leaves it out
+            return False
         return True
 
     def end(self) -> bool:

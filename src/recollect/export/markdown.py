@@ -15,6 +15,7 @@ from recollect.export import attachment
 from recollect.export.prose import UNSHOWN
 from recollect.export.speech import told
 from recollect.export.transcript import WHO, Call, Said, Side, Summary
+from recollect.formats import remainder
 from recollect.model.amount import lasting, size
 from recollect.model.json import UNSET
 from recollect.model.part import (
@@ -74,6 +75,7 @@ class Markdown:
         notes = [said.id, moment(said.created_at, self._zone)]
         notes += [] if said.model is None else [_words(said.model)]
         notes += [] if said.state == "completed" else [said.state]
+        notes += ["cut at its length limit"] if said.truncated else []
         notes += ["deleted"] if said.deleted else []
         pieces = [f"## {WHO[said.role]}\n\n<sub>{' · '.join(notes)}</sub>"]
         for index, part in enumerate(said.parts):
@@ -172,10 +174,15 @@ def _attachment(part: AttachmentPart) -> str:
 
 
 def _data(part: DataPart) -> str:
-    held = attachment.of_block(part.native)
-    if held is not None:
-        return _attachment(held)
     value = part.native if part.data is UNSET else part.data
+    held = attachment.of_block(part.native) if part.data is UNSET else None
+    if held is not None:
+        more = remainder.of_block(part.native)
+        return _attachment(held) + (f"\n\n{_folded(more)}" if more else "")
+    return _folded(value)
+
+
+def _folded(value: Any) -> str:
     return f"<details><summary>Data</summary>\n\n{_block(indented(value), 'json')}\n\n</details>"
 
 

@@ -14,6 +14,7 @@ from recollect.export import attachment
 from recollect.export.markdown import indented, moment
 from recollect.export.prose import code, escaped, rendered
 from recollect.export.transcript import WHO, Call, Said, Side, Summary
+from recollect.formats import remainder
 from recollect.model.amount import entries, lasting, size
 from recollect.model.json import UNSET
 from recollect.model.part import (
@@ -199,6 +200,8 @@ def _meta(said: Said, place: str, zone: datetime.tzinfo | None) -> str:
     if said.state != "completed":
         kind = "state error" if said.state == "error" else "state"
         notes.append(f'<span class="{kind}">{said.state}</span>')
+    if said.truncated:
+        notes.append('<span class="state">cut at its length limit</span>')
     if said.deleted:
         notes.append('<span class="state">deleted</span>')
     return f'<div class="meta">{"".join(notes)}</div>'
@@ -282,8 +285,9 @@ def _attachment(part: AttachmentPart) -> str:
 
 
 def _data(part: DataPart) -> str:
-    held = attachment.of_block(part.native)
-    if held is not None:
-        return _attachment(held)
     value = part.native if part.data is UNSET else part.data
+    held = attachment.of_block(part.native) if part.data is UNSET else None
+    if held is not None:
+        more = remainder.of_block(part.native)
+        return _attachment(held) + (_thought("Data", code(indented(more))) if more else "")
     return _thought("Data", code(indented(value)))

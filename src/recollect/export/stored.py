@@ -28,6 +28,9 @@ from recollect.op import Row
 from recollect.ops import fields
 from recollect.ops.transfer import Branch
 
+IMPORTED_MODEL = "imported_model"
+"""The key in a session's metadata under which an import keeps the model that the session had."""
+
 _Parts = tuple[Part, ...]
 
 
@@ -111,7 +114,7 @@ def session_columns(record: SessionRecord, soonest: int) -> dict[str, Any]:
     if record.data_schema_version > DATA_SCHEMA_VERSION:
         raise InvalidValue("It was written by a newer Recollect. Upgrade with `pip install -U recollect`.")
     given = {name: getattr(record, name) for name in TEXT_FIELDS}
-    columns = fields.checked({**given, "metadata": record.metadata}, 0)
+    columns = fields.checked({**given, **_without_model(record)}, 0)
     for name in ("created_at", "updated_at", "last_message_at", "pinned_at", "archived_at"):
         columns[name] = moment(getattr(record, name))
     columns["active_at"] = min(moment(record.active_at), soonest)
@@ -119,6 +122,14 @@ def session_columns(record: SessionRecord, soonest: int) -> dict[str, Any]:
         **columns, "relation": record.relation, "revision": record.revision,
         "data_schema_version": record.data_schema_version,
     }  # fmt: skip
+
+
+def _without_model(record: SessionRecord) -> dict[str, Any]:
+    """Keep a model that can be called as information only: a file must not decide which provider is called."""
+    model, metadata = record.model, record.metadata
+    if model is None or not (model == "demo" or ":" in model):
+        return {"metadata": metadata}
+    return {"model": None, "metadata": {**(metadata or {}), IMPORTED_MODEL: model}}
 
 
 def message_row(record: MessageRecord) -> tuple[int, Row, Mapping[str, bytes]]:

@@ -14,12 +14,28 @@ from recollect.export import masks
 from recollect.export.flow import Flow, ask
 from recollect.export.lines import Options, within
 from recollect.export.selection import Chosen, Cut, spans, visit
+from recollect.formats import remainder
+from recollect.formats.truncation import is_truncated
 from recollect.model import blob, json
+from recollect.model.message import Draft
 from recollect.model.part import Part, ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Row, Scope
 from recollect.ops import transfer
-from recollect.ops.transfer import BLOBS, CREATED, DELETED, ERROR, MODEL, PARTS, POSITION, ROLE, STATE, TOKENS
+from recollect.ops.transfer import (
+    BLOBS,
+    CREATED,
+    DELETED,
+    ERROR,
+    FORMAT,
+    MODEL,
+    NATIVE,
+    PARTS,
+    POSITION,
+    ROLE,
+    STATE,
+    TOKENS,
+)
 
 WHO = {"user": "Person", "assistant": "Agent", "system": "System", "tool": "Tool"}
 """Who says what, as people read it."""
@@ -53,6 +69,8 @@ class Said(NamedTuple):
     parts: Sequence[Part]
     calls: Mapping[int, Call]
     """How the tool calls went, by the index of the part."""
+    truncated: bool = False
+    """Whether the answer ended at its length limit."""
 
 
 class Summary(NamedTuple):
@@ -190,6 +208,8 @@ class _Writer:
             for index, part in enumerate(parts)
             if not isinstance(part, ToolResultPart) or not self._was_shown((key, row[POSITION], index))
         ]
+        draft = self._draft(row, parts)
+        kept += remainder.shown(draft)[len(parts) :]
         self.messages += 1
         if self.options.progress is not None and self.messages % transfer.PAGE_ROWS == 0:
             self.options.progress(self.messages)
@@ -198,9 +218,16 @@ class _Writer:
                 Said(
                     f"{number}.{row[POSITION]}", row[ROLE], row[STATE] or "completed", row[CREATED], row[MODEL],
                     row[TOKENS], row[DELETED] is not None, self._error(row[ERROR]), kept,
-                    _by_place(parts, kept, calls),
+                    _by_place(parts, kept, calls), is_truncated(draft),
                 )
             )  # fmt: skip
+
+    def _draft(self, row: Row, parts: tuple[Part, ...]) -> Draft:
+        """Return a message with its provider-specific remainder."""
+        native = None if row[NATIVE] is None else json.decode(row[NATIVE])
+        if self.options.redactor is not None:
+            native = self.options.redactor.value(native)
+        return Draft(role=row[ROLE], parts=parts, format=row[FORMAT], native=native)
 
     def _was_shown(self, place: Place) -> bool:
         if place in self.shown:

@@ -25,9 +25,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.formats.registry import FORMATS, putter, read, response, write
+    from recollect.formats.registry import FORMATS, faithful, putter, read, response, write
 
-__all__ = ["FORMATS", "putter", "read", "response", "write"]
+__all__ = ["FORMATS", "faithful", "putter", "read", "response", "write"]
 
 
 if not TYPE_CHECKING:  # to a type checker that sees it, every name of the module exists

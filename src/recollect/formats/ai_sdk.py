@@ -63,14 +63,15 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
     tools: dict[str, str] = {}  # a result names its tool, which most other formats only say in the call
     answers: list[dict[str, Any]] | None = None
+    own: list[dict[str, Any]] = []
     for message in neutral.joined(messages, "openai-responses"):
         for part in message.parts:
             if type(part) is ToolCallPart:
                 tools[part.call_id] = part.tool
         if put(written, message.role, message.format, message.parts, message.native):
             answers = None
-        elif message.format == ai_sdk_ui.NAME and not ai_sdk_ui.is_older(message):
-            written += ai_sdk_conversion.model_messages(ai_sdk_ui.own(message.role, message.parts, message.native))
+        elif message.format == ai_sdk_ui.NAME and not ai_sdk_ui.is_older(message) and ai_sdk_ui.put_own(own, message):
+            written += ai_sdk_conversion.model_messages(own.pop())
             answers = None
         else:
             answers = _translate(message, written, answers, tools)
@@ -210,7 +211,7 @@ def _block(part: Part) -> dict[str, Any] | None:
             return as_it_came(part)
 
 
-put = neutral.putter(NAME, neutral.own_putter(_block, tool="tool"), neutral.put_nothing)
+put = neutral.putter(NAME, neutral.own_putter(_block, read, tool="tool"), neutral.put_nothing)
 
 
 def _call_block(part: ToolCallPart) -> dict[str, Any]:

@@ -82,13 +82,15 @@ def put(
     written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
 ) -> bool:
     """Write a message that came in this format as it came."""
-    if came != NAME:
-        return False
-    written.append(own(role, parts, native))
-    return True
+    return came == NAME and _put_faithful(written, role, parts, native)
 
 
-def own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
+def put_own(written: list[dict[str, Any]], message: Message) -> bool:
+    """Write a message of this format as it came."""
+    return put(written, message.role, message.format, message.parts, message.native)
+
+
+def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
     """Give a message that came in this format back as it came."""
     first = parts[0] if len(parts) == 1 else None
     if type(first) is TextPart and first.native is None:  # most of what people write
@@ -100,8 +102,7 @@ def own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dic
     if native.get("content") == "string":
         said = parts[0].text if parts and type(parts[0]) is TextPart else ""
         return overlay({"role": role, "content": said}, native.get("fields"))
-    fields = native.get("fields")
-    return {"role": role, "parts": blocks, **fields} if fields else {"role": role, "parts": blocks}
+    return overlay({"role": role, "parts": blocks}, native.get("fields"))
 
 
 def _read_older(message: dict[str, Any], role: Role) -> Draft:
@@ -249,8 +250,7 @@ def _tool_part(part: ToolCallPart, result: ToolResultPart | None) -> dict[str, A
             written[field] = result.text
         elif result.data is not UNSET:
             written[field] = result.data
-    written.update(native)
-    return written
+    return overlay(written, native)
 
 
 def _own_part(part: Part) -> dict[str, Any] | None:
@@ -264,6 +264,9 @@ def _own_part(part: Part) -> dict[str, Any] | None:
             return as_it_came(part)
 
 
+_put_faithful = neutral.faithful_putter(lambda role, parts, native: [_own(role, parts, native)], read)
+
+
 class _Page:
     """Messages as they are written: a run of an agent's messages and its tools' results becomes one UI message."""
 
@@ -274,8 +277,8 @@ class _Page:
 
     def written(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         for message in messages:
-            if message.format == NAME:
-                self._take(own(message.role, message.parts, message.native))
+            if put_own(self.messages, message):
+                self._take(self.messages[-1])
             elif message.role == "assistant":
                 self._answer(message)
             else:
@@ -283,7 +286,6 @@ class _Page:
         return self.messages
 
     def _take(self, message: dict[str, Any]) -> None:
-        self.messages.append(message)
         self.answer = None
         for part in message.get("parts", ()):
             if _is_one_of(part.get("state"), _ASKED) and "toolCallId" in part and tool_name(part) is not None:

@@ -110,7 +110,7 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
             continue
         if put(written, message.role, message.format, message.parts, message.native):
             answers = None
-        else:
+        elif message.role != "system":  # the API takes instructions beside the messages
             answers = _translate(message, written, answers)
     return written
 
@@ -264,7 +264,7 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 
 # Of a whole response, what the API takes as input.
-put = neutral.putter(NAME, neutral.own_putter(_block, tool="user"), _put_neutral, apart="system")
+put = neutral.putter(NAME, neutral.own_putter(_block, read, tool="user"), _put_neutral, apart="system")
 
 
 def _result_block(part: ToolResultPart) -> dict[str, Any]:

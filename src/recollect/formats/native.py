@@ -1,7 +1,9 @@
-"""What a provider's message has beyond our fields, and how it finds its way back.
+"""The provider-specific remainder of a message: what its dict holds beyond the common fields.
 
-Reading takes out of a dict what our fields hold and keeps the rest; writing lays the rest over what our fields give.
-So the dict comes back equal by construction, and no text is kept twice. This file knows no provider.
+Reading takes the common fields out of a dict and keeps the rest; writing puts the rest back. So the dict comes back
+equal by construction, and no text is kept twice. A stored remainder may come from a file of a stranger, so what it
+makes is read again before it is used (is_faithful): if the common fields of that differ from the stored ones, which
+are the ones that people see, the message is written from the common fields alone. This file knows no provider.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeGuard, TypeVar
 
+import msgspec
+
 from recollect.errors import InvalidValue, displayed
-from recollect.model.message import Role
-from recollect.model.part import AttachmentPart, DataPart, Part, TextPart
+from recollect.model.json import UNSET
+from recollect.model.message import Draft, Role
+from recollect.model.part import AttachmentPart, DataPart, Part, TextPart, ToolResultPart
 
 Shape = Literal["string", "blocks", "null", "missing"]
 WriteBlock = Callable[[Any], dict[str, Any] | None]
@@ -24,6 +29,11 @@ BLOCK, AT, CUT = "block", "at", "cut"
 _BETWEEN = "\n\n"
 _MOST = 1 << 53
 _MISSING = object()
+
+# Common fields that a format may leave to others: the result of a call need not name its tool.
+_OPTIONAL = frozenset({"mime_type", "size", "name", "tool", "status", "error_code", "error_message"})
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, InvalidValue)
+"""What a remainder that no reader made may raise when it is put back."""
 
 Path = tuple[str | int, ...]
 P = TypeVar("P", bound=Part)
@@ -45,9 +55,10 @@ def rest(block: dict[str, Any], *known: str) -> dict[str, Any] | None:
 
 
 def overlay(block: dict[str, Any], native: Any) -> dict[str, Any]:
-    """Put the provider's remaining fields over the ones that ours gave."""
+    """Add the provider's remaining fields to the common ones, which they never replace."""
     if is_dict(native):
-        block.update(native)
+        for name, value in native.items():
+            block.setdefault(name, value)
     return block
 
 
@@ -82,6 +93,57 @@ def restored(native: dict[str, Any], text: str | None) -> dict[str, Any]:
         block = placed(block, path, text[start : start + length])
         start += length + len(_BETWEEN)
     return block
+
+
+def has_remainder(parts: Sequence[Part], native: Any) -> bool:
+    """Return whether a message has anything beyond its common fields."""
+    return native is not None or any(
+        part.native is not None or (type(part) is ToolResultPart and part.content is not None) for part in parts
+    )
+
+
+def is_faithful(reread: Sequence[Draft], role: Role, parts: Sequence[Part]) -> bool:
+    """Return whether a message, written with its remainder and read again, has the common fields that are stored."""
+    sent = [part for draft in reread for part in draft.parts]
+    sent.reverse()
+    for part in parts:
+        if sent and is_same(sent[-1], part):
+            sent.pop()
+        elif part.native is not None:  # without one it may be a part that the format has no block for
+            return False
+    return not sent and all(draft.role == role or {draft.role, role} == {"user", "tool"} for draft in reread)
+
+
+def is_wellformed(native: Any) -> bool:
+    """Return whether the further fields of a message, if its remainder has any, are an object."""
+    return native is None or is_dict(native.get("fields", {}))
+
+
+def is_same(sent: Part, stored: Part) -> bool:
+    """Return whether a part that would be sent says what the stored one says, remainders aside."""
+    if type(sent) is not type(stored):
+        return False
+    if type(sent) is DataPart and type(stored) is DataPart:
+        return sent.native == stored.native and stored.data is UNSET
+    for name in stored.__struct_fields__:
+        if name in ("native", "metadata"):
+            continue
+        mine, other = getattr(sent, name), getattr(stored, name)
+        if name == "content" and mine is not None and other is not None:
+            if len(mine) != len(other) or not all(is_same(*pair) for pair in zip(mine, other, strict=True)):
+                return False
+        elif mine != other and not (name in _OPTIONAL and mine in (None, "success")):
+            return False
+    return True
+
+
+def bare(part: P) -> P:
+    """Return a part without its remainder. Data has nothing else."""
+    if type(part) is DataPart:
+        return part
+    if type(part) is ToolResultPart and part.content is not None:
+        return msgspec.structs.replace(part, native=None, content=tuple([bare(piece) for piece in part.content]))
+    return msgspec.structs.replace(part, native=None)
 
 
 def payload(part: AttachmentPart) -> str | None:

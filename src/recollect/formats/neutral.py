@@ -13,7 +13,19 @@ import msgspec
 
 from recollect.errors import InvalidValue
 from recollect.formats import attachment
-from recollect.formats.native import WriteBlock, content_of, is_dict, noted, overlay, place_content, role_of
+from recollect.formats.native import (
+    MALFORMED,
+    WriteBlock,
+    content_of,
+    has_remainder,
+    is_dict,
+    is_faithful,
+    is_wellformed,
+    noted,
+    overlay,
+    place_content,
+    role_of,
+)
 from recollect.model.json import UNSET, decode, exact, standard
 from recollect.model.message import Draft, Message, Role
 from recollect.model.part import (
@@ -81,15 +93,38 @@ def putter(name: str, put_own: PutParts, put_neutral: PutParts, *, apart: Role |
     return put
 
 
-def own_putter(block: WriteBlock, *, tool: Role) -> PutParts:
-    """Give what writes a message that came in a format as it came, where `tool` is the role of a tool's message."""
+def own_putter(block: WriteBlock, read: Callable[[dict[str, Any]], list[Draft]], *, tool: Role) -> PutParts:
+    """Return a function that writes a message as it came; `tool` is the role of a tool's message in the format."""
+
+    def own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> list[dict[str, Any]]:
+        message: dict[str, Any] = {"role": tool if role == "tool" else role}
+        place_content(message, parts, None if native is None else native.get("content"), "blocks", block)
+        return [message if native is None else overlay(message, native.get("fields"))]
+
+    return faithful_putter(own, read)
+
+
+def faithful_putter(
+    own: Callable[[Role, Sequence[Part], dict[str, Any] | None], list[dict[str, Any]]],
+    read: Callable[[dict[str, Any]], list[Draft]],
+) -> PutParts:
+    """Return a function that writes a message as it came, unless its remainder contradicts its common fields."""
 
     def put_own(
         written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None
     ) -> bool:
-        message: dict[str, Any] = {"role": tool if role == "tool" else role}
-        place_content(message, parts, None if native is None else native.get("content"), "blocks", block)
-        written.append(message if native is None else overlay(message, native.get("fields")))
+        if not has_remainder(parts, native):
+            written += own(role, parts, native)
+            return True
+        try:
+            made = own(role, parts, native)
+            if not is_wellformed(native) or not is_faithful(
+                [draft for message in made for draft in read(message)], role, parts
+            ):
+                return False
+        except MALFORMED:
+            return False
+        written += made
         return True
 
     return put_own

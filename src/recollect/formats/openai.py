@@ -124,10 +124,15 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return written
 
 
+_put_faithful = neutral.faithful_putter(lambda role, parts, native: [_own(role, parts, native)], read)
+
+
 def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
     """Write a message that came in this format as it came; of a whole response, what the API takes as input."""
-    own = _own(role, parts, native)
-    written.append(own if native is None or kept_response(native) is None else _accepted(own))
+    if not _put_faithful(written, role, parts, native):
+        return False
+    if native is not None and kept_response(native) is not None:
+        written[-1] = _accepted(written[-1])
     return True
 
 
@@ -341,6 +346,6 @@ def _call(part: ToolCallPart) -> dict[str, Any]:
         function["arguments"] = part.arguments_text
     elif part.arguments is not UNSET:
         function["input" if custom else "arguments"] = part.arguments
-    call = {"id": part.call_id, "type": "function", **native}
-    call[key] = overlay(function, native.get(key))
-    return call
+    kind = native.get("type", "function")
+    call = {"id": part.call_id, "type": kind, key: overlay(function, native.get(key))}
+    return overlay(call, native)

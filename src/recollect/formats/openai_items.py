@@ -59,6 +59,7 @@ _OUTPUTS: dict[str, str] = {
     "shell_call_output": "call_id",
     "apply_patch_call_output": "call_id",
 }
+_TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 _PRINTED = frozenset({"stdout", "stderr", "outcome"})
 _MIME_TYPES = {
     "png": "image/png",
@@ -284,7 +285,7 @@ def _read_given(block: dict[str, Any]) -> Content:
 
 def _read_block(block: dict[str, Any], usual: str) -> Content:
     match block.get("type"):
-        case "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" as kind:
+        case str(kind) if kind in _TEXTS:
             text = block.get("text")
             native = rest(block, "text", "type") if kind == usual else rest(block, "text")
             if type(text) is not str or (native is not None and BLOCK in native):
@@ -325,6 +326,7 @@ def _block(part: Part, usual: str) -> dict[str, Any] | None:
         case TextPart():
             if is_taken(part.native):
                 return restored(part.native, part.text)
-            return overlay({"type": usual, "text": part.text}, part.native)
+            kind = part.native.get("type") if is_dict(part.native) else usual
+            return overlay({"type": kind if kind in _TEXTS else usual, "text": part.text}, part.native)
         case _:
             return as_it_came(part)

@@ -17,10 +17,14 @@ import msgspec
 from recollect.errors import InvalidValue
 from recollect.formats import attachment, neutral, openai_items
 from recollect.formats.native import (
+    MALFORMED,
     content_of,
     count,
+    has_remainder,
     is_dict,
+    is_faithful,
     is_list,
+    is_wellformed,
     kept_response,
     noted,
     overlay,
@@ -88,9 +92,30 @@ def _put_own(written: list[dict[str, Any]], role: Role, parts: Sequence[Part], n
         item = openai_items.write(parts[0])
         if item is not None:
             written.append(item)
-    else:
-        written += _own(role, parts, native or {})
+        return True
+    try:
+        items = list(_own(role, parts, native or {}))
+        if has_remainder(parts, native) and not (
+            is_wellformed(native) and is_faithful(_reread(items, role, native or {}), role, parts)
+        ):
+            return False
+    except MALFORMED:
+        return False
+    written += items
     return True
+
+
+def _reread(items: list[dict[str, Any]], role: Role, native: dict[str, Any]) -> list[Draft]:
+    """Read the items of a message again, as the items of an answer if it was one."""
+    if "response" not in native and _ITEMS not in native:
+        return [draft for item in items for draft in read(item)]
+    drafts: list[Draft] = []
+    for item in items:
+        parts, _ = _read_output(item)
+        named = item.get("role")
+        spoken = _ROLES.get(named, role) if _is_message(item) and type(named) is str else role
+        drafts.append(Draft(role=spoken, parts=tuple(parts)))
+    return drafts
 
 
 put = neutral.putter(NAME, _put_own, neutral.put_nothing)
@@ -122,7 +147,7 @@ def without(message: Message, places: Collection[int]) -> Message:
     while start < len(parts):
         alone = type(parts[start]) in _ALONE
         entry = None if alone else next(entries, None)
-        end = start + (1 if entry is None else entry[_COUNT])
+        end = start + (1 if entry is None else _counted(entry))
         if start not in places:
             kept += parts[start:end]
             noted += [] if alone else [entry]
@@ -209,6 +234,14 @@ def _entry(parts: Sequence[Part], shape: Any, fields: dict[str, Any] | None) -> 
     return entry
 
 
+def _counted(entry: dict[str, Any]) -> int:
+    """Return how many parts make up an item. A count that no reader noted would never get to the end of the parts."""
+    number = entry[_COUNT]
+    if type(number) is not int or number < 1:
+        raise InvalidValue(f"items.count must be a positive integer, got {number!r}.")
+    return number
+
+
 def _entries(draft: Draft) -> list[Any]:
     """Say which parts of a draft are which item."""
     native, parts = draft.native or {}, draft.parts
@@ -247,7 +280,7 @@ def _own(role: Role, parts: Sequence[Part], native: dict[str, Any]) -> Iterator[
                 yield item
             start += 1
             continue
-        some = parts[start : start + entry[_COUNT]]
+        some = parts[start : start + _counted(entry)]
         written: dict[str, Any] = {}
         place_content(written, some, entry.get(_SHAPE, "blocks"), "blocks", openai_items.writer("assistant"))
         yield overlay(written, entry[_FIELDS])

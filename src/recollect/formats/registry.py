@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from recollect.errors import InvalidValue, UnknownFormat, displayed
 from recollect.formats import anthropic, neutral, openai, plain
 from recollect.formats.guess import FORMATS, RESERVED, has_items
 from recollect.formats.guess import guess as guess_format
-from recollect.formats.native import is_dict, is_list
+from recollect.formats.native import bare, has_remainder, is_dict, is_list
 from recollect.model.json import exact
 from recollect.model.message import Draft, Message, checked
 
@@ -41,6 +43,7 @@ _ITEMS = "openai-responses"
 _ALIKE = frozenset({anthropic.NAME, openai.NAME, _ITEMS, "ai-sdk"})
 """Where a role with a string is just that, and nothing is to be kept beside it."""
 
+_PROVIDERS = frozenset(FORMATS) - {plain.NAME}
 _ADDED = frozenset({"parsed", "parsed_arguments"})
 _NESTED = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
 # Loaded when they are used.
@@ -94,6 +97,22 @@ def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
     return _named(format).write(messages)
 
 
+M = TypeVar("M", bound=Draft | Message)
+
+
+def faithful(message: M) -> M:
+    """Return a message as it may be sent on: without its remainder, if that contradicts its common fields."""
+    name = message.format
+    if name not in _PROVIDERS:
+        stray = message.native is not None and "fields" in message.native  # no reader of these notes any
+        return msgspec.structs.replace(message, native=None) if stray else message
+    if not has_remainder(message.parts, message.native):
+        return message
+    if putter(name)([], message.role, name, message.parts, message.native):
+        return message
+    return msgspec.structs.replace(message, format=None, native=None, parts=tuple([bare(p) for p in message.parts]))
+
+
 def putter(format: str) -> neutral.Put:
     """Give what writes single messages that came in this provider's format, or in none."""
     module: Any = _named(format)
@@ -103,7 +122,9 @@ def putter(format: str) -> neutral.Put:
 def response(message: Draft | Message) -> dict[str, Any] | None:
     """Rebuild the provider's whole response that a message came in, equal to what came; None if it came alone."""
     name = message.format
-    return _named(name).response(message) if name in _FORMATS or name in _LATER else None
+    if name not in _PROVIDERS or faithful(message) is not message:
+        return None
+    return _named(name).response(message)
 
 
 def load_all() -> None:

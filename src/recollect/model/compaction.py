@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from recollect.model.message import Message
 from recollect.model.part import TextPart
+from recollect.model.tokens import estimate
 from recollect.model.value import Value
 
 KEEP_TURNS = 2
@@ -47,15 +48,22 @@ class Summary(Message, frozen=True, gc=False):
     """The message that a model reads instead of a span. It has the place of the first message that it stands for."""
 
 
+LABEL = "[Summary of earlier messages in this conversation]"
+"""The first line of every summary that a model reads: without it the model takes the text for the user's own words."""
+
+
+_LABEL_TOKENS = estimate((TextPart(text=f"{LABEL}\n"),)) - estimate((TextPart(text=""),))
+
+
 def standing_for(compaction: Compaction, branch: int) -> Summary:
     """Make the message that stands for a span; `branch` is the number of the branch that the span begins on."""
     return Summary(
         branch,
         compaction.from_position,
         "user",
-        (TextPart(text=compaction.summary),),
+        (TextPart(text=f"{LABEL}\n{compaction.summary}"),),
         compaction.created_at,
-        tokens=compaction.tokens_after,
+        tokens=compaction.tokens_after + _LABEL_TOKENS,
         completed_at=compaction.created_at,
         metadata={"compaction": compaction.round},
     )

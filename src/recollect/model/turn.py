@@ -14,6 +14,7 @@ POLL = 0.05
 """Seconds between two looks at a busy branch."""
 
 EndStatus = Literal["completed", "failed", "cancelled"]
+"""How a caller ends a turn; Turn.interrupt() ends one whose answer is not whole."""
 
 
 class Turn(Value, frozen=True, kw_only=True, gc=False):

@@ -32,6 +32,8 @@ class Step(NamedTuple):
     held: Held
     appended: appends.Appended
     counts: Row
+    reopened: bool = False
+    """Whether it took up a turn that was interrupted."""
 
 
 class Usage(NamedTuple):
@@ -95,22 +97,33 @@ def _made_before(scope: Scope, session: str, key: str, records: list[record.Reco
     return Step(Held(owner, branch, appended.first, appended.branch), appended, counts)
 
 
-def resume(scope: Scope, session: str, turn: paths.MessageId) -> Op[Step]:
-    """Take up a turn that was opened before, here or by another process, by its id."""
-    return Op(_resume, scope, session, turn, writes=False)
+def resume(scope: Scope, session: str, turn: paths.MessageId, *, lease: int) -> Op[Step]:
+    """Take up an open turn by its id, or reopen one that was interrupted.
+
+    Only the last turn of the active branch is reopened, and not one that another process took over: any other
+    interrupted turn raises TurnClosed.
+    """
+    return Op(_resume, scope, session, turn, lease)
 
 
-def _resume(scope: Scope, session: str, turn: paths.MessageId) -> Steps[Step]:
+def _resume(scope: Scope, session: str, turn: paths.MessageId, lease: int) -> Steps[Step]:
     here = yield from sessions.find(scope, session)
     try:
         span = yield from paths.locate(session, here.head, here.session, turn)
     except MessageNotFound as error:
         raise TurnNotFound(session=session, turn=paths.shown(turn)) from error
-    if (yield from one("turn_get", branch=span.branch, position=span.high)) is None:
-        raise TurnNotFound(session=session, turn=paths.shown(turn))
     held = Held(here.session, span.branch, span.high, span.number)
-    appended = appends.Appended(span.number, span.high, 0, here.value.revision, repeated=True)
-    return Step(held, appended, sessions.counts(here.value))
+    row = yield from one("turn_get", branch=span.branch, position=span.high)
+    if row is None:
+        raise TurnNotFound(session=session, turn=paths.shown(turn))
+    counts, reopened = sessions.counts(here.value), row[1] == "interrupted"
+    if reopened:  # one that has ended otherwise refuses the next step, unless that is a step it took before
+        if span.branch != here.head:
+            raise TurnClosed(session=session, turn=f"{held.number}.{held.position}", status=row[1])
+        yield from renew(scope, session, held, lease, Usage())
+        counts = (yield from stir(scope, session, held))[3:]
+    appended = appends.Appended(span.number, span.high, 0, counts[0], repeated=True)
+    return Step(held, appended, counts, reopened)
 
 
 def _insert(scope: Scope, written: appends.Written, *, status: str, until: int | None, usage: Usage) -> Steps[None]:
@@ -222,8 +235,9 @@ def _was_taken(error: str | None) -> bool:
 
 
 def end(scope: Scope, session: str, held: Held, status: str, usage: Usage = Usage()) -> Op[tuple[Turn, Row]]:  # noqa: B008
-    """End a turn: completed, failed or cancelled."""
-    _check_end(status)
+    """End a turn: completed, failed, cancelled or interrupted."""
+    if status != "interrupted":
+        _check_end(status)
     return Op(_end, scope, session, held, status, _stored(usage))
 
 

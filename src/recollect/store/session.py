@@ -268,10 +268,14 @@ class Session(SessionFields):
                 return Turn(self, step.held, lease)
 
     def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> Turn:
-        """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        """Take up an open turn by its id, or reopen one that was interrupted, to add to it or end it.
+
+        The last turn of the active branch is reopened; TurnClosed for another interrupted one.
+        """
         figure.seconds(lease)
-        step = self._run(ops.turns.resume(self.store.scope(), self.id, id))
-        return Turn(self, step.held, lease)
+        step = self._run(ops.turns.resume(self.store.scope(), self.id, id, lease=int(lease * 1000)))
+        self.saw(step.counts)
+        return Turn(self, step.held, lease, reopened=step.reopened)
 
     def save_turn(
         self,

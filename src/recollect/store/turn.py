@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from recollect import ops
 from recollect.context.drafts import answer, drafts
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 class Turn:
     """An open turn. As a context manager it completes at the end, and is kept as failed or cancelled on an error."""
 
-    def __init__(self, session: Session, held: ops.turns.Held, lease: float) -> None:
+    def __init__(self, session: Session, held: ops.turns.Held, lease: float, *, reopened: bool = False) -> None:
         self.session = session
         self.held = held
         self.info: TurnInfo | None = None
         self.lease = int(lease * 1000)
+        self._untouched = reopened  # nothing was added since it was reopened
         self._streams: list[Stream] = []  # those that are open
 
     @property
@@ -39,6 +40,7 @@ class Turn:
         given = drafts(message, format)
         op = ops.turns.add(store.scope(), self.session.id, self.held, given, lease=self.lease, key=key)
         step = store.run(op)
+        self._untouched = False
         self.session.saw(step.counts)
         return step.appended
 
@@ -47,6 +49,7 @@ class Turn:
         store, gathering = self.session.store, Gathering(time.monotonic())
         draft = gathering.draft("streaming")
         flow, counts = store.run(ops.streams.begin(store.scope(), self.session.id, self.held, draft, lease=self.lease))
+        self._untouched = False
         self.session.saw(counts)
         return Stream(self, flow, gathering, self._streams)
 
@@ -70,7 +73,12 @@ class Turn:
         """End the turn as cancelled."""
         return self._end("cancelled", ops.turns.Usage())
 
-    def _end(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
+    def interrupt(self, error: Any = None) -> TurnInfo:
+        """End the turn as interrupted: its answer is not whole. resume_turn() reopens it."""
+        told = failure(error) if isinstance(error, BaseException) else error
+        return self._end("interrupted", ops.turns.Usage(error=told))
+
+    def _end(self, status: EndStatus | Literal["interrupted"], usage: ops.turns.Usage) -> TurnInfo:
         store = self.session.store
         for stream in self._streams:  # nobody closed them: what arrived last is not stored yet
             try:
@@ -89,7 +97,7 @@ class Turn:
         if self.info is not None:
             return
         if error is None:
-            self.complete()
+            self.interrupt() if self._untouched else self.complete()
             return
         try:
             self.fail(error) if isinstance(error, Exception) else self.cancel()

@@ -274,9 +274,16 @@ class AsyncSession(SessionFields):
         return AsyncTurn(self, begin, lease, wait)
 
     def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> AsyncTurn:
-        """Take up a turn that was opened before, here or by another process, by its id, to add to it or end it."""
+        """Take up an open turn by its id, or reopen one that was interrupted, to add to it or end it.
+
+        The last turn of the active branch is reopened; TurnClosed for another interrupted one.
+        """
         figure.seconds(lease)
-        return AsyncTurn(self, lambda: ops.turns.resume(self.store.scope(), self.id, id), lease, 0.0)
+
+        def resume() -> Op[ops.turns.Step]:
+            return ops.turns.resume(self.store.scope(), self.id, id, lease=int(lease * 1000))
+
+        return AsyncTurn(self, resume, lease, 0.0)
 
     async def save_turn(
         self,

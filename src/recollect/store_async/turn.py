@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from recollect import ops
 from recollect.context.drafts import answer, drafts
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recollect.store_async.session import AsyncSession
 
 T = TypeVar("T")
+_Ending = EndStatus | Literal["interrupted"]
 
 
 async def _settled(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
@@ -60,6 +61,7 @@ class AsyncTurn:
         self._begin = begin
         self._wait = wait
         self._held: ops.turns.Held | None = None
+        self._untouched = False  # it was reopened, and nothing was added since
         self._streams: list[AsyncStream] = []  # those that are open
 
     async def _open(self) -> Self:
@@ -72,7 +74,7 @@ class AsyncTurn:
                     raise
                 await asyncio.sleep(POLL)
             else:
-                self._held = step.held
+                self._held, self._untouched = step.held, step.reopened
                 self.session.saw(step.counts)
         return self
 
@@ -111,11 +113,13 @@ class AsyncTurn:
         given = drafts(message, format)
         op = ops.turns.add(store.scope(), self.session.id, self.held, given, lease=self.lease, key=key)
         step = await store.run(op)
+        self._untouched = False
         self.session.saw(step.counts)
         return step.appended
 
     def stream(self) -> AsyncStream:
         """Open an answer that is given text as it arrives: `async with turn.stream() as answer`, or `await` it."""
+        self._untouched = False
         return AsyncStream(self, self._streams)
 
     async def complete(
@@ -138,10 +142,15 @@ class AsyncTurn:
         """End the turn as cancelled."""
         return await self._end("cancelled", ops.turns.Usage())
 
-    async def _end(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
+    async def interrupt(self, error: Any = None) -> TurnInfo:
+        """End the turn as interrupted: its answer is not whole. resume_turn() reopens it."""
+        told = failure(error) if isinstance(error, BaseException) else error
+        return await self._end("interrupted", ops.turns.Usage(error=told))
+
+    async def _end(self, status: _Ending, usage: ops.turns.Usage) -> TurnInfo:
         return await _finished(self._ended(status, usage))
 
-    async def _ended(self, status: EndStatus, usage: ops.turns.Usage) -> TurnInfo:
+    async def _ended(self, status: _Ending, usage: ops.turns.Usage) -> TurnInfo:
         store = self.session.store
         for stream in self._streams:  # nobody closed them: what arrived last is not stored yet
             try:
@@ -163,7 +172,7 @@ class AsyncTurn:
         if self.info is not None:
             return
         if error is None:
-            await self.complete()
+            await (self.interrupt() if self._untouched else self.complete())
             return
         try:
             await (self.fail(error) if isinstance(error, Exception) else self.cancel())

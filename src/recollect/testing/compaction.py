@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from recollect.errors import CompactedMeanwhile, CompactionNotFound, InvalidValue, MessageNotFound, SessionInTrash
+from recollect.model.compaction import LABEL
+from recollect.model.message import Message
 from recollect.store import Session, Store
 from recollect.testing.place import Place
 from recollect.testing.talk import answers, asks, assistant, counted, numbered, texts, user
+
+LABEL_TOKENS = 13
 
 
 def talk(store: Store, id: str = "a", count: int = 10) -> Session:
@@ -22,9 +26,22 @@ def talk(store: Store, id: str = "a", count: int = 10) -> Session:
 
 def sent(session: Session) -> list[str]:
     """Give what is sent on."""
-    view = [message.text for message in session.messages(active=True)]
-    assert [message["parts"][0]["text"] for message in session.history()] == view
-    return view
+    view = session.messages(active=True)
+    assert [message["parts"][0]["text"] for message in session.history()] == [message.text for message in view]
+    return [unlabelled(message) for message in view]
+
+
+def labelled(summary: str) -> str:
+    """Return a summary as a model reads it."""
+    return f"{LABEL}\n{summary}"
+
+
+def unlabelled(message: Message) -> str:
+    """Return the text of a message; a summary must have its label, which is taken off."""
+    if "compaction" not in (message.metadata or {}):
+        return message.text
+    assert message.text.startswith(labelled(""))
+    return message.text.removeprefix(labelled(""))
 
 
 class TestCompaction:
@@ -43,9 +60,9 @@ class TestCompaction:
         assert texts(session) == [f"m{n}" for n in range(1, 11)]
         assert [m.text for m in session.iter_messages()] == texts(session)
         assert session.message(3).text == "m3"
-        assert session.history("openai")[0] == user("so far")
+        assert session.history("openai")[0] == user(labelled("so far"))
         assert session.history("openai").repairs == []
-        assert session.active_tokens() == 46
+        assert session.active_tokens() == 46 + LABEL_TOKENS
         assert session.compaction() == made
         assert session.compactions() == [made]
         counted(session)
@@ -53,7 +70,7 @@ class TestCompaction:
     def test_the_newest_turns_are_left_as_they_are(self, store: Store):
         session = talk(store)
         assert session.compact(summary="s", tokens=3).to_position == 6
-        assert session.active_tokens() == 43
+        assert session.active_tokens() == 43 + LABEL_TOKENS
         assert session.compact(summary="all", keep_turns=0).to_position == 10
         assert sent(session) == ["all"]
         session.append(user("on"))
@@ -75,7 +92,7 @@ class TestCompaction:
         first = session.compact(before=5, summary="one")
         second = session.compact(before=9, summary="two")
         assert (second.round, second.from_position, second.to_position) == (2, 1, 8)
-        assert second.tokens_before == 40 + first.tokens_after
+        assert second.tokens_before == 40 + first.tokens_after + LABEL_TOKENS
         assert sent(session) == ["two", "m9", "m10"]
         undone = session.undo_compaction()
         assert (undone.round, undone.undone_at is not None) == (2, True)
@@ -101,7 +118,7 @@ class TestCompaction:
         given: list[Any] = []
 
         def summarize(messages: list[Any]) -> str:
-            given.extend(message.text for message in messages)
+            given.extend(unlabelled(message) for message in messages)
             session.append(user("meanwhile"))
             return "made"
 
@@ -194,7 +211,7 @@ class TestCompaction:
         assert session.compact(before=4, summary="s").to_position == 1
         assert session.history("anthropic")[1] == asks("t", "u")
         assert session.compact(before=5, summary="s").to_position == 4
-        assert session.history("openai") == [user("s"), assistant("r"), user("q2")]
+        assert session.history("openai") == [user(labelled("s")), assistant("r"), user("q2")]
         assert session.history("openai").repairs == []
 
     def test_instructions_and_pinned_messages_are_not_replaced(self, store: Store, place: Place):
@@ -220,8 +237,8 @@ class TestCompaction:
         session = talk(store)
         session.compact(before=7, summary="s")
         assert [m.text for m in session.messages(3, active=True)] == ["m8", "m9", "m10"]
-        assert [m.text for m in session.messages(99, active=True)] == ["s", "m7", "m8", "m9", "m10"]
-        assert [m.text for m in session.messages(before=9, active=True)] == ["s", "m7", "m8"]
+        assert [unlabelled(m) for m in session.messages(99, active=True)] == ["s", "m7", "m8", "m9", "m10"]
+        assert [unlabelled(m) for m in session.messages(before=9, active=True)] == ["s", "m7", "m8"]
         assert session.messages(0, active=True) == []
 
 

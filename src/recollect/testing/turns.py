@@ -59,6 +59,47 @@ class TestTurnsTakenUp:
         with pytest.raises(TurnClosed):
             other.resume_turn(first.id).add(assistant("late"))
 
+    def test_an_interrupted_turn_is_reopened(self, store: Store, place: Place):
+        session = store.session("a")
+        session.turn("Begin", lease=SHORT).add(asks("t"))
+        after_the_lease()
+        other = place.reopen().session("a")
+        assert (statuses(other), [call.status for call in other.tool_calls()]) == (["interrupted"], ["canceled"])
+        turn = other.resume_turn("1.1")
+        assert (statuses(other), [call.status for call in other.tool_calls()]) == (["open"], ["pending"])
+        turn.add(answers("t"))
+        turn.add(assistant("Done"))
+        turn.complete()
+        assert (statuses(other), [call.status for call in other.tool_calls()]) == (["completed"], ["success"])
+
+    def test_a_reopened_turn_without_a_step_is_not_completed(self, store: Store):
+        session = store.session("a")
+        turn = session.turn("Begin")
+        turn.add(asks("t"))
+        assert turn.interrupt({"name": "Cut"}).status == "interrupted"
+        with session.resume_turn(turn.id):
+            assert statuses(session) == ["open"]
+        assert (statuses(session), [call.status for call in session.tool_calls()]) == (["interrupted"], ["canceled"])
+        with session.resume_turn(turn.id) as again:
+            again.add(answers("t"))
+        assert statuses(session) == ["completed"]
+
+    def test_only_the_last_turn_of_the_active_branch_is_reopened(self, store: Store):
+        session = store.session("a")
+        first = session.turn("Begin")
+        first.add(assistant("one"))
+        first.interrupt()
+        session.rewind(first.id)
+        with pytest.raises(TurnClosed):
+            session.resume_turn(first.id)
+        other = store.session("b")
+        earlier = other.turn("Begin")
+        earlier.interrupt()
+        other.turn("Next").complete()
+        with pytest.raises(TurnClosed):
+            other.resume_turn(earlier.id)
+        assert statuses(other) == ["interrupted", "completed"]
+
     @pytest.mark.parametrize("name", ["1.2", "9.9", "1.99"])
     def test_what_is_no_turn_can_not_be_taken_up(self, store: Store, name: str):
         session = store.session("a")

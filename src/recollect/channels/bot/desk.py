@@ -24,6 +24,7 @@ from recollect.channels.bot.outlet import Outlet, SlowDown, Undelivered
 from recollect.channels.bot.presenting import presented
 from recollect.channels.bot.splitting import split
 from recollect.errors import AlreadySaid, KeyReused, RecollectError, SessionBusy
+from recollect.formats import truncation
 from recollect.model import amount, keys
 from recollect.store_async import AsyncSession
 
@@ -313,6 +314,8 @@ class Desk:
             note = f"\u26a0\ufe0f {ended.error or 'The answer was cut off.'}"
         elif not delivery.text.strip():
             note = "_(The model gave no answer.)_"
+        elif ended.truncated:
+            note = f"\u26a0\ufe0f {truncation.SENTENCE}"
         try:
             await delivery.finish(note, patience=self.patience)
         except Undelivered as error:

@@ -9,6 +9,7 @@ from typing import Any
 from recollect.agent.commands import Outcome
 from recollect.agent.events import Delegated, Event, Notice, Responded, TextDelta, ToolFinished, ToolStarted, TurnEnded
 from recollect.channels.terminal.safe import clean, cut
+from recollect.formats import truncation
 
 _WIDTH = 200
 
@@ -36,8 +37,8 @@ class PlainScreen:
                 _aside(event.text)
             case TurnEnded():
                 self._line()
-                if event.error:
-                    _aside(event.error)
+                if event.error or event.truncated:
+                    _aside(event.error or truncation.SENTENCE)
             case _:
                 pass
 

@@ -37,7 +37,10 @@ from recollect.agent.events import (
 from recollect.agent.recall import is_recalled
 from recollect.channels.terminal.markdown import Blocks
 from recollect.channels.terminal.safe import clean, cut, line
+from recollect.formats import remainder, truncation
+from recollect.model.json import UNSET
 from recollect.model.message import Message
+from recollect.model.part import DataPart
 
 _WIDEST = 100
 _FOLDED = 3
@@ -228,6 +231,8 @@ class Screen:
             self.notice(event.error, warning=True)
         elif event.status == "cancelled":
             self.notice("Stopped. What came until here is kept.")
+        elif event.truncated:
+            self.notice(truncation.SENTENCE, warning=True)
         self._print(Text(_used(event), style="dim"))
         self.console.print()
 
@@ -271,8 +276,14 @@ class Screen:
             tool = part.tool or self._asked.pop(part.call_id, "tool")
             told = cut(f"{tool}: {part.output}", self._width - 4)
             self._print(Text.assemble((f"{mark} ", style), (told, "dim"), "\n"))
+        for part in remainder.shown(message):
+            if isinstance(part, DataPart):
+                value: Any = part.native if part.data is UNSET else part.data
+                self._print(Text(cut(f"[data] {json.dumps(value, ensure_ascii=False)}", self._width - 4), style="dim"))
         if message.state in ("interrupted", "error"):
             self.notice("This answer was cut off; what came is above.")
+        elif truncation.is_truncated(message):
+            self.notice(truncation.SENTENCE, warning=True)
 
 
 def _turning(text: str, style: str) -> Text:

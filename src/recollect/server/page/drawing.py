@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recollect.agent.recall import is_recalled
+from recollect.formats import remainder, truncation
 from recollect.model import amount
 from recollect.model.compaction import Compaction
 from recollect.model.message import Message
@@ -119,7 +120,7 @@ class Drawing:
         texts = [part.text for part in message.parts if isinstance(part, TextPart)]
         files = [
             parts.safe(made)
-            for index, part in enumerate(message.parts)
+            for index, part in enumerate(remainder.shown(message))
             if not isinstance(part, TextPart) and (made := self._drawn(part, message, index)) is not None
         ]
         step = self._steps.get(message.id)
@@ -170,7 +171,7 @@ class Drawing:
         open_turn = turn is not None and turn.status == "open"
         made: list[str] = []
         for message in messages:
-            for index, part in enumerate(message.parts):
+            for index, part in enumerate(remainder.shown(message)):
                 if isinstance(part, ToolCallPart):
                     result = results.get((message.id, index))
                     waits = "running" if open_turn else "canceled"
@@ -237,10 +238,14 @@ def _ending(messages: Sequence[Message], turn: Turn | None, *, last: bool) -> En
         return Ending("failed", "The model could not answer.", _words(error), "retry" if last else "")
     if status in ("cancelled", "interrupted") or "interrupted" in states:
         told = "Stopped here." if status == "cancelled" else "Cut off here: the program that wrote this ended."
+        if status == "interrupted" and turn is not None and turn.error:
+            told = _words(turn.error)
         action = "" if not last else "carry-on" if messages else "retry"
         return Ending("cut", told, "", action)
     if status == "open" or states & {"streaming", "pending"}:
         return Ending("open", "Answering in another window or program", "", "")
+    if messages and truncation.is_truncated(messages[-1]):
+        return Ending("cut", truncation.SENTENCE, "", "carry-on" if last else "")
     return None
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import markupsafe
 
+from recollect.formats import remainder
 from recollect.model import amount, json
 from recollect.model.message import Message
 from recollect.model.part import (
@@ -194,9 +195,14 @@ def _pixels(part: AttachmentPart) -> dimensions.Dimensions | None:
 
 
 def data(part: DataPart) -> str:
-    """Draw data that nobody has words for, folded."""
+    """Draw data that has no common field, folded."""
     value = part.native if part.data is json.UNSET else part.data
-    return render("data.html", text=pretty(value)[:SHOWN_OUTPUT])
+    text = pretty(value)
+    more = len(text) - SHOWN_OUTPUT
+    label = next(iter(value)) if isinstance(value, dict) and list(value) == [remainder.LABEL] else "data"
+    return render(
+        "data.html", label=label, text=text[:SHOWN_OUTPUT], more=amount.many(more, "more character") if more > 0 else ""
+    )
 
 
 def files_of(part: ToolResultPart, session: str, message: str, index: int) -> list[str]:

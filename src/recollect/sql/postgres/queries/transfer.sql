@@ -103,7 +103,7 @@ SET relation = coalesce(relation, :relation), created_at = :created_at,
     channel = :channel, channel_id = :channel_id, external_id = :external_id,
     title_changed = CASE WHEN title IS DISTINCT FROM :title::text THEN true ELSE title_changed END, title = :title::text,
     task = :task,
-    provider = :provider, provider_config = :provider_config, model = :model, working_dir = :working_dir,
+    provider = :provider, provider_config = :provider_config, model = coalesce(model, :model), working_dir = :working_dir,
     system_prompt = :system_prompt, color = :color, metadata = :metadata
 WHERE {this}
 

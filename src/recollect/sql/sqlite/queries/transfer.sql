@@ -69,7 +69,7 @@ SET relation = coalesce(relation, :relation), created_at = :created_at, updated_
     archived_at = :archived_at, status = :status, channel = :channel, channel_id = :channel_id,
     external_id = :external_id, title_changed = CASE WHEN title IS NOT :title THEN 1 ELSE title_changed END,
     title = :title, task = :task, provider = :provider, provider_config = :provider_config,
-    model = :model, working_dir = :working_dir, system_prompt = :system_prompt, color = :color, metadata = :metadata
+    model = coalesce(model, :model), working_dir = :working_dir, system_prompt = :system_prompt, color = :color, metadata = :metadata
 WHERE key = :session
 
 -- name: session_raise
