@@ -6,6 +6,7 @@ import glob
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -85,18 +86,101 @@ def test_a_part_of_an_earlier_version_is_removed_by_its_process(tmp_path):
     assert os.path.exists(elsewhere)
 
 
-def test_a_living_turn_of_another_container_is_left_alone(tmp_path):
-    """In a pid namespace of its own, as in a container: nothing says that it is gone, and it is not."""
+@pytest.fixture
+def contained(tmp_path):
+    """A process in a pid namespace of its own, as in a container, in the middle of a turn; and how to kill it."""
     path = str(tmp_path / "talks.db")
-    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", KILLED, path, "lives"]
-    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        sys.executable,
+        "-c",
+        KILLED,
+        path,
+        "lives",
+    ]
+    pipe = subprocess.PIPE
+    running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    def kill(lock=f"{path}-live"):
+        running.kill()
+        running.communicate()
+        until = time.monotonic() + 30
+        while not _unlocked(lock) and time.monotonic() < until:  # its child ends a moment later
+            time.sleep(0.01)
+
     try:
         if not running.stdout.readline():
             pytest.skip(f"no pid namespace can be made here: {running.stderr.read().decode().strip()}")
-        with recollect.open(path) as store:
-            assert store.recover() == []
-            with pytest.raises(recollect.SessionBusy):
-                store.get_session("a").turn("next")
+        yield path, kill
     finally:
         running.kill()
         running.communicate()
+
+
+def _unlocked(lock):
+    """Return whether no other process holds a lock of the store. Asked in a child: closing drops this process's own."""
+    look = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    return subprocess.run([sys.executable, "-c", look, lock], capture_output=True, check=False).returncode == 0
+
+
+def test_a_living_turn_of_another_container_is_left_alone(contained):
+    path, _ = contained
+    with recollect.open(path) as store:
+        assert store.recover() == []
+        with pytest.raises(recollect.SessionBusy):
+            store.get_session("a").turn("next")
+
+
+def test_a_turn_of_a_container_that_was_killed_is_recovered(contained):
+    """Its process id means nothing here. Its lock is gone, which only its end can have done."""
+    path, kill = contained
+    kill()
+    with recollect.open(path) as store:
+        assert store.recover() == ["a"]
+        assert store.session("a").turns()[-1].status == "interrupted"
+        with store.session("a").turn("next") as turn:
+            turn.add({"role": "assistant", "content": "here"})
+
+
+def test_a_lock_file_that_was_made_again_proves_nothing(contained):
+    path, kill = contained
+    os.rename(f"{path}-live", f"{path}-moved")
+    with recollect.open(path) as store:
+        kill(f"{path}-moved")
+        assert store.recover() == []
+        with pytest.raises(recollect.SessionBusy):
+            store.get_session("a").turn("next")
+
+
+def test_the_lock_file_goes_with_the_last_store(tmp_path):
+    path = str(tmp_path / "talks.db")
+    first, second = recollect.open(path), recollect.open(path)
+    assert os.stat(f"{path}-live").st_mode & 0o777 == 0o600
+    first.close()
+    assert os.path.exists(f"{path}-live")
+    second.close()
+    assert not os.path.exists(f"{path}-live")
+
+
+def test_a_child_of_fork_has_a_lock_of_its_own(tmp_path):
+    path = str(tmp_path / "talks.db")
+    with recollect.open(path) as store:
+        ours = store.scope().holder
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            store.session("child")
+            os.write(writer, store.scope().holder.encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as text:
+            theirs = text.read()
+        os.waitpid(pid, 0)
+        assert store.scope().holder == ours
+        assert theirs.rpartition("~")[2] != ours.rpartition("~")[2]
+        assert theirs.rpartition(".")[0].rpartition("~")[2] == ours.rpartition(".")[0].rpartition("~")[2]
+        assert not _unlocked(f"{path}-live")

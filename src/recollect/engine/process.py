@@ -36,6 +36,7 @@ def gone(name: str, *, local: bool = False) -> bool:
     `local` says that the holder is known to have run on this machine, as for a file on a local disk.
     """
     machine, pid, start = ([*name.rsplit(":", 2), "", ""])[:3]
+    start = start.partition("~")[0]  # what follows is the place of a lock (engine/sqlite/liveness.py)
     if sys.platform == "win32" or not pid.isascii() or not pid.isdecimal() or not int(pid):
         return False
     if not _here(machine):
@@ -49,9 +50,11 @@ def gone(name: str, *, local: bool = False) -> bool:
     return _stat(int(pid))[0] in _ENDED or start not in ("", _started(int(pid)))
 
 
-def gone_from_file(name: str) -> bool:
-    """Return whether a holder that wrote to a file on a local disk is gone. False if that cannot be known."""
-    return gone(name, local=True)
+def in_another_container(name: str) -> bool:
+    """Return whether a holder is of this boot and of another pid namespace, where its process id means nothing."""
+    marks = tuple(name.rsplit(":", 2)[0].rpartition(":")[2].split("."))
+    ours = _marks()
+    return len(marks) == len(ours) and bool(_boot()) and marks[1] == ours[1] and marks[2] != ours[2]
 
 
 def _here(machine: str) -> bool:

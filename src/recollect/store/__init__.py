@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import ops
-from recollect.engine.process import gone, gone_from_file, holder
+from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.sync import SqliteEngine
 from recollect.engine.url import Target, target
 from recollect.engine.url import check as check_given
@@ -62,7 +62,8 @@ class Store:
     def __init__(self, engine: SqliteEngine | PostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
-        self._gone = gone_from_file if isinstance(engine, SqliteEngine) else gone
+        local = isinstance(engine, SqliteEngine)  # its holders are processes of this machine
+        self._holder, self._gone = (engine.holder, engine.gone) if local else (holder, gone)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     @property
@@ -72,7 +73,7 @@ class Store:
 
     def scope(self) -> Scope:
         """Say who asks, and when."""
-        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, self._gone)
+        return Scope(self._owner, self._holder(), time.time_ns() // 1_000_000, self._gone)
 
     def run(self, op: Op[T]) -> T:
         """Run an operation of recollect.ops."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import ops
-from recollect.engine.process import gone, gone_from_file, holder
+from recollect.engine.process import gone, holder
 from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
 from recollect.engine.url import Target, target
 from recollect.engine.url import check as check_given
@@ -84,7 +84,8 @@ class AsyncStore:
     def __init__(self, engine: AsyncSqliteEngine | AsyncPostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
-        self._gone = gone_from_file if isinstance(engine, AsyncSqliteEngine) else gone
+        local = isinstance(engine, AsyncSqliteEngine)  # its holders are processes of this machine
+        self._holder, self._gone = (engine.holder, engine.gone) if local else (holder, gone)
         self._watches: weakref.WeakSet[AsyncWatch] = weakref.WeakSet()
 
     @property
@@ -94,7 +95,7 @@ class AsyncStore:
 
     def scope(self) -> Scope:
         """Say who asks, and when."""
-        return Scope(self._owner, holder(), time.time_ns() // 1_000_000, self._gone)
+        return Scope(self._owner, self._holder(), time.time_ns() // 1_000_000, self._gone)
 
     def run(self, op: Op[T]) -> Coroutine[Any, Any, T]:
         """Run an operation of recollect.ops. The engine's own coroutine is given, not one more around it."""

@@ -50,6 +50,14 @@ class AsyncSqliteEngine:
         # Not on the way out of the interpreter: what was acknowledged is on disk, and threads end there as they are.
         weakref.finalize(self, self._writer.drop).atexit = False
 
+    def holder(self) -> str:
+        """Return the name of this process as others find it in the file."""
+        return self._file.holder()
+
+    def gone(self, name: str) -> bool:
+        """Return whether a holder that wrote to the file is gone. False if that cannot be known."""
+        return self._file.gone(name)
+
     @property
     def path(self) -> str:
         """Where the data is."""

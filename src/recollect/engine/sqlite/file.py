@@ -11,12 +11,14 @@ from typing import TypeVar
 
 import apsw
 
+from recollect.engine import process
 from recollect.engine.bell import Bell, Signal
 from recollect.engine.sqlite import reserve
 from recollect.engine.sqlite.connection import accept_pages, configure, connect, connect_reader, frozen
 from recollect.engine.sqlite.failure import hindrance
 from recollect.engine.sqlite.filesystem import prepare
 from recollect.engine.sqlite.fork import Forkable, never_close, see_to
+from recollect.engine.sqlite.liveness import Liveness
 from recollect.engine.sqlite.log import TRUNCATE_WAIT, fold_at, folded, truncated
 from recollect.engine.sqlite.migration import ready
 from recollect.engine.sqlite.place import Place, place, set_aside
@@ -50,6 +52,7 @@ class File(Forkable):
         self._bells: weakref.WeakSet[Bell] = weakref.WeakSet()
         self._listened = False
         self.place: Place | None = None
+        self.liveness: Liveness | None = None
         self._former: Place | None = None
         self._look_again = 0.0
         if not self.memory:
@@ -74,6 +77,9 @@ class File(Forkable):
         if not self.memory:
             self.place = self._found()
             reserve.keep(self._real)
+            if self.liveness is None:
+                self.liveness = Liveness(self._real)
+            self.liveness.hold()
         return connection
 
     def _found(self) -> Place | None:
@@ -362,8 +368,23 @@ class File(Forkable):
             _abandon(connection)
             self.leave()
 
+    def holder(self) -> str:
+        """Return the name of this process as others find it in the file."""
+        return process.holder() if self.liveness is None else self.liveness.name()
+
+    def gone(self, name: str) -> bool:
+        """Return whether a holder that wrote to the file is gone. False if that cannot be known."""
+        return process.gone(name, local=True) if self.liveness is None else self.liveness.gone(name)
+
     def close(self) -> None:
         """Close every connection; the last one folds the log into the file."""
+        try:
+            self._close()
+        finally:
+            if self.liveness is not None:
+                self.liveness.release()
+
+    def _close(self) -> None:
         self._disown(self._former if self.lapsed else self.place)
         if self.lapsed:
             self.lapsed, self.writer = False, None

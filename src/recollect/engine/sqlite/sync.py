@@ -23,6 +23,14 @@ class SqliteEngine:
         self._lock = threading.Lock()
         self._closed = False
 
+    def holder(self) -> str:
+        """Return the name of this process as others find it in the file."""
+        return self._file.holder()
+
+    def gone(self, name: str) -> bool:
+        """Return whether a holder that wrote to the file is gone. False if that cannot be known."""
+        return self._file.gone(name)
+
     @property
     def path(self) -> str:
         """Where the data is."""
