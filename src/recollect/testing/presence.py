@@ -35,7 +35,7 @@ class TestPresence:
         assert first.others == []
         other = place.open().session("s").arrive("web")
         (seen,) = other.others
-        assert (seen.id, seen.session, seen.surface, seen.holder) == (first.id, "s", "terminal", holder())
+        assert (seen.id, seen.session, seen.surface, seen.holder) == (first.id, "s", "terminal", store.scope().holder)
         assert seen.since_at <= seen.seen_at
         assert there(store) == ["terminal", "web"]
         session.leave(first.id)
@@ -117,7 +117,7 @@ class TestPresence:
         session = store.session("s")
         session.turn("question")
         (seen,) = session.present()
-        assert (seen.surface, seen.holder) == ("program", holder())
+        assert (seen.surface, seen.holder) == ("program", store.scope().holder)
         come(store, "far", by="elsewhere:0:1:1")
         (found,) = store.run(presence.arrive(replace(store.scope(), holder="x:0:1:1"), "s", "y", "web")).others[1:]
         assert found.surface == "program"
