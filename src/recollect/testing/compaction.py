@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
 
 from recollect.errors import CompactedMeanwhile, CompactionNotFound, InvalidValue, MessageNotFound, SessionInTrash
 from recollect.model.compaction import LABEL
-from recollect.model.message import Message
+from recollect.model.message import Format, Message
 from recollect.store import Session, Store
 from recollect.testing.place import Place
 from recollect.testing.talk import answers, asks, assistant, counted, numbered, texts, user
 
 LABEL_TOKENS = 13
+FORMATS = get_args(Format)
 
 
 def talk(store: Store, id: str = "a", count: int = 10) -> Session:
@@ -29,6 +31,15 @@ def sent(session: Session) -> list[str]:
     view = session.messages(active=True)
     assert [message["parts"][0]["text"] for message in session.history()] == [message.text for message in view]
     return [unlabelled(message) for message in view]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield every string in a value, at any depth."""
+    if isinstance(value, str):
+        yield value
+        return
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():  # pyright: ignore[reportUnknownVariableType]
+        yield from _strings(item)
 
 
 def labelled(summary: str) -> str:
@@ -66,6 +77,14 @@ class TestCompaction:
         assert session.compaction() == made
         assert session.compactions() == [made]
         counted(session)
+
+    @pytest.mark.parametrize("format", FORMATS)
+    def test_a_summary_is_labelled_in_every_format(self, store: Store, format: Format):
+        session = talk(store)
+        session.compact(before=7, summary="so far")
+        first = list(_strings(session.history(format)[0]))
+        assert first.count(labelled("so far")) == 1  # a text of its own, whatever stands beside it
+        assert not any("so far" in text and text != labelled("so far") for text in first)
 
     def test_the_newest_turns_are_left_as_they_are(self, store: Store):
         session = talk(store)

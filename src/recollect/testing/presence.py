@@ -58,6 +58,7 @@ class TestPresence:
         assert [one.since_at for one in session.present()] == [since]
 
     def test_each_session_has_its_own(self, store: Store):
+        store.session("s")
         store.session("s:delegate:x", parent="s").arrive("terminal")
         assert there(store.session("s").store) == []
         assert store.session("s").arrive("web").others == []

@@ -10,6 +10,7 @@ from litestar.params import QueryParameter
 
 from recollect import ops
 from recollect.model.message import Message
+from recollect.model.message import Format
 from recollect.server.account import Account
 from recollect.server.api import shapes
 from recollect.server.api.answer import (
@@ -29,7 +30,6 @@ from recollect.server.api.answer import (
 )
 
 TAGS = ["messages"]
-Format = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect"]
 MessageFormat = Annotated[
     Format | None, msgspec.Meta(description="The format of the messages; guessed where it is clear.")
 ]
