@@ -9,8 +9,7 @@ from litestar import Response, delete, get, post, put
 from litestar.params import QueryParameter
 
 from recollect import ops
-from recollect.model.message import Message
-from recollect.model.message import Format
+from recollect.model.message import Format, Message
 from recollect.server.account import Account
 from recollect.server.api import shapes
 from recollect.server.api.answer import (
