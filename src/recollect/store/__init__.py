@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from recollect.model.finding import Findings
     from recollect.model.moment import Duration, Moment
     from recollect.model.pruning import PruneReport
+    from recollect.model.session import Session as SessionValue
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
     from recollect.store.watch import Watch
@@ -152,6 +153,14 @@ class Store:
         )  # fmt: skip
         found = self.run(op)
         return Page([Session(self, info) for info in found.sessions], found.next)
+
+    def shown_counts(self, sessions: Sequence[Session | SessionValue | str]) -> list[int]:
+        """Count the messages of each session's active path that are no tool steps, in the order of `sessions`.
+
+        This is the number to show to people; `message_count` is the number of stored messages. It is computed from
+        the stored messages, so ask for a page of sessions at a time. A session that is not there counts 0.
+        """
+        return self.follow(ops.messages.shown_counts(self.scope(), sessions))
 
     def search(
         self,

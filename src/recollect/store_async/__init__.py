@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from recollect import ops
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from recollect.model.finding import Findings
     from recollect.model.moment import Duration, Moment
     from recollect.model.pruning import PruneReport
+    from recollect.model.session import Session as SessionValue
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
     from recollect.store_async.watch import AsyncWatch
@@ -176,6 +177,14 @@ class AsyncStore:
         )  # fmt: skip
         found = await self.run(op)
         return Page([AsyncSession(self, info) for info in found.sessions], found.next)
+
+    async def shown_counts(self, sessions: Sequence[AsyncSession | SessionValue | str]) -> list[int]:
+        """Count the messages of each session's active path that are no tool steps, in the order of `sessions`.
+
+        This is the number to show to people; `message_count` is the number of stored messages. It is computed from
+        the stored messages, so ask for a page of sessions at a time. A session that is not there counts 0.
+        """
+        return await self.follow(ops.messages.shown_counts(self.scope(), sessions))
 
     async def search(
         self,

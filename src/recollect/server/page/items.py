@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from recollect import ops
 from recollect.model.compaction import Compaction, outermost
 from recollect.model.message import Message
 from recollect.model.turn import Turn
@@ -163,6 +164,15 @@ async def _read(
     return Stretch(found, passed, first)
 
 
+async def _folded(session: AsyncSession, folds: Sequence[Compaction]) -> dict[int, int]:
+    """Count the messages that each compaction stands for, without tool steps."""
+    if not folds:
+        return {}
+    spans = [ops.messages.Stretch(session.id, None, fold.from_position - 1, fold.to_position) for fold in folds]
+    counts = await session.store.run(ops.messages.count_shown(session.store.scope(), spans))
+    return {fold.id: count for fold, count in zip(folds, counts, strict=True)}
+
+
 async def _items(
     account: Account, session: AsyncSession, clock: Clock, stretch: Stretch, turns: Sequence[Turn], *, live: Run | None
 ) -> list[Item]:
@@ -174,7 +184,7 @@ async def _items(
         page = await account.store.list_sessions(100, parent=session.id, delegates=True, archived=None)
         delegates = [child.id for child in page]
     begun = {(turn.branch, turn.position): turn for turn in turns}
-    drawing = Drawing(session.id, clock, begun, steps, delegates)
+    drawing = Drawing(session.id, clock, begun, steps, delegates, await _folded(session, stretch.compactions))
     if live is not None:
         messages = [m for m in messages if m.turn is None or f"{m.branch}.{m.turn}" != live.turn or m.role == "user"]
     made = drawing.items(messages, stretch.compactions, busy=live is not None)
