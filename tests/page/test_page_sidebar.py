@@ -8,6 +8,8 @@ import pytest
 from around import Held, row, shown, until
 from playwright.sync_api import expect
 
+from recollect.testing.talk import answers, asks, assistant, numbered, user
+
 HOSTILE = '<img src=x onerror="window.hacked=1"> "quoted" & </title><script>window.hacked=1</script>'
 
 
@@ -35,6 +37,16 @@ def test_rows_say_what_a_session_is(place, opened):
     expect(hostile.locator("a")).to_have_attribute("aria-current", "page")
     assert tab.url.startswith(place.url + "/c/discord%3Adm%3A42%2F%23%2520%20%3F%C3%A9")
     assert tab.evaluate("window.hacked") is None
+
+
+def test_counts_leave_out_tool_steps(place, opened):
+    place.session("tools").append([*numbered(2), user("again"), asks("one"), answers("one"), assistant("done")])
+    tab = opened("/c/tools")
+    expect(row(tab, "tools").locator(".session-note")).to_contain_text("4 messages")
+    fetched = "path => fetch(path).then(reply => reply.text())"
+    details = tab.evaluate(fetched, "/page/conversation/tools/details")
+    assert re.search(r"<dt>Messages</dt>\s*<dd[^>]*>4</dd>", details), details
+    assert "4 messages ·" in tab.evaluate(fetched, "/page/conversation/tools/branches")
 
 
 def test_the_open_session_is_marked_wherever_it_stands_in_the_list(place, opened):
