@@ -213,6 +213,16 @@ def test_earlier_messages_leave_out_tool_steps(at, store):
         assert "4 earlier messages" in shown  # of 12 that are stored 6 are shown, and 2 are tool steps
 
 
+def test_the_list_counts_messages_without_tool_steps(at, store):
+    talk(store, "cli:tools", *[f"question {n}" for n in range(5)], title="Many tools")
+    store.session("cli:tools").append([asks("one"), answers("one")])
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("/resume")
+        shown = terminal.wait("Search:", "Many tools")
+        assert re.search(r"Many tools .* 10\b", shown), shown
+
+
 def test_clear_says_how_to_get_the_old_talk_back(at, store):
     talk(store, "cli:default", "say old")
     with at("--session") as terminal:
