@@ -9,6 +9,7 @@ from scripted import Scripted, say
 
 from recollect.agent import commands, session_commands
 from recollect.model.title import file_name
+from recollect.testing.talk import answers, asks, assistant
 
 NAMES = [
     "new",
@@ -242,6 +243,9 @@ async def test_status_and_model(talking):
         shown = (await commands.run(talk, "/status")).text
         for word in ("cli:a", "demo", "say one", "recollect chat --session a", talk.session.store.path):
             assert word in shown
+        assert "| messages | 6 |" in shown
+        await talk.session.append([asks("one"), answers("one"), assistant("done")])
+        assert "| messages | 7 |" in (await commands.run(talk, "/status")).text
         assert "demo" in (await commands.run(talk, "/model")).text
         assert (await commands.run(talk, "/model nobody:nothing")).failed
         assert talk.model.name == "demo"

@@ -295,7 +295,7 @@ async def test_new_clear_fork_and_resume_lose_nothing(path):
         await tell(desk, "say banana", 3)
         assert await tell(desk, "/search apple", 4) != "Nothing was found for 'apple'."
         told = await tell(desk, f"/resume {back}", 5)
-        assert "2 entries" in told
+        assert "2 messages" in told
         assert stored(path, "telegram:1") == [("user", "say apple"), ("assistant", "apple")]
         second = told.partition("/resume ")[2].strip("`")
         assert second != back

@@ -123,7 +123,7 @@ async def test_a_thread_is_opened_fresh_or_with_the_history_of_its_channel(store
             assert await answered(fake, fresh) == ["[Ada] hello"]
             order = await ordered(fake, CHANNEL, ADA, "thread", history=True)
             forked = int(re.search(r"<#(\d+)>", order.texts[0])[1])
-            assert "2 entries" in (await answered(fake, forked))[0]
+            assert "2 messages" in (await answered(fake, forked))[0]
             fake.say(forked, ADA, "and on")
             assert (await answered(fake, forked, 2))[1] == "[Ada] in the channel | [Ada] and on"
             order = await ordered(fake, forked, ADA, "thread")

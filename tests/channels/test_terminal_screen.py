@@ -15,6 +15,7 @@ pytest.importorskip("pyte")
 from at_terminal import ALT_ENTER, DOWN, ENTER, ESCAPE, TAB, UP, Terminal, ctrl, until
 
 import recollect
+from recollect.testing.talk import answers, asks
 
 PROMPT = "\n>\n"
 
@@ -201,6 +202,25 @@ def test_a_session_is_resumed_with_its_end(at, store):
         shown = terminal.wait("Nine", "answer to question 8", PROMPT)
         assert "question 0" not in shown
         assert "12 earlier messages" in shown
+
+
+def test_earlier_messages_leave_out_tool_steps(at, store):
+    talk(store, "cli:default", "first", title="Tools")
+    store.session("cli:default").append([asks("one"), answers("one")])
+    talk(store, "cli:default", *[f"question {n}" for n in range(4)])
+    with at("-c") as terminal:
+        shown = terminal.wait("Tools", "answer to question 3", PROMPT)
+        assert "4 earlier messages" in shown  # of 12 that are stored 6 are shown, and 2 are tool steps
+
+
+def test_the_list_counts_messages_without_tool_steps(at, store):
+    talk(store, "cli:tools", *[f"question {n}" for n in range(5)], title="Many tools")
+    store.session("cli:tools").append([asks("one"), answers("one")])
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("/resume")
+        shown = terminal.wait("Search:", "Many tools")
+        assert re.search(r"Many tools .* 10\b", shown), shown
 
 
 def test_clear_says_how_to_get_the_old_talk_back(at, store):

@@ -105,10 +105,10 @@ def test_the_server_is_the_owners(environment, shared):
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
             assert process.stdout is not None
-            link = re.search(r"http://[^/]+/[?]token=([^ \n]+)", process.stdout.readline().decode())
+            link = re.search(r"http://[^/]+/#token=([^ \n]+)", process.stdout.readline().decode())
             assert link is not None
             assert "The conversations of ann are in" in process.stdout.readline().decode()
-            address = link.group().partition("/?")[0]
+            address = link.group().partition("/#")[0]
             request = urllib.request.Request(
                 f"{address}/api/v1/sessions", headers={"Authorization": f"Bearer {link.group(1)}"}
             )

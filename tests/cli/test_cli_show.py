@@ -19,7 +19,7 @@ def test_by_id_by_title_and_by_prefix(call, talk):
 
 def test_what_it_shows_and_in_which_order(call, talk):
     shown = call("sessions", "show", talk.id).stdout
-    told = ["About the README", talk.id, "some-model", "4 entries", "user  1.1", "What is in README.md?", "assistant  1.2",
+    told = ["About the README", talk.id, "some-model", "2 messages", "user  1.1", "What is in README.md?", "assistant  1.2",
             "┊ I must look.", "Let me see.", '→ read {"path": "README.md"} ✓', "tool  1.3", "← read", "    # Title", "    text",
             "assistant  1.4", "It has a title."]  # fmt: skip
     places = [shown.index(text) for text in told]

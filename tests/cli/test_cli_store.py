@@ -76,9 +76,9 @@ class TestSearch:
 class TestFigures:
     def test_stats(self, call, talk):
         shown = json.loads(call("sessions", "stats", "--json").stdout)
-        assert (shown["sessions"], shown["messages"]) == (1, 4)
+        assert (shown["sessions"], shown["messages"], shown["tool_steps"]) == (1, 4, 2)
         lines = [line.split("\t") for line in call("sessions", "stats").stdout.splitlines()]
-        assert lines[0][:4] == ["all", "", "1", "4"]
+        assert lines[0][:4] == ["all", "", "1", "2"]
         assert ["model", "some-model"] in [line[:2] for line in lines]
 
     def test_stats_on_a_terminal(self, terminal, talk):
@@ -105,7 +105,7 @@ class TestPrune:
         assert [session["id"] for session in shown["sessions"]] == ["cli:0", "cli:1"]
         assert shown["oldest_at"] == shown["sessions"][0]["active_at"]
         assert shown["oldest_at"].endswith("Z")
-        assert "2 conversations (2 entries" in call("sessions", "prune", "--keep", "1", "--dry-run").stderr
+        assert "2 conversations (2 messages" in call("sessions", "prune", "--keep", "1", "--dry-run").stderr
         assert len(old.list_sessions()) == 3
 
     def test_to_the_trash(self, call, old):
@@ -239,7 +239,7 @@ class TestDatabase:
         store.erase_session(talk.id)
         store.close()
         foretold = call("db", "restore", file, "--dry-run").stderr
-        assert "is sound: 1 session, 4 messages" in foretold
+        assert "is sound: 1 session, 4 stored messages" in foretold
         assert "kept beside it" in foretold
         holds = json.loads(call("db", "restore", file, "--dry-run", "--json").stdout)["holds"]
         assert holds["bytes"] == os.path.getsize(file)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 import recollect
+from recollect.model.compaction import LABEL
 
 
 def said(text):
@@ -114,7 +115,7 @@ def test_a_summary_that_is_awaited(path):
             for n in range(6):
                 await session.append(said(f"m{n}"))
             assert (await session.compact(summarize=summarize)).summary == "4 messages"
-            assert [m.text for m in await session.messages(active=True)] == ["4 messages", "m4", "m5"]
+            assert [m.text for m in await session.messages(active=True)] == [f"{LABEL}\n4 messages", "m4", "m5"]
 
     asyncio.run(story())
     with recollect.open(path) as store:

@@ -124,6 +124,8 @@ STORE = {
     "setting": lambda store: store.setting("k"),
     "set_setting": lambda store: store.set_setting("k", 1),
     "stats": lambda store: store.stats(),
+    "owners": lambda store: store.owners(),
+    "shown_counts": lambda store: store.shown_counts(["cli:a", "cli:b"]),
     "tool_stats": lambda store: store.tool_stats(),
     "check": lambda store: store.check(repair=True),
     "space": lambda store: store.space(),

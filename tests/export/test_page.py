@@ -299,6 +299,16 @@ class TestWhatIsShown:
         assert "<title>Conversations</title>" in page
         assert "<title>About s</title>" in self.page(store)
 
+    def test_heads_and_lists_count_messages_without_tool_steps(self, store):
+        steps = [talk.asks("one"), talk.answers("one")]
+        store.session("s").append([*talk.numbered(2), talk.user("q"), *steps, talk.assistant("a")])
+        store.session("t").append(talk.user("x"))
+        page = exported(store, None, "html").decode()
+        assert "<small>4 messages ·" in page
+        assert "<small>1 message ·" in page
+        assert re.search(r"<dt>Messages</dt><dd[^>]*>4</dd>", page)
+        assert "- Messages: 4\n" in exported(store, ["s"], "markdown").decode()
+
 
 class TestMarkdown:
     def test_code_that_was_opened_is_closed_and_tags_are_shown(self, store):

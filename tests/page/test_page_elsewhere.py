@@ -99,7 +99,7 @@ def test_a_session_that_answers_elsewhere_offers_to_wait_take_over_or_fork(talk,
     expect(page.locator(".ending.open")).to_be_visible()
     page.locator("#composer-text").fill("echo beside it")
     page.locator("#composer-text").press("Enter")
-    notice = page.locator(".notice")
+    notice = page.locator(".notice:visible")
     expect(notice).to_contain_text("Another window or program is answering in this conversation.")
     assert "take_over" not in notice.inner_text()
     expect(page.locator("#composer-text")).to_have_value("echo beside it")

@@ -37,13 +37,13 @@ def test_figures_are_drawn_and_told_in_tables(place, opened):
     talk(place, "a", 4, channel="cli", model="demo")
     talk(place, "b", 2, channel='"><script>window.hacked=1</script>')
     tab = opened("/figures")
-    assert tab.locator(".totals dd b").all_text_contents()[:4] == ["2", "24", "720", "6"]
+    assert tab.locator(".totals dd b").all_text_contents()[:4] == ["2", "12", "720", "6"]
     drawing = tab.locator("#figure-messages svg")
     assert drawing.get_attribute("role") == "img"
-    assert "24 in all" in drawing.get_attribute("aria-label")
-    assert tab.locator("#figure-messages svg title").last.text_content().endswith(": 24 entries")
+    assert "12 in all" in drawing.get_attribute("aria-label")
+    assert tab.locator("#figure-messages svg title").last.text_content().endswith(": 12 messages")
     tab.locator("#figure-messages summary").click()
-    expect(tab.locator("#figure-messages tbody tr").last.locator("td")).to_have_text("24")
+    expect(tab.locator("#figure-messages tbody tr").last.locator("td")).to_have_text("12")
     assert tab.locator("#figure-tools tbody tr").all_inner_texts() == ["<b>tool</b>\t6\t2 (33%)\t0\t0\t200 ms\t400 ms"]
     assert tab.locator("#figure-channels .bars li").count() == 2
     assert "Text" in tab.locator("#figure-bytes").inner_text()

@@ -8,6 +8,8 @@ import pytest
 from around import Held, row, shown, until
 from playwright.sync_api import expect
 
+from recollect.testing.talk import answers, asks, assistant, numbered, user
+
 HOSTILE = '<img src=x onerror="window.hacked=1"> "quoted" & </title><script>window.hacked=1</script>'
 
 
@@ -27,7 +29,7 @@ def test_rows_say_what_a_session_is(place, opened):
     assert (pinned, day) in (("Pinned", "Today"), ("Pinned", "Yesterday"))  # midnight may have come
     assert row(tab, "plain").locator(".session-title").inner_text() == "What is the plan?"
     note = row(tab, "plain").locator(".session-note").inner_text()
-    assert re.search(r"cli · 1 entry · (now|\d+ min|\w{3} )", note), note
+    assert re.search(r"cli · 1 message · (now|\d+ min|\w{3} )", note), note
     assert row(tab, "empty").locator(".session-title").inner_text() == "New chat"
     hostile = tab.locator('li.session[data-color="green"]')
     assert hostile.locator(".session-title").inner_text() == " ".join(HOSTILE.split())
@@ -35,6 +37,16 @@ def test_rows_say_what_a_session_is(place, opened):
     expect(hostile.locator("a")).to_have_attribute("aria-current", "page")
     assert tab.url.startswith(place.url + "/c/discord%3Adm%3A42%2F%23%2520%20%3F%C3%A9")
     assert tab.evaluate("window.hacked") is None
+
+
+def test_counts_leave_out_tool_steps(place, opened):
+    place.session("tools").append([*numbered(2), user("again"), asks("one"), answers("one"), assistant("done")])
+    tab = opened("/c/tools")
+    expect(row(tab, "tools").locator(".session-note")).to_contain_text("4 messages")
+    fetched = "path => fetch(path).then(reply => reply.text())"
+    details = tab.evaluate(fetched, "/page/conversation/tools/details")
+    assert re.search(r"<dt>Messages</dt>\s*<dd[^>]*>4</dd>", details), details
+    assert "4 messages ·" in tab.evaluate(fetched, "/page/conversation/tools/branches")
 
 
 def test_the_open_session_is_marked_wherever_it_stands_in_the_list(place, opened):
@@ -210,7 +222,7 @@ def test_the_list_keeps_in_step_with_another_process(place, opened):
     subprocess.run([sys.executable, "-c", program, place.path], check=True, timeout=60)
     expect(row(tab, "discord:new").locator(".session-title")).to_have_text("From a bot")
     expect(row(tab, "b").locator(".session-title")).to_have_text("Renamed elsewhere")
-    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 entries")
+    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 messages")
     expect(row(tab, "c")).to_have_count(0)
     until(lambda: shown(tab) == [session.id for session in place.store.list_sessions()])
 
@@ -229,7 +241,7 @@ def test_a_dot_breathes_while_another_process_runs_a_turn(place, opened):
         expect(row(tab, "bot").locator(".dot.running")).to_have_count(1)
         process.communicate("go\n", timeout=60)
     expect(row(tab, "bot").locator(".dot.running")).to_have_count(0)
-    expect(row(tab, "bot").locator(".session-note")).to_contain_text("2 entries")
+    expect(row(tab, "bot").locator(".session-note")).to_contain_text("2 messages")
 
 
 def test_a_title_that_is_being_typed_is_not_taken_away(place, opened):
@@ -241,7 +253,7 @@ def test_a_title_that_is_being_typed_is_not_taken_away(place, opened):
     tab.keyboard.press("F2")
     tab.keyboard.type("Half of")
     place.session("a", "more")  # the row would go to the top
-    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 entries")
+    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 messages")
     tab.evaluate("recollect.reloadSessions()")
     tab.keyboard.type(" a title")
     expect(row(tab, "a").locator("input")).to_have_value("Half of a title")
@@ -280,7 +292,7 @@ def test_nothing_moves_under_the_pointer(place, opened):
     row(tab, "b").hover()
     place.session("a", "more")
     tab.evaluate("recollect.emit('change', {session: 'a'})")
-    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 entries")
+    expect(row(tab, "a").locator(".session-note")).to_contain_text("2 messages")
     assert shown(tab) == ["c", "b", "a"]
     tab.mouse.move(900, 400)
     until(lambda: shown(tab) == ["a", "c", "b"])

@@ -342,7 +342,7 @@ def test_commands_complete_and_tell_their_outcome(talk, store):
     page.keyboard.type("A better <b>title</b>")
     page.keyboard.press("Enter")
     expect(page.locator(".title button")).to_have_text("A better <b>title</b>")
-    expect(page.locator(".notice")).to_be_visible()
+    expect(page.locator(".notice:visible")).to_be_visible()
     said(page, "/nonsense")
     expect(page.locator(".notice.failed")).to_contain_text("no command")
     entered(page, "/rewind 1")

@@ -71,6 +71,7 @@ WIDE = {
     "sessions_by_deletion": "the trash is small, and has an index of its own",
     "session_activate": "the newest of the index, and no more",
     "session_insert": "the newest of the index, and no more",
+    "session_restore": "the same",
     "session_advance": "the newest of the index, and no more",
     "session_append": "the same",
     "session_save": "the same",

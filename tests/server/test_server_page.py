@@ -27,6 +27,7 @@ from recollect.server.page.picture import picture
 from recollect.server.page.uploads import _kind, _name
 from recollect.server.talks import Run
 from recollect.store_async import open_async
+from recollect.testing.talk import answers, asks, assistant, user
 
 CLOCK = Clock()
 
@@ -54,6 +55,24 @@ def keys(view):
 
 def branch(id, parent, fork_at, last, current=False):
     return Branch(id=id, parent=parent, fork_at=fork_at, last=last, current=current, created_at=id)
+
+
+def test_branches_and_summaries_count_messages_without_tool_steps():
+    async def story():
+        async with an_account() as account:
+            session = await account.store.session("s")
+            for number in range(4):
+                call = f"c{number}"
+                await session.save_turn("q", [asks(call), answers(call), assistant("a")])
+            await session.compact(summary="So far.")
+            view = await items.latest(account, session, CLOCK)
+            assert "4 earlier messages" in "".join(item.html for item in view.items)
+            await session.rewind(12)
+            await session.append([user("again"), asks("x")])
+            [trunk] = await branching.tree(session, await session.branches())
+            assert (trunk.messages, [twig.messages for twig in trunk.twigs]) == (8, [1])
+
+    run(story())
 
 
 def test_ways_on_are_found_where_branches_part():
@@ -417,8 +436,9 @@ def test_the_start_page_passes_over_ids_that_no_url_carries(api, server, monkeyp
     for id in (".", ".."):
         refused = api.post("/sessions", json={"id": id})
         assert (refused.status_code, "URL" in refused.text) == (400, True)
-    new = started()
-    assert re.fullmatch(r"/c/[0-9a-f-]{36}", new)
+    assert api.get(f"{server.url}/", headers={"Sec-Fetch-Mode": "navigate"}).status_code == 200  # a page to begin one
+    new = f"/c/{api.post('/sessions', json={}).json()['id']}"
+    assert started() == new
     api.put("/last-session", json={"session": ".."})
     assert started() == new
 

@@ -19,6 +19,7 @@ from recollect.model.copied import Copied, Difference
 from recollect.model.finding import Finding, Findings
 from recollect.model.hit import Hit
 from recollect.model.message import Draft, Message
+from recollect.model.owners import Owners
 from recollect.model.page import Page
 from recollect.model.part import (
     AttachmentPart,
@@ -91,6 +92,7 @@ VALUES = [
     ToolStats(
         tool="t", period="2025-11", calls=5, failures=1, canceled=1, unanswered=1, p50_ms=3, p95_ms=9
     ),
+    Owners(names=("", "ann"), everyone=True),
     Presence(id="p", session="s", surface="web", holder="h:1:2:3", since_at=1, seen_at=2),
     Snapshot(id=1, kind="memory", content={"facts": ["x"]}, message="1.3", tokens=9, created_at=AT, updated_at=AT),
     ToolCall(

@@ -141,7 +141,6 @@ def test_a_count_is_written_short(number, expected):
 
 def test_a_span_and_a_size_are_written_short():
     assert [amount.lasting(value) for value in (None, 12, 1500, 90_000)] == ["", "12 ms", "1.5 s", "1.5 min"]
-    assert [amount.entries(value) for value in (0, 1, 1_500)] == ["0 entries", "1 entry", "1,500 entries"]
     assert [amount.size(value) for value in (0, 1_500, 2_000_000)] == ["0 B", "1.5 kB", "2.0 MB"]
 
 
@@ -270,7 +269,7 @@ def test_an_import_is_told_in_words():
         redacted=True,
     )
     assert transfers.told(full) == [
-        "1 conversation imported, with 1 message.",
+        "1 conversation imported, with 1 stored message.",
         "2 conversations went on.",
         "1 conversation was here already.",
         "1 conversation got a new id: the one in the file is taken, or cannot be used.",

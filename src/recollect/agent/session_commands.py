@@ -137,7 +137,13 @@ async def _bring_back(talk: Conversation, name: str) -> str:
     else:
         more = f" What was said there since is in `{chosen.id}`."
     kept = "" if now is None else f" What was said last is kept: `/resume {now.id}`"
-    return f"Back in {_named(session)}, with {amount.entries(session.message_count)}.{more}{kept}"
+    return f"Back in {_named(session)}, with {await _counted(session)}.{more}{kept}"
+
+
+async def _counted(session: Any) -> str:
+    """Return how many messages a session has, without tool steps: "4 messages"."""
+    [messages] = await session.store.shown_counts([session])
+    return amount.many(messages, "message")
 
 
 async def history(talk: Conversation, count: str) -> str:
@@ -175,7 +181,7 @@ async def resume(talk: Conversation, name: str) -> str:
     if session.id != old.id:
         await talk.move(session)
         await kept(old)
-    return f"Back in {_named(session)}, with {amount.entries(session.message_count)}."
+    return f"Back in {_named(session)}, with {await _counted(session)}."
 
 
 async def rename(talk: Conversation, title: str) -> str:
@@ -306,12 +312,13 @@ async def model(talk: Conversation, name: str) -> str:
 async def status(talk: Conversation, _: str) -> str:
     """Show how things stand."""
     session = await talk.session.refresh()
+    [messages] = await session.store.shown_counts([session])
     used = round(100 * min(session.token_count / max(talk.budget, 1), 1))
     rows = [
         ("session", f"`{session.id}`"),
         ("title", session.title or "none yet"),
         ("model", f"`{talk.model.name}`"),
-        ("entries", f"{session.message_count:,} (questions, answers and tool steps)"),
+        ("messages", f"{messages:,}"),
         ("tokens", f"{session.token_count:,} of {talk.budget:,} that are sent at most ({used} %)"),
         ("spent", f"{session.input_tokens:,} tokens in, {session.output_tokens:,} out"),
         ("branch", str(session.branch)),

@@ -12,7 +12,7 @@ from recollect.cli.moment import ago, clock, minute
 from recollect.cli.screen import columns, cut, glyph, is_terminal, paint, safe, safe_lines
 from recollect.formats import remainder
 from recollect.formats.truncation import is_truncated
-from recollect.model.amount import count, entries, lasting, many, size
+from recollect.model.amount import count, lasting, many, size
 from recollect.model.json import UNSET
 from recollect.model.part import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
@@ -34,9 +34,17 @@ class Conversation:
     """One conversation on its way to the screen, message by message."""
 
     def __init__(
-        self, session: Session, branches: list[Branch], calls: list[ToolCall], *, full: bool, markdown: bool
+        self,
+        session: Session,
+        branches: list[Branch],
+        calls: list[ToolCall],
+        *,
+        messages: int,
+        full: bool,
+        markdown: bool,
     ) -> None:
         self._session = session
+        self._messages = messages
         self._branches = branches
         self._calls = {(call.message, call.part): call for call in calls}
         self._tools = {call.call_id: call.tool for call in calls}
@@ -48,7 +56,7 @@ class Conversation:
         """Say which conversation it is."""
         session = self._session
         facts = [session.id, session.model, session.channel if ":" not in session.id else None]
-        facts += [entries(session.message_count), f"{count(session.token_count)} tokens"]
+        facts += [many(self._messages, "message"), f"{count(session.token_count)} tokens"]
         facts += [f"active {ago(session.active_at)}", session.status if session.status != "active" else None]
         facts += ["pinned" if session.pinned_at else None, "archived" if session.archived_at else None]
         lines = [paint(safe(session.title or "(no title)"), bold=True)]

@@ -185,7 +185,9 @@ def _foretell(found: Any, file: str, there: str, *, as_json: bool) -> None:
         print_json({"path": there, "backup": file, "kept": None, "dry_run": True, "holds": holds})
         return
     last = "" if found.active_at is None else f", last active {minute(found.active_at)}"
-    figures = f"{many(found.sessions, 'session')}, {many(found.messages, 'message')}, {amount.size(found.bytes)}{last}"
+    figures = (
+        f"{many(found.sessions, 'session')}, {many(found.messages, 'stored message')}, {amount.size(found.bytes)}{last}"
+    )
     beside = "" if place.missing() else ", which would be kept beside it"
     remark(f"{file} is sound: {figures}. It would take the place of {there}{beside}.")
 
@@ -223,7 +225,7 @@ def _tell_copied(found: Any, *, named: bool) -> None:
         told = "is missing in" if each.missing else "is not the same in"
         click.echo(safe(f"{each.kind} {each.name}{whose} {told} {found.target}"))
     counts = found.counts
-    figures = f"{many(counts['sessions'], 'session')}, {many(counts['messages'], 'message')}"
+    figures = f"{many(counts['sessions'], 'session')}, {many(counts['messages'], 'stored message')}"
     if found.differences:
         remark(
             f"{many(len(found.differences), 'difference')} between {found.source} and {found.target}. If someone wrote "

@@ -148,5 +148,5 @@ def say_retained(report: PruneReport) -> None:
     """Say what went because of the retention that is configured."""
     if report.count or report.trimmed:
         gone = [many(report.count, "conversation")] if report.count else []
-        gone += [f"{many(report.trimmed, 'message')} of long ones"] if report.trimmed else []
+        gone += [f"{many(report.trimmed, 'stored message')} of long ones"] if report.trimmed else []
         remark(f"Retention: {' and '.join(gone)} went to the trash. `recollect config` shows why.")

@@ -44,7 +44,7 @@ def tool_result(
     """Make the message that carries a tool's result."""
     argument.choice("status", status, ("success", "error", "canceled"))
     if error_message is not None:
-        error_message = argument.plain_text("error_message", error_message)
+        error_message = argument.string("error_message", error_message)
     if metadata is not None and not isinstance(metadata, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"metadata is a dict or None; got {type(metadata).__name__}.")
     told = dict(json.exact(metadata)) if metadata else {}

@@ -44,7 +44,7 @@ class Markdown:
         note = "*Secrets were masked when this was written.*\n\n" if redacted else ""
         return (note + ("# Conversations\n\n" if several else "")).encode()
 
-    def entry(self, number: int, session: Session) -> bytes:
+    def entry(self, number: int, session: Session, messages: int) -> bytes:  # noqa: ARG002
         """List a session."""
         return _encoded(f"{number}. {_words(session.title or session.id)}\n")
 
@@ -52,7 +52,7 @@ class Markdown:
         """Close the list."""
         return b"\n"
 
-    def session(self, number: int, session: Session, branches: int) -> bytes:
+    def session(self, number: int, session: Session, messages: int, branches: int) -> bytes:
         """Head a session."""
         facts = [
             ("Session", _code(session.id)),
@@ -61,7 +61,7 @@ class Markdown:
             ("Status", None if session.status == "active" else session.status),
             ("Began", moment(session.created_at, self._zone)),
             ("Last message", session.last_message_at and moment(session.last_message_at, self._zone)),
-            ("Entries", str(session.message_count)),
+            ("Messages", str(messages)),
             ("Branches", str(branches) if branches > 1 else None),
             ("Forked from", session.parent and _code(session.parent)),
         ]

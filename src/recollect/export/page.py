@@ -15,7 +15,7 @@ from recollect.export.markdown import indented, moment
 from recollect.export.prose import code, escaped, rendered
 from recollect.export.transcript import WHO, Call, Said, Side, Summary
 from recollect.formats import remainder
-from recollect.model.amount import entries, lasting, size
+from recollect.model.amount import lasting, many, size
 from recollect.model.json import UNSET
 from recollect.model.part import (
     AttachmentPart,
@@ -70,19 +70,19 @@ class Page:
         self._head = note.encode()
         return b""
 
-    def entry(self, number: int, session: Session) -> bytes:
+    def entry(self, number: int, session: Session, messages: int) -> bytes:
         """List a session."""
         last = session.last_message_at or session.created_at
         return _encoded(
             f'<li><a href="#s{number}"><span dir="auto">{escaped(session.title or session.id)}</span>'
-            f"<small>{entries(session.message_count)} · {moment(last, self._zone)[:10]}</small></a></li>"
+            f"<small>{many(messages, 'message')} · {moment(last, self._zone)[:10]}</small></a></li>"
         )
 
     def contents_end(self) -> bytes:
         """Close the list."""
         return b"</ol>"
 
-    def session(self, number: int, session: Session, branches: int) -> bytes:
+    def session(self, number: int, session: Session, messages: int, branches: int) -> bytes:
         """Head a session."""
         self._day, self._number = "", number
         title = escaped(session.title or session.id)
@@ -91,7 +91,7 @@ class Page:
             head, self._head = _head(title) + self._head.decode(), None
         facts = "".join(
             f"<div><dt>{name}</dt><dd{_mono(name)}>{escaped(value)}</dd></div>"
-            for name, value in _facts(session, branches, self._zone)
+            for name, value in _facts(session, messages, branches, self._zone)
         )
         prompt = ""
         if session.system_prompt:
@@ -169,7 +169,7 @@ def _encoded(text: str) -> bytes:
     return (text + "\n").encode("utf-8", "replace")
 
 
-def _facts(session: Session, branches: int, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
+def _facts(session: Session, messages: int, branches: int, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
     last = session.last_message_at
     facts: list[tuple[str, str | None]] = [
         ("Model", session.model),
@@ -177,7 +177,7 @@ def _facts(session: Session, branches: int, zone: datetime.tzinfo | None) -> lis
         ("Status", None if session.status == "active" else session.status),
         ("Began", moment(session.created_at, zone)),
         ("Last message", None if last is None else moment(last, zone)),
-        ("Entries", f"{session.message_count:,}"),
+        ("Messages", f"{messages:,}"),
         ("Tokens", f"{session.token_count:,}" if session.token_count else None),
         ("Branches", f"{branches:,}" if branches > 1 else None),
         ("Forked from" if session.relation == "fork" else "Parent", session.parent),

@@ -22,6 +22,7 @@ from recollect.model.part import Part, ToolCallPart, ToolResultPart
 from recollect.model.session import Session
 from recollect.op import Row, Scope
 from recollect.ops import transfer
+from recollect.ops.messages import Stretch, count_shown
 from recollect.ops.transfer import (
     BLOBS,
     CREATED,
@@ -97,15 +98,15 @@ class Renderer(Protocol):
         """Open the document."""
         ...
 
-    def entry(self, number: int, session: Session) -> bytes:
-        """List a session."""
+    def entry(self, number: int, session: Session, messages: int) -> bytes:
+        """List a session; `messages` is how many it has without tool steps."""
         ...
 
     def contents_end(self) -> bytes:
         """Close the list."""
         ...
 
-    def session(self, number: int, session: Session, branches: int) -> bytes:
+    def session(self, number: int, session: Session, messages: int, branches: int) -> bytes:
         """Head a session."""
         ...
 
@@ -154,7 +155,14 @@ class _Writer:
 
     def entry(self, chosen: Chosen) -> Flow[None]:
         self.number += 1
-        yield self.renderer.entry(self.number, masks.session(chosen.value, self.options.redactor))
+        messages = yield from self._counted(chosen)
+        yield self.renderer.entry(self.number, masks.session(chosen.value, self.options.redactor), messages)
+
+    def _counted(self, chosen: Chosen) -> Flow[int]:
+        """Count the messages of a session's active path without tool steps."""
+        path = Stretch(chosen.value.id, chosen.value.deleted_at)
+        [messages] = yield from ask(count_shown(self.scope, [path]))
+        return messages
 
     def session(self, chosen: Chosen) -> Flow[None]:
         self.number += 1
@@ -162,7 +170,8 @@ class _Writer:
         path = spans(keys[chosen.value.branch], chosen.reach)
         sides = _sides(chosen, path)
         value = masks.session(chosen.value, self.options.redactor)
-        yield self.renderer.session(self.number, value, len(sides) + 1)
+        messages = yield from self._counted(chosen)
+        yield self.renderer.session(self.number, value, messages, len(sides) + 1)
         for cut, low, high in path:
             yield from self._stretch(chosen, path, cut, low, high)
         for side, stretch in sides:

@@ -22,15 +22,6 @@ def many(number: int, one: str, more: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
-def entries(number: int) -> str:
-    """Write how many messages a session stores: "1 entry", "6 entries".
-
-    `message_count` counts every stored message: a tool call and its result count beside questions and answers, so "6
-    messages" would be read as three questions and three answers.
-    """
-    return many(number, "entry", "entries")
-
-
 def lasting(milliseconds: float | None) -> str:
     """Write a span of time: "340 ms", "2.1 s", "3.0 min"; nothing where there is none."""
     if milliseconds is None:

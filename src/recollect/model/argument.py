@@ -42,10 +42,17 @@ def choice(name: str, value: Any, known: Sequence[str]) -> str:
     raise InvalidValue(f"{name} is one of {', '.join(known)}; got {displayed(value)}.")
 
 
+def string(name: str, value: Any) -> str:
+    """Return any text as a plain str, also one of a subclass, such as an enum's."""
+    if not isinstance(value, str):
+        raise InvalidValue(f"{name} must be a str, got {displayed(value)}.")
+    return str.__str__(value)
+
+
 def plain_text(name: str, value: Any) -> str:
     """Return a text that a database can hold, also of a subclass of str, such as an enum's."""
-    found = str.__str__(value) if isinstance(value, str) else None
-    if found is None or found != storable(found):
+    found = string(name, value)
+    if found != storable(found):
         raise InvalidValue(f"{name} is a text; got {displayed(value)}. Give a str, without surrogates.")
     return found
 

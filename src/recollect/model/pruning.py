@@ -20,6 +20,8 @@ class Pruned(Value, frozen=True, kw_only=True, gc=False):
     messages: int
     bytes: int
     reason: Reason
+    tool_steps: int = 0
+    """How many of the messages are tool steps."""
 
 
 class PruneReport(Value, frozen=True, kw_only=True, gc=False):
@@ -72,6 +74,11 @@ class PruneReport(Value, frozen=True, kw_only=True, gc=False):
     def messages(self) -> int:
         """How many messages the sessions have."""
         return sum(session.messages for session in self.sessions)
+
+    @property
+    def shown_messages(self) -> int:
+        """The messages without tool steps, as people count them."""
+        return self.messages - sum(session.tool_steps for session in self.sessions)
 
     @property
     def bytes(self) -> int:

@@ -18,10 +18,18 @@ class Tally(Value, frozen=True, kw_only=True, gc=False):
     name: str | None
     sessions: int = 0
     messages: int = 0
+    tool_steps: int = 0
+    """How many of the messages are tool steps."""
+
     turns: int = 0
     failures: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+
+    @property
+    def shown_messages(self) -> int:
+        """The messages without tool steps, as people count them."""
+        return self.messages - self.tool_steps
 
 
 class Stats(Value, frozen=True, kw_only=True, gc=False):
@@ -29,6 +37,9 @@ class Stats(Value, frozen=True, kw_only=True, gc=False):
 
     sessions: int = 0
     messages: int = 0
+    tool_steps: int = 0
+    """How many of the messages are tool steps."""
+
     turns: int = 0
     failures: int = 0
     cancelled: int = 0
@@ -41,6 +52,11 @@ class Stats(Value, frozen=True, kw_only=True, gc=False):
     by_model: tuple[Tally, ...] = ()
     by_channel: tuple[Tally, ...] = ()
     by_day: tuple[Tally, ...] = ()
+
+    @property
+    def shown_messages(self) -> int:
+        """The messages without tool steps, as people count them."""
+        return self.messages - self.tool_steps
 
 
 def add_up(stats: Sequence[Stats]) -> Stats:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from recollect.errors import Corrupted, InvalidValue, MessageNotFound, displayed
-from recollect.model import argument, keys
+from recollect.model import argument, json, keys
 from recollect.model.message import Message
 from recollect.op import Op, Plan, Row, Scope, Steps, do, one, rows
 from recollect.ops import record, sessions
@@ -18,6 +18,9 @@ from recollect.ops.paths import LAST, MessageId, Span, locate, parse, path, show
 PAGE = 500
 WHOLE = 1_000
 """A page where all there is is wanted: to a server each one is a journey."""
+
+_COUNTED = 100
+"""Sessions whose messages are counted in one statement. Counting reads every message row of their paths."""
 
 _position = itemgetter(1)
 
@@ -258,3 +261,65 @@ def totals(spans: Sequence[Span]) -> Steps[Totals]:
             count, tokens, given, taken = count + row[0], tokens + row[1], given + row[2], taken + row[3]
             newest = row[4] if newest is None else newest
     return Totals(count, tokens, given, taken, newest)
+
+
+class Stretch(NamedTuple):
+    """Positions of a session's active path, after one and up to another.
+
+    `deleted_at` names the session beside its id: one in the trash can have the id of a living one.
+    """
+
+    id: str
+    deleted_at: int | None = None
+    after: int = 0
+    until: int = LAST
+
+
+def shown_counts(scope: Scope, wanted: Sequence[Any]) -> Plan[list[int]]:
+    """Count the messages of each session's active path that are no tool steps, in the order of the sessions.
+
+    A session is a handle, a value or the id of a living session. One that is not there counts 0.
+    """
+    if isinstance(wanted, str):
+        raise InvalidValue(f"sessions must be a list of sessions or ids, got the text {wanted!r}. Put it in a list.")
+    return _shown_counts(scope, [_whole_path(session) for session in wanted])
+
+
+def _whole_path(session: Any) -> Stretch:
+    if isinstance(session, str):
+        return Stretch(session)
+    id = getattr(session, "id", None)
+    if not isinstance(id, str):
+        raise InvalidValue(f"sessions must hold sessions or ids, got {session!r}.")
+    return Stretch(id, session.deleted_at)
+
+
+def _shown_counts(scope: Scope, stretches: Sequence[Stretch]) -> Plan[list[int]]:
+    counts: list[int] = []
+    for start in range(0, len(stretches), _COUNTED):
+        counts += yield count_shown(scope, stretches[start : start + _COUNTED])
+    return counts
+
+
+def count_shown(scope: Scope, stretches: Sequence[Stretch]) -> Op[list[int]]:
+    """Count the messages of stretches that are no tool steps, in one statement: give it a page of them."""
+    return Op(_count_shown, scope, stretches, writes=False)
+
+
+def _count_shown(scope: Scope, stretches: Sequence[Stretch]) -> Steps[list[int]]:
+    counts = [0] * len(stretches)
+    places = [place for place, stretch in enumerate(stretches) if keys.findable(stretch.id)]
+    text = json.encode([stretches[place] for place in places])
+    for place, count in (yield from rows("messages_shown", owner=scope.owner, stretches=text)):
+        counts[places[place]] += count
+    return counts
+
+
+def shown_by_branch(scope: Scope, session: str) -> Op[dict[int, int]]:
+    """Count the messages of each branch of a session that are no tool steps, without the past that it shares."""
+    return Op(_shown_by_branch, scope, session, writes=False)
+
+
+def _shown_by_branch(scope: Scope, session: str) -> Steps[dict[int, int]]:
+    here = yield from sessions.find(scope, session)
+    return dict((yield from rows("messages_shown_by_branch", session=here.session)))

@@ -40,6 +40,7 @@ class _Resting(NamedTuple):
     exempt: bool
     messages: int = 0
     bytes: int = 0
+    tool_steps: int = 0
 
 
 class _Rules(NamedTuple):
@@ -129,7 +130,7 @@ def _weighed(scope: Scope, item: _Resting) -> Steps[_Resting]:
     payloads = yield from one("blobs_weight", owner=scope.owner, session=item.key)
     assert said is not None
     assert payloads is not None
-    return item._replace(messages=said[0], bytes=said[1] + payloads[0])
+    return item._replace(messages=said[0], bytes=said[1] + payloads[0], tool_steps=said[2])
 
 
 def _chosen(found: Sequence[_Resting], rules: _Rules) -> list[tuple[_Resting, Reason]]:
@@ -177,8 +178,9 @@ def _batch(scope: Scope, some: Sequence[tuple[_Resting, Reason]], dry_run: bool,
 
 def _pruned(item: _Resting, reason: Reason) -> Pruned:
     return Pruned(
-        id=item.id, title=item.title, active_at=item.active_at, messages=item.messages, bytes=item.bytes, reason=reason
-    )
+        id=item.id, title=item.title, active_at=item.active_at, messages=item.messages, bytes=item.bytes, reason=reason,
+        tool_steps=item.tool_steps,
+    )  # fmt: skip
 
 
 def _active(here: sessions.Here) -> int:

@@ -114,9 +114,11 @@ class _Sums:
         """Take in a page."""
         known = {key: (channel, model) for key, channel, model in page.sessions}
         seen: defaultdict[str, set[Any]] = defaultdict(set)
-        for key, model, day, count, tokens, given, taken in page.messages:
+        for key, model, day, count, tokens, given, taken, steps in page.messages:
             channel, fallback = known[key]
-            figures = {"messages": count, "tokens": tokens, "input_tokens": given, "output_tokens": taken}
+            figures = {
+                "messages": count, "tokens": tokens, "input_tokens": given, "output_tokens": taken, "tool_steps": steps,
+            }  # fmt: skip
             self._count(seen, key, channel, model or fallback, day, figures)
         for key, model, day, status, count, given, taken in page.turns:
             channel, fallback = known[key]

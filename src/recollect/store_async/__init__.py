@@ -7,7 +7,7 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import ops
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from recollect.model.moment import Duration, Moment
     from recollect.model.owners import Owners
     from recollect.model.pruning import PruneReport
+    from recollect.model.session import Session as SessionValue
     from recollect.model.space import Optimized, Space
     from recollect.model.statistics import Period, Stats, ToolStats
     from recollect.store_async.watch import AsyncWatch
@@ -185,6 +186,14 @@ class AsyncStore:
         )  # fmt: skip
         found = await self.run(op)
         return Page([AsyncSession(self, info) for info in found.sessions], found.next)
+
+    async def shown_counts(self, sessions: Sequence[AsyncSession | SessionValue | str]) -> list[int]:
+        """Count the messages of each session's active path that are no tool steps, in the order of `sessions`.
+
+        This is the number to show to people; `message_count` is the number of stored messages. It is computed from
+        the stored messages, so ask for a page of sessions at a time. A session that is not there counts 0.
+        """
+        return await self.follow(ops.messages.shown_counts(self.scope(), sessions))
 
     async def search(
         self,
@@ -363,6 +372,7 @@ class AsyncStore:
 
         argument.function("progress", progress)
         deep, repair = argument.flag("deep", deep), argument.flag("repair", repair)
+        file = argument.flag("file", file)
         found, checked = list[Finding](), ops.check.CHECKED
         if file and hasattr(self._engine, "maintain"):
             found += await self._maintain("A check of the file", lambda file: check.check(file, deep=deep))

@@ -66,6 +66,7 @@ class TestOwners:
         ann.set_last_session("a")
         bob.delete_session("a")
         assert [len(listed(other)) for other in (store, ann, bob)] == [1, 1, 0]
+        assert [other.shown_counts(["a"]) for other in (store, ann, bob)] == [[1], [1], [0]]
         assert [other.setting("k") for other in (store, ann, bob)] == ["nobody", "ann", "bob"]
         assert ann.erase_session("a") == ["a"]
         assert texts(store.session("a")) == ["nobody"]

@@ -8,6 +8,7 @@ from recollect.testing.branches import TestErase, TestFork, TestRewind
 from recollect.testing.calls import TestToolsOfTurns, TestToolsOnBranches
 from recollect.testing.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect.testing.concurrency import TestAtOnce, TestHandles
+from recollect.testing.counts import TestShownCounts
 from recollect.testing.deletion import TestDelete
 from recollect.testing.errors import TestErrors
 from recollect.testing.formats import TestFormats
@@ -58,6 +59,7 @@ _ANYWHERE: tuple[type, ...] = (
     TestSearchIndex,
     TestSearchPages,
     TestSearchQuery,
+    TestShownCounts,
     TestSearchSnippets,
     TestSearchWords,
     TestSnapshots,

@@ -234,7 +234,8 @@ class Desk:
                 return "Something was said here already. A new thread can begin with the history of its channel."
             await store.erase_session(session)
         await _forked(parent, incoming.session)
-        shared = amount.entries(parent.message_count)
+        [messages] = await store.shown_counts([parent])
+        shared = amount.many(messages, "message")
         return f"This begins with the {shared} of `{parent.id}`, as a fork: they stay there too."
 
     async def follow(self, place: keys.Place, before: keys.Place) -> None:

@@ -47,9 +47,10 @@ _ESCAPE = 0.1
 
 
 class Row(NamedTuple):
-    """A session in the list, and what of it fits the search."""
+    """A session in the list, how many messages it has without tool steps, and what of it fits the search."""
 
     session: AsyncSession
+    messages: int = 0
     fits: str = ""
 
     @property
@@ -97,6 +98,8 @@ class Picker:
         rows = [Row(session) for session in found if _matches(session, words)]
         if words:
             rows += await self._by_text(words, {row.session.id for row in rows})
+        counts = await self._store.shown_counts([row.session for row in rows])
+        rows = [row._replace(messages=count) for row, count in zip(rows, counts, strict=True)]
         if words == self._search.text.strip():
             self._rows, self._chosen = rows, min(self._chosen, max(len(rows) - 1, 0))
             self._look()
@@ -110,7 +113,7 @@ class Picker:
         for hit in hits:
             if hit.session not in known and (session := await self._store.get_session(hit.session)) is not None:
                 known.add(hit.session)
-                rows.append(Row(session, line(hit.text)))
+                rows.append(Row(session, fits=line(hit.text)))
         return rows
 
     @property
@@ -172,7 +175,7 @@ class Picker:
 
     def _line(self, row: Row, width: int, *, chosen: bool) -> StyleAndTextTuples:
         pin = "\u2022 " if row.session.pinned_at else "  "
-        about = f"{_ago(row.session.active_at)}  {row.session.message_count:>5} "
+        about = f"{_ago(row.session.active_at)}  {row.messages:>5} "
         title = cut(row.title + (f"  {row.fits}" if row.fits else ""), width - len(about) - 3)
         text = f"{pin}{title:<{width - len(about) - 2}}{about}"
         return [("class:chosen" if chosen else "", text)]

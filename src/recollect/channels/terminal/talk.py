@@ -8,11 +8,12 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from recollect import ops
 from recollect.agent import commands
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnEnded
@@ -22,6 +23,7 @@ from recollect.channels.terminal.busy import Busy
 from recollect.channels.terminal.follower import Follower
 from recollect.channels.terminal.safe import line
 from recollect.errors import RecollectError, SessionBusy, StoreError
+from recollect.model.message import Message
 from recollect.model.presence import Presence
 
 if TYPE_CHECKING:
@@ -201,10 +203,19 @@ class TerminalTalk:
         if session.title:
             self._screen.titled(session.title)
         past = await session.messages(_REMEMBERED)
-        self._screen.past(past[-_PAST:], max(session.message_count - _PAST, 0))
+        self._screen.past(past[-_PAST:], await self._earlier(past[-_PAST:]))
         self._entry.remember([message.text for message in past if message.role == "user" and message.text])
         found = await session.store.list_sessions(_NAMES)
         self._entry.names.sessions = [(other.id, other.title or "") for other in found if other.id != session.id]
+
+    async def _earlier(self, shown: Sequence[Message]) -> int:
+        """Count the messages before those that are shown, without tool steps."""
+        store, session = self.talk.session.store, self.talk.session
+        if not shown:
+            return 0
+        before = ops.messages.Stretch(session.id, until=shown[0].position - 1)
+        [earlier] = await store.run(ops.messages.count_shown(store.scope(), [before]))
+        return earlier
 
     async def leave(self) -> None:
         """Close the talk; what could not be stored is put into a file."""

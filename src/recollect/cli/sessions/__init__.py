@@ -26,7 +26,7 @@ _HERE = "recollect.cli.sessions"
         "fork": (f"{_HERE}.forking:fork", "Make a new conversation that shares the past of another."),
         "export": (f"{_HERE}.transfer:export", "Write conversations to a file."),
         "import": (f"{_HERE}.transfer:import_", "Read conversations from a file that was exported."),
-        "stats": (f"{_HERE}.figures:stats", "Count conversations, entries and tokens."),
+        "stats": (f"{_HERE}.figures:stats", "Count conversations, messages and tokens."),
         "tools": (f"{_HERE}.figures:tools", "Count tool calls, failures and how long they took."),
         "prune": (f"{_HERE}.pruning:prune", "Let go of what is old, or too much."),
     },

@@ -15,7 +15,7 @@ from recollect.cli.moment import utc_offset
 from recollect.cli.owners import cover
 from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
 from recollect.cli.table import Cell, Column, print_table
-from recollect.model.amount import count, entries, lasting, many
+from recollect.model.amount import count, lasting, many
 from recollect.model.statistics import add_up
 
 _BAR = 24
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 @options.as_json
 @click.pass_context
 def stats(context: click.Context, as_json: bool, **given: Any) -> None:
-    """Count conversations, entries and tokens.
+    """Count conversations, messages and tokens.
 
-    In all, by model, by channel and by day; tokens are those that providers reported. Of every owner, unless one is
-    named; exit status 5 where an owner could not be read. On a pipe each line has, between tabs: what is counted by,
-    its name, conversations, entries, turns, failed turns, tokens in, tokens out. Entries are questions, answers and
-    tool steps.
+    In all, by model, by channel and by day; tokens are those that providers reported. Tool steps are not counted as
+    messages. Of every owner, unless one is named; exit status 5 where an owner could not be read. On a pipe each
+    line has, between tabs: what is counted by, its name, conversations, messages, turns, failed turns, tokens in,
+    tokens out.
     """
     covered = cover(lambda store: store.stats(**given, utc_offset=utc_offset()))
     found = add_up(list(covered.results.values()))
@@ -65,7 +65,9 @@ def _print_stats(found: Stats, owners: str) -> None:
 
 def _summary(found: Any) -> str:
     """Say in two lines what there is."""
-    total = f"{many(found.sessions, 'conversation')}, {entries(found.messages)}, {many(found.turns, 'turn')}"
+    total = (
+        f"{many(found.sessions, 'conversation')}, {many(found.shown_messages, 'message')}, {many(found.turns, 'turn')}"
+    )
     tokens = f"{count(found.input_tokens)} tokens in, {count(found.output_tokens)} out"
     failures = f", {many(found.failures, 'failed turn')}" if found.failures else ""
     calls = f"{many(found.tool_calls, 'tool call')}, {found.tool_failures:,} failed"
@@ -73,7 +75,7 @@ def _summary(found: Any) -> str:
 
 
 def _numbers(item: Any) -> list[int]:
-    return [item.sessions, item.messages, item.turns, item.failures, item.input_tokens, item.output_tokens]
+    return [item.sessions, item.shown_messages, item.turns, item.failures, item.input_tokens, item.output_tokens]
 
 
 def _print_group(name: str, group: Sequence[Any]) -> None:
@@ -84,16 +86,16 @@ def _print_group(name: str, group: Sequence[Any]) -> None:
         for item in group:
             click.echo("\t".join((name, safe(item.name or ""), *(str(number) for number in _numbers(item)))))
         return
-    most = max(item.messages for item in group) or 1
-    shape = [Column(name.upper(), least=10), Column("SESSIONS", ">", drop=2), Column("ENTRIES", ">"),
+    most = max(item.shown_messages for item in group) or 1
+    shape = [Column(name.upper(), least=10), Column("SESSIONS", ">", drop=2), Column("MESSAGES", ">"),
              Column("TURNS", ">", drop=1), Column("FAILED", ">", drop=3, style={"fg": "red"}), Column("TOKENS IN", ">"),
              Column("OUT", ">"), Column("", drop=4, style={"fg": "cyan"})]  # fmt: skip
     rows: list[list[Cell]] = []
     for item in group:
-        cells = [Cell(item.name or glyph("line")), Cell(f"{item.sessions:,}"), Cell(f"{item.messages:,}")]
+        cells = [Cell(item.name or glyph("line")), Cell(f"{item.sessions:,}"), Cell(f"{item.shown_messages:,}")]
         cells += [Cell(f"{item.turns:,}"), Cell(f"{item.failures:,}" if item.failures else "")]
         cells += [Cell(count(item.input_tokens)), Cell(count(item.output_tokens))]
-        rows.append([*cells, Cell(glyph("bar") * round(item.messages / most * _BAR))])
+        rows.append([*cells, Cell(glyph("bar") * round(item.shown_messages / most * _BAR))])
     click.echo()
     print_table(shape, rows)
 

@@ -8,7 +8,7 @@ from recollect.cli import names, options, place
 from recollect.cli.document import print_json
 from recollect.cli.group import Command
 from recollect.cli.screen import is_terminal, remark
-from recollect.model.amount import entries
+from recollect.model.amount import many
 
 
 @click.command(cls=Command)
@@ -28,9 +28,10 @@ def fork(id: str, at: str | None, title: str | None, new: str | None, as_json: b
         origin = store.find_session(id)
         place_in_it = int(at) if at is not None and at.isdecimal() and len(at) < 11 else at  # noqa: PLR2004
         made = origin.fork(place_in_it, id=new, **({} if title is None else {"title": title}))
+        [messages] = store.shown_counts([made])
     if as_json:
         print_json({"sessions": [made.to_dict()]})
         return
     click.echo(made.id)
     if is_terminal():
-        remark(f"It shares {entries(made.message_count)} with {names.title(origin)}.")
+        remark(f"It shares {many(messages, 'message')} with {names.title(origin)}.")

@@ -23,7 +23,7 @@ _SHAPE = (
     Column("", style={"fg": "yellow"}),
     Column("ID", least=13, style={"fg": "cyan"}),
     Column("TITLE", least=24, style={"bold": True}),
-    Column("ENTRIES", ">", drop=1),
+    Column("MSGS", ">", drop=1),
     Column("TOKENS", ">", drop=4),
     Column("SUBS", ">", drop=2, style={"dim": True}),
     Column("CHANNEL", least=8, drop=5, style={"dim": True}),
@@ -50,7 +50,7 @@ def list_(*, limit: int, everything: bool, after: str | None, sort: str, as_json
     """List conversations, the newest activity first.
 
     Archived ones, sub-agents' and the trash are left out unless asked for. On a terminal it is a table. On a pipe each
-    line has, between tabs: id, title, entries, tokens, sub-agents, channel, model, last activity, marks.
+    line has, between tabs: id, title, messages, tokens, sub-agents, channel, model, last activity, marks.
     """
     asked = options.chosen(given)
     if sort != "activity":
@@ -61,24 +61,25 @@ def list_(*, limit: int, everything: bool, after: str | None, sort: str, as_json
         while everything and page.next:
             page = store.list_sessions(_PAGE, after=page.next, **asked)
             found += page
+        counts = [] if as_json else store.shown_counts(found)
     if as_json:
         print_page("sessions", found, page.next)
         return
     shape = (*_SHAPE[:-1], _SHAPE[-1]._replace(title="DELETED")) if given["trash"] else _SHAPE
-    print_table(shape, list(_rows(found)))
+    print_table(shape, list(_rows(found, counts)))
     _remarks(found, page.next, given)
 
 
-def _rows(found: list[Any]) -> Iterator[list[Cell]]:
+def _rows(found: list[Any], counts: list[int]) -> Iterator[list[Cell]]:
     shortened = _short_ids([session.id for session in found])
-    for session in found:
+    for session, messages in zip(found, counts, strict=True):
         marks = [name for name, at in (("pinned", session.pinned_at), ("archived", session.archived_at)) if at]
         delegates = str(session.delegate_count or "")
         untitled = None if session.title else {"dim": True}
         cells = [
             Cell(shortened[session.id], session.id),
             Cell(session.title or glyph("line"), session.title or "", untitled),
-            Cell(f"{session.message_count:,}", str(session.message_count)),
+            Cell(f"{messages:,}", str(messages)),
             Cell(count(session.token_count), str(session.token_count)),
             Cell(f"+{delegates}" if delegates else "", delegates),
             Cell(session.channel or ""),

@@ -13,7 +13,7 @@ from recollect.cli.document import plain, print_json
 from recollect.cli.group import Command
 from recollect.cli.moment import Span, minute
 from recollect.cli.screen import remark
-from recollect.model.amount import entries, many, size
+from recollect.model.amount import many, size
 from recollect.model.value import iso
 
 _NOTHING = (
@@ -90,10 +90,10 @@ def _told(report: Any) -> str:
     gone: list[str] = []
     if report.count:
         since = f", without activity since {minute(report.oldest_at)} and later" if report.oldest_at else ""
-        facts = f"{entries(report.messages)}, {size(report.bytes)}{since}"
+        facts = f"{many(report.shown_messages, 'message')}, {size(report.bytes)}{since}"
         gone.append(f"{many(report.count, 'conversation')} ({facts})")
     if report.trimmed:
-        gone.append(f"{many(report.trimmed, 'message')} of long conversations")
+        gone.append(f"{many(report.trimmed, 'stored message')} of long conversations")
     if report.outputs:
         gone.append(f"{many(report.outputs, 'tool output')} ({size(report.output_bytes)})")
     if not gone:

@@ -44,7 +44,15 @@ def show(id: str, last: int | None, branch: int | None, full: bool, plain: bool,
         from recollect.cli.conversation import Conversation  # noqa: PLC0415  JSON does not need it
 
         markdown = is_terminal() and not plain and place.settings()["channels.terminal.markdown"]
-        page = Conversation(session, branches, session.tool_calls(), full=full or not is_terminal(), markdown=markdown)
+        [messages] = store.shown_counts([session])
+        page = Conversation(
+            session,
+            branches,
+            session.tool_calls(),
+            messages=messages,
+            full=full or not is_terminal(),
+            markdown=markdown,
+        )
         click.echo(page.head(branch))
         shown = 0
         for message in _messages(session, last, branch):

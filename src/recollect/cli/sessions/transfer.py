@@ -141,7 +141,7 @@ def _tell(name: str, report: Any, *, dry_run: bool, as_json: bool) -> None:
         complain(f"{name}: {conflict.id}: {conflict.reason} {became}")
     if not as_json:
         remark(
-            f"{name}: {many(report.messages, 'message')} {'would be ' * dry_run}imported; "
+            f"{name}: {many(report.messages, 'stored message')} {'would be ' * dry_run}imported; "
             f"{many(len(report.created), 'conversation')} new, "
             f"{len(report.updated):,} longer than before, {len(report.unchanged):,} known already."
         )

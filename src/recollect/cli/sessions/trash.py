@@ -11,7 +11,7 @@ from recollect.cli.asking import must_agree
 from recollect.cli.document import print_json
 from recollect.cli.group import Command
 from recollect.cli.screen import remark
-from recollect.model.amount import entries, many
+from recollect.model.amount import many
 
 if TYPE_CHECKING:
     from recollect.store import Session, Store
@@ -81,8 +81,8 @@ def erase(ids: tuple[str, ...], forks: str, dry_run: bool, yes: bool, as_json: b
         # A fork is younger than its origin, and goes first: then the origin has no fork left that stands against it.
         found = sorted(names.find_anywhere(store, ids), key=lambda session: session.created_at, reverse=True)
         if not as_json:
-            for session in found:
-                remark(f"{names.title(session)}, {entries(session.message_count)}")
+            for session, messages in zip(found, store.shown_counts(found), strict=True):
+                remark(f"{names.title(session)}, {many(messages, 'message')}")
         erased = [session.id for session in found]
         if not dry_run:
             must_agree(f"Erase {many(len(found), 'conversation')} for good? This can not be undone.", yes=yes)

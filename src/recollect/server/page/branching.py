@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from recollect import ops
 from recollect.errors import MessageNotFound
 from recollect.model.branch import Branch
 from recollect.model.message import Message
@@ -24,7 +25,7 @@ class Step(NamedTuple):
 
 
 class Twig(NamedTuple):
-    """A branch in the tree: its first words, how many messages it has of its own, and the branches that leave it."""
+    """A branch in the tree: its first words, its own messages without tool steps, and the branches that leave it."""
 
     branch: Branch
     words: str
@@ -113,6 +114,7 @@ async def _same(session: AsyncSession, message: Message, ways: Sequence[int]) ->
 async def tree(session: AsyncSession, branches: Sequence[Branch]) -> list[Twig]:
     """Draw all branches of a session as a tree."""
     spans = path(branches)
+    counts = await session.store.run(ops.messages.shown_by_branch(session.store.scope(), session.id))
     known = {branch.id for branch in branches}
     children: dict[int | None, list[Branch]] = {}
     for branch in branches:
@@ -120,7 +122,7 @@ async def tree(session: AsyncSession, branches: Sequence[Branch]) -> list[Twig]:
 
     async def grown(branch: Branch) -> Twig:
         twigs = [await grown(child) for child in children.get(branch.id, ())]
-        return Twig(branch, await _words(session, branch), branch.last - branch.fork_at, branch.id in spans, twigs)
+        return Twig(branch, await _words(session, branch), counts.get(branch.id, 0), branch.id in spans, twigs)
 
     return [await grown(branch) for branch in children.get(None, ())]
 

@@ -62,13 +62,16 @@ class Drawing:
         steps: dict[str, branching.Step],
         delegates: Sequence[str],
         prose: Mapping[str, str],
+        folded: dict[int, int],
     ) -> None:
+        """`folded` has, by its id, how many messages a compaction stands for, without tool steps."""
         self._session = session
         self._clock = clock
         self._turns = turns
         self._steps = steps
         self._delegates = delegates
         self._prose = prose
+        self._folded = folded
 
     def items(self, messages: Sequence[Message], folds: Iterable[Compaction], *, busy: bool) -> list[Item]:
         """Draw messages, and the summaries between them."""
@@ -101,14 +104,13 @@ class Drawing:
 
     def _fold(self, fold: Compaction) -> Item:
         key = f"fold-{fold.round}"
-        count = fold.to_position - fold.from_position + 1
         return item(
             key,
             render(
                 "fold.html",
                 key=key,
                 fold=fold,
-                count=amount.many(count, "earlier message"),
+                count=amount.many(self._folded[fold.id], "earlier message"),
                 before=amount.count(fold.tokens_before),
                 after=amount.count(fold.tokens_after),
                 when=self._clock.exact(fold.created_at),

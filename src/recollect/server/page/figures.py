@@ -139,9 +139,10 @@ def _totals(stats: Stats) -> list[tuple[str, str, str]]:
     """Give what stands on top: a number, what is counted, and what is worth knowing about it."""
     lost = stats.failures + stats.interrupted
     tokens = stats.input_tokens + stats.output_tokens
+    shown = stats.shown_messages
     return [
         (count(stats.sessions), "conversation" if stats.sessions == 1 else "conversations", ""),
-        (count(stats.messages), "entry" if stats.messages == 1 else "entries", many(stats.turns, "turn")),
+        (count(shown), "message" if shown == 1 else "messages", many(stats.turns, "turn")),
         (count(tokens), "tokens", f"{count(stats.input_tokens)} in, {count(stats.output_tokens)} out"),
         (count(stats.tool_calls), "tool call" if stats.tool_calls == 1 else "tool calls",
          f"{stats.tool_failures:,} failed" if stats.tool_failures else "none failed"),
@@ -158,8 +159,8 @@ def _over(days: _Days, columns: Sequence[charts.Period], figure: str) -> list[fl
 
 
 def _messages(days: _Days, columns: Sequence[charts.Period]) -> Chart:
-    series = [charts.Series("Entries", "tone-1", _over(days, columns, "messages"))]
-    return _chart("messages", "Entries (questions, answers and tool steps)", columns, series)
+    series = [charts.Series("Messages", "tone-1", _over(days, columns, "shown_messages"))]
+    return _chart("messages", "Messages", columns, series)
 
 
 def _tokens(days: _Days, columns: Sequence[charts.Period]) -> Chart:
@@ -205,17 +206,18 @@ def _short(column: charts.Period) -> str:
 
 def _shares(id: str, title: str, tallies: Sequence[Tally], nameless: str) -> Shares:
     """Compare by messages; what has few is put together at the end."""
-    total = sum(tally.messages for tally in tallies) or 1
-    most = max((tally.messages for tally in tallies), default=0)
+    total = sum(tally.shown_messages for tally in tallies) or 1
+    most = max((tally.shown_messages for tally in tallies), default=0)
     shown, rest = tallies[:_MOST_NAMES], tallies[_MOST_NAMES:]
-    items = [_item(tally.name or nameless, tally.messages, most, total, tally) for tally in shown]
+    items = [_item(tally.name or nameless, tally.shown_messages, most, total, tally) for tally in shown]
     if rest:
-        left = sum(tally.messages for tally in rest)
+        left = sum(tally.shown_messages for tally in rest)
         items.append(_item(many(len(rest), "other"), left, most, total, None))
     heads = (title[:-1], "Conversations", "Messages", "Turns", "Failed", "Tokens in", "Tokens out")
     rows = [
         (tally.name or nameless, *(f"{number:,}" for number in (
-            tally.sessions, tally.messages, tally.turns, tally.failures, tally.input_tokens, tally.output_tokens)))
+            tally.sessions, tally.shown_messages, tally.turns, tally.failures, tally.input_tokens,
+            tally.output_tokens)))
         for tally in tallies
     ]  # fmt: skip
     return Shares(id, title, items, Table(heads, rows))

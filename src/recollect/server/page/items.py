@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from recollect import ops
 from recollect.model.compaction import Compaction, outermost
 from recollect.model.message import Message
 from recollect.model.turn import Turn
@@ -170,6 +171,15 @@ async def _read(
     return Stretch(found, passed, first)
 
 
+async def _folded(session: AsyncSession, folds: Sequence[Compaction]) -> dict[int, int]:
+    """Count the messages that each compaction stands for, without tool steps."""
+    if not folds:
+        return {}
+    spans = [ops.messages.Stretch(session.id, None, fold.from_position - 1, fold.to_position) for fold in folds]
+    counts = await session.store.run(ops.messages.count_shown(session.store.scope(), spans))
+    return {fold.id: count for fold, count in zip(folds, counts, strict=True)}
+
+
 async def _items(
     account: Account, session: AsyncSession, clock: Clock, stretch: Stretch, turns: Sequence[Turn], *, live: Run | None
 ) -> list[Item]:
@@ -184,7 +194,8 @@ async def _items(
     if live is not None:
         messages = [m for m in messages if m.turn is None or f"{m.branch}.{m.turn}" != live.turn or m.role == "user"]
     prose = await rendered(texts(messages, stretch.compactions))
-    drawing = Drawing(session.id, clock, begun, steps, delegates, prose)
+    folded = await _folded(session, stretch.compactions)
+    drawing = Drawing(session.id, clock, begun, steps, delegates, prose, folded)
     # In a thread: hundreds of long messages take longer than the event loop may be held.
     made = await asyncio.to_thread(drawing.items, messages, stretch.compactions, busy=live is not None)
     if live is not None and live.turn:

@@ -32,6 +32,7 @@ async def details(request: _Asked, account: Account, session: str) -> Response[s
     clock = clock_of(request.cookies)
     shown = await header(account, found)
     info: Session = found.info
+    [messages] = await account.store.shown_counts([info])
     rows = [
         ("Title", shown["title"]),
         ("Session", info.id),
@@ -41,7 +42,7 @@ async def details(request: _Asked, account: Account, session: str) -> Response[s
         ("Channel", info.channel),
         ("Begun", clock.exact(info.created_at)),
         ("Last message", clock.exact(info.last_message_at) if info.last_message_at else None),
-        ("Entries", f"{info.message_count:,} (questions, answers and tool steps)"),
+        ("Messages", f"{messages:,}"),
         ("Window", f"{shown['used']} of {shown['window']} tokens ({shown['percent']} %)"),
         ("Spent", f"{amount.count(info.input_tokens)} tokens in, {amount.count(info.output_tokens)} out"),
         ("Branches", str(shown["branches"])),
@@ -59,7 +60,7 @@ async def branches(request: _Asked, account: Account, session: str) -> Response[
     """Show the tree of branches."""
     found = await opened(account, session_id(session))
     tree = await branching.tree(found, await found.branches())
-    return answer("branches.html", tree=tree, clock=clock_of(request.cookies), entries=amount.entries)
+    return answer("branches.html", tree=tree, clock=clock_of(request.cookies), many=amount.many)
 
 
 @get(f"{_AT}/tool/{{place:str}}", include_in_schema=False)

@@ -47,14 +47,17 @@ class Group(NamedTuple):
     goes_on: bool
 
 
-def row(session: Session, clock: Clock, *, running: bool = False, first_words: str = "") -> Row:
-    """Show a session as a row. One without a title is called by its first words, or says that it is new."""
+def row(session: Session, clock: Clock, *, messages: int = 0, running: bool = False, first_words: str = "") -> Row:
+    """Show a session as a row; `messages` is how many it has without tool steps.
+
+    One without a title is called by its first words, or says that it is new.
+    """
     at = session.deleted_at or session.active_at
     title = given(session) or line(first_words)
     key, label = ("pinned", "Pinned") if _on_top(session) else clock.group(at)
     return Row(
         id=session.id, piece=piece(session.id), title=title or UNTITLED, untitled=not title,
-        channel=session.channel or "", messages=_messages(session.message_count),
+        channel=session.channel or "", messages=_messages(messages, session.message_count),
         ago=clock.hour(at) if key == "yesterday" else clock.ago(at), exact=clock.exact(at), at=at,
         group=key, label=label, color=_color(session.color), running=running, pinned=session.pinned_at is not None,
         archived=session.archived_at is not None, deleted=session.deleted_at is not None,
@@ -77,8 +80,8 @@ def wanting_words(sessions: Iterable[Session]) -> list[str]:
     return [item.id for item in sessions if item.message_count and not given(item)]
 
 
-def _messages(number: int) -> str:
-    return "empty" if not number else f"{count(number)} {'entry' if number == 1 else 'entries'}"
+def _messages(number: int, stored: int) -> str:
+    return f"{count(number)} {'message' if number == 1 else 'messages'}" if number or stored else "empty"
 
 
 def _on_top(session: Session) -> bool:

@@ -120,8 +120,10 @@ async def _rows(account: Account, found: Sequence[Session], clock: Clock) -> lis
     wanting = wanting_words(session for session in found if session.deleted_at is None)
     words = dict(zip(wanting, await asyncio.gather(*(first_words(account.store, id) for id in wanting)), strict=True))
     running = set(await account.store.run(ops.sessions.running(account.store.scope())))
+    counts = await account.store.shown_counts(found)
     return [
-        row(session, clock, running=session.id in running, first_words=words.get(session.id, "")) for session in found
+        row(session, clock, messages=messages, running=session.id in running, first_words=words.get(session.id, ""))
+        for session, messages in zip(found, counts, strict=True)
     ]
 
 

@@ -42,9 +42,11 @@ def told(report: Report) -> list[str]:
     """Say what an import did, in sentences."""
     lines: list[str] = []
     if report.created:
-        lines.append(f"{many(len(report.created), 'conversation')} imported, with {many(report.messages, 'message')}.")
+        lines.append(
+            f"{many(len(report.created), 'conversation')} imported, with {many(report.messages, 'stored message')}."
+        )
     if report.updated:
-        added = "" if report.created else f", by {many(report.messages, 'message')}"
+        added = "" if report.created else f", by {many(report.messages, 'stored message')}"
         lines.append(f"{many(len(report.updated), 'conversation')} went on{added}.")
     if report.unchanged:
         one = len(report.unchanged) == 1

@@ -9,6 +9,14 @@ THEN json_build_array(state, completed_at, deleted_at, error, metadata, blobs) E
 -- shared: branch
 tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
+-- shared: step
+(m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
+    SELECT 1 FROM recollect.tool_calls AS c
+    WHERE c.tree = m.tree AND c.message_branch = m.branch AND c.message_position = m.position
+        AND (c.result IS NULL OR c.branch <> m.branch OR c.result <> m.position)
+    OFFSET 0
+)))
+
 -- name: message_insert
 INSERT INTO recollect.messages (
     tree, branch, position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format,
@@ -82,6 +90,47 @@ SELECT count(*), coalesce(sum(tokens), 0)::bigint, coalesce(sum(input_tokens), 0
     coalesce(sum(output_tokens), 0)::bigint, max(created_at)
 FROM recollect.messages
 WHERE {branch} AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
+
+-- name: messages_shown
+WITH RECURSIVE asked (place, id, deleted_at, after, until) AS (
+    SELECT j.place - 1, j.value ->> 0, (j.value ->> 1)::bigint, (j.value ->> 2)::bigint, (j.value ->> 3)::bigint
+    FROM json_array_elements(:stretches::json) WITH ORDINALITY AS j (value, place)
+), heads (place, after, until, tree, branch, last) AS (
+    SELECT a.place, a.after, a.until, s.tree, s.branch, s.last
+    FROM asked AS a CROSS JOIN LATERAL (
+        SELECT s.tree, s.branch, s.last FROM recollect.sessions AS s
+        WHERE s.owner = :owner AND s.id = a.id AND s.deleted_at IS NULL OFFSET 0
+    ) AS s
+    WHERE a.deleted_at IS NULL
+    UNION ALL
+    SELECT a.place, a.after, a.until, s.tree, s.branch, s.last
+    FROM asked AS a CROSS JOIN LATERAL (
+        SELECT s.tree, s.branch, s.last FROM recollect.sessions AS s
+        WHERE s.owner = :owner AND s.id = a.id AND s.deleted_at IS NOT NULL AND s.deleted_at = a.deleted_at OFFSET 0
+    ) AS s
+    WHERE a.deleted_at IS NOT NULL
+), path (place, after, until, tree, number, parent, low, high) AS (
+    SELECT h.place, h.after, h.until, b.tree, b.number, b.parent, b.fork_at, h.last
+    FROM heads AS h JOIN recollect.branches AS b ON b.tree = h.tree AND b.number = h.branch
+    UNION ALL
+    SELECT p.place, p.after, p.until, b.tree, b.number, b.parent, b.fork_at, p.low
+    FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
+)
+SELECT p.place, (
+    SELECT count(*) FROM recollect.messages AS m
+    WHERE m.tree = p.tree AND m.branch = p.number
+        AND m.position > greatest(p.low, p.after) AND m.position <= least(p.high, p.until)
+        AND m.deleted_at IS NULL AND NOT {step}
+)
+FROM path AS p
+
+-- name: messages_shown_by_branch
+SELECT b.number, (
+    SELECT count(*) FROM recollect.messages AS m
+    WHERE m.tree = b.tree AND m.branch = b.number AND m.deleted_at IS NULL AND NOT {step}
+)
+FROM recollect.branches AS b
+WHERE b.tree = :session::bigint >> 20 AND b.session = (:session::bigint & 1048575)::int
 
 -- name: messages_blobs
 SELECT blobs FROM recollect.messages

@@ -15,6 +15,14 @@ AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
 (tree << 20) | number, id, title, greatest(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
 greatest(active_at, coalesce(last_message_at, 0), updated_at)
 
+-- shared: step
+(m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
+    SELECT 1 FROM recollect.tool_calls AS c
+    WHERE c.tree = m.tree AND c.message_branch = m.branch AND c.message_position = m.position
+        AND (c.result IS NULL OR c.branch <> m.branch OR c.result <> m.position)
+    OFFSET 0
+)))
+
 -- name: sessions_resting
 SELECT {resting} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
@@ -52,7 +60,7 @@ ORDER BY tree, number LIMIT :limit
 SELECT count(*), coalesce(sum(
     octet_length(m.parts) + coalesce(octet_length(m.native), 0) + coalesce(octet_length(m.metadata), 0)
     + coalesce(octet_length(m.error), 0)
-), 0)
+), 0), count(*) FILTER (WHERE {step})
 {own}
 WHERE {of}
 

@@ -7,6 +7,14 @@ AND (:channel::text IS NULL OR s.channel = :channel::text) AND (:model::text IS 
 -- shared: own
 recollect.sessions AS s JOIN recollect.branches AS b ON b.tree = s.tree AND b.session = s.number
 
+-- shared: step
+(m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
+    SELECT 1 FROM recollect.tool_calls AS c
+    WHERE c.tree = m.tree AND c.message_branch = m.branch AND c.message_position = m.position
+        AND (c.result IS NULL OR c.branch <> m.branch OR c.result <> m.position)
+    OFFSET 0
+)))
+
 -- name: sessions_counted
 SELECT (s.tree << 20) | s.number, s.channel, s.model FROM recollect.sessions AS s
 WHERE {counted} ORDER BY s.tree, s.number LIMIT :limit
@@ -14,7 +22,8 @@ WHERE {counted} ORDER BY s.tree, s.number LIMIT :limit
 -- name: messages_tally
 SELECT (s.tree << 20) | s.number, m.model, (m.created_at + :offset::bigint) / 86400000, count(*), sum(m.tokens),
     coalesce(sum(m.input_tokens) FILTER (WHERE m.turn IS NULL), 0),
-    coalesce(sum(m.output_tokens) FILTER (WHERE m.turn IS NULL), 0)
+    coalesce(sum(m.output_tokens) FILTER (WHERE m.turn IS NULL), 0),
+    count(*) FILTER (WHERE {step})
 FROM {own} JOIN recollect.messages AS m ON m.tree = b.tree AND m.branch = b.number
 WHERE {counted} AND m.created_at >= :since::bigint AND m.created_at < :until::bigint AND m.deleted_at IS NULL
 GROUP BY 1, 2, 3

@@ -3,6 +3,11 @@ CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, m
 CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
 THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
 
+-- shared: step
+(m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
+    SELECT 1 FROM tool_calls AS c WHERE c.message = m.key AND c.result IS NOT m.key
+)))
+
 -- name: message_insert
 INSERT INTO messages (
     key, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
@@ -69,6 +74,38 @@ SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(input_tokens), 0), coale
     max(created_at)
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL
+
+-- name: messages_shown
+WITH RECURSIVE asked (place, id, deleted_at, after, until) AS (
+    SELECT j.key, j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3 FROM json_each(:stretches) AS j
+), heads (place, after, until, branch, last) AS (
+    SELECT a.place, a.after, a.until, s.head, s.last
+    FROM asked AS a CROSS JOIN sessions AS s ON s.owner = :owner AND s.id = a.id AND s.deleted_at IS NULL
+    WHERE a.deleted_at IS NULL
+    UNION ALL
+    SELECT a.place, a.after, a.until, s.head, s.last
+    FROM asked AS a CROSS JOIN sessions AS s ON s.owner = :owner AND s.id = a.id AND s.deleted_at = a.deleted_at
+    WHERE a.deleted_at IS NOT NULL
+), path (place, after, until, key, parent, low, high) AS (
+    SELECT h.place, h.after, h.until, b.key, b.parent, b.fork_at, h.last
+    FROM heads AS h CROSS JOIN branches AS b ON b.key = h.branch
+    UNION ALL
+    SELECT p.place, p.after, p.until, b.key, b.parent, b.fork_at, p.low
+    FROM path AS p CROSS JOIN branches AS b ON b.key = p.parent
+)
+SELECT p.place, (
+    SELECT count(*) FROM messages AS m
+    WHERE m.key > (p.key << 32) | max(p.low, p.after) AND m.key <= (p.key << 32) | min(p.high, p.until)
+        AND m.deleted_at IS NULL AND NOT {step}
+)
+FROM path AS p
+
+-- name: messages_shown_by_branch
+SELECT b.number, (
+    SELECT count(*) FROM messages AS m
+    WHERE m.key > (b.key << 32) | b.fork_at AND m.key <= (b.key << 32) | 4294967295 AND m.deleted_at IS NULL AND NOT {step}
+)
+FROM branches AS b WHERE b.session = :session
 
 -- name: messages_blobs
 SELECT blobs FROM messages

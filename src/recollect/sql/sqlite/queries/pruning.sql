@@ -1,6 +1,11 @@
 -- shared: own
 FROM branches AS b CROSS JOIN messages AS m ON m.key > (b.key << 32) AND m.key <= (b.key << 32) | 4294967295
 
+-- shared: step
+(m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
+    SELECT 1 FROM tool_calls AS c WHERE c.message = m.key AND c.result IS NOT m.key
+)))
+
 -- name: sessions_resting
 SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
     max(active_at, coalesce(last_message_at, 0), updated_at)
@@ -36,7 +41,7 @@ ORDER BY key LIMIT :limit
 SELECT count(*), coalesce(sum(
     octet_length(m.parts) + coalesce(octet_length(m.native), 0) + coalesce(octet_length(m.metadata), 0)
     + coalesce(octet_length(m.error), 0)
-), 0)
+), 0), coalesce(sum({step}), 0)
 {own}
 WHERE b.session = :session
 

@@ -2,13 +2,19 @@
 s.key > :after AND s.key <= :last AND +s.owner = :owner AND s.deleted_at IS NULL AND s.updated_at >= :since
 AND (:channel IS NULL OR s.channel = :channel) AND (:model IS NULL OR s.model = :model)
 
+-- shared: step
+(m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
+    SELECT 1 FROM tool_calls AS c WHERE c.message = m.key AND c.result IS NOT m.key
+)))
+
 -- name: sessions_counted
 SELECT s.key, s.channel, s.model FROM sessions AS s WHERE {counted} ORDER BY s.key LIMIT :limit
 
 -- name: messages_tally
 SELECT s.key, m.model, (m.created_at + :offset) / 86400000, count(*), sum(m.tokens),
     coalesce(sum(CASE WHEN m.turn IS NULL THEN m.input_tokens END), 0),
-    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.output_tokens END), 0)
+    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.output_tokens END), 0),
+    sum({step})
 FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
 CROSS JOIN messages AS m ON m.key > (b.key << 32) AND m.key <= (b.key << 32) | 4294967295
 WHERE {counted} AND m.created_at >= :since AND m.created_at < :until AND m.deleted_at IS NULL
