@@ -263,19 +263,34 @@ async def delete(talk: Conversation, _: str) -> str:
 
 
 async def export(talk: Conversation, argument: str) -> str:
-    """Write the conversation to a file."""
-    words = argument.split(maxsplit=1)
-    format = words.pop(0) if words and words[0] in _FORMATS else "md"
+    """Write the conversation to a file that only you can read. A file that exists is never overwritten."""
+    format, name = _export_target(argument)
     named = file_name(talk.session.title or "") or file_name(talk.session.id) or "conversation"
-    name = words[0] if words else f"{named}.{format}"
-    path = _full(name)
+    path = _full(name or f"{named}.{format}")
     try:
         await _write(talk.session, format, path)
-    except FileExistsError:
-        return f"`{path}` is there already. Choose another name: `/export {format} FILE`"
+    except FileExistsError as error:
+        raise Conflict(f"`{path}` exists already. Choose another name: `/export {format} FILE`") from error
     except OSError as error:
-        return f"`{path}` can not be written: {error.strerror or error}."
+        raise InvalidValue(f"`{path}` cannot be written: {error.strerror or error}.") from error
     return f"Written to `{path}`."
+
+
+def _export_target(argument: str) -> tuple[str, str]:
+    """Return the format and the file that an export names; the file is "" if it names none."""
+    word, _, rest = argument.partition(" ")
+    if not argument or word.lower() in _FORMATS:
+        return word.lower() or "md", rest.strip()
+    from recollect.export import format_of  # noqa: PLC0415  the room of exports is loaded when it is used
+
+    known = ", ".join(_FORMATS)
+    if format := format_of(argument):
+        return format, argument
+    if os.path.splitext(argument)[1]:
+        raise InvalidValue(f"The format of {argument!r} is not known. Name one of {known}: `/export md {argument}`.")
+    if os.path.basename(argument) == argument:
+        raise InvalidValue(f"{argument!r} is not a format: use {known}. A file needs an ending or a folder.")
+    return "md", argument
 
 
 def _full(name: str) -> str:
@@ -285,7 +300,10 @@ def _full(name: str) -> str:
 async def _write(session: Any, format: str, path: str) -> None:
     from recollect.export import chunks_async  # noqa: PLC0415  the room of exports is loaded when it is used
 
-    with await asyncio.to_thread(open, path, "xb") as file:
+    def create(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o600)
+
+    with await asyncio.to_thread(open, path, "xb", opener=create) as file:
         try:
             async for chunk in chunks_async(session.store, [session.id], format):
                 await asyncio.to_thread(file.write, chunk)

@@ -255,14 +255,18 @@ class Screen:
         for message in messages:
             self.message(message)
 
+    def entered(self, text: str) -> None:
+        """Show a message of the person's, as the input line shows it."""
+        rows = clean(text).splitlines()
+        shown = Text("\n".join([f"> {rows[0]}", *(f"  {row}" for row in rows[1:])]), style="bold")
+        self._print(Group(shown, Text("")))
+
     def message(self, message: Message) -> None:
         """Show one stored message."""
         if is_recalled(message):
             self.notice(f"Recalled: {cut(message.text, self._width - 14)}")
         elif message.role == "user" and message.text:
-            rows = clean(message.text).splitlines()
-            shown = Text("\n".join([f"> {rows[0]}", *(f"  {row}" for row in rows[1:])]), style="bold")
-            self._print(Group(shown, Text("")))
+            self.entered(message.text)
         elif message.role == "assistant" and message.text:
             self._print(Group(markdown(message.text), Text("")))
         self._asked |= {call.call_id: call.tool for call in message.tool_calls}
