@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import (
     AlreadySaid,
     AmbiguousName,
+    ApprovalNotFound,
     BotRefused,
     BranchNotFound,
     CompactedMeanwhile,
@@ -122,6 +123,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AlreadySaid",
     "AmbiguousName",
+    "ApprovalNotFound",
     "Arrived",
     "AsyncSession",
     "AsyncStore",

@@ -26,6 +26,8 @@ NAMES = [
     "delete",
     "export",
     "model",
+    "approve",
+    "approvals",
     "status",
     "help",
     "quit",

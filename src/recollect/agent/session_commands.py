@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import Any
 
+from recollect.agent import approvals as asking
 from recollect.agent.conversation import Conversation
 from recollect.agent.titles import said, shortened
 from recollect.agent.tools import found
@@ -319,6 +320,40 @@ async def model(talk: Conversation, name: str) -> str:
     talk.model = await asyncio.to_thread(talk.agent.model, name)
     await talk.session.update(model=talk.model.name)
     return f"The model is `{talk.model.name}` from now on. The conversation goes with it."
+
+
+async def approve(talk: Conversation, decision: str) -> str:
+    """Answer the question that waits in this conversation."""
+    approval = await asking.answer(talk.session, decision.lower() or "once")
+    tool = f"`{approval.tool}` of `{approval.server}`"
+    return f"{tool} is not run." if decision.lower() == "deny" else f"{tool} is allowed: {decision.lower() or 'once'}."
+
+
+async def approvals(talk: Conversation, argument: str) -> str:
+    """List the tools that are allowed, or forget one decision or all."""
+    store = talk.session.store
+    grants = await asking.grants(store)
+    word, _, which = argument.partition(" ")
+    if word == "revoke" and which.strip() == "all":
+        return f"{await asking.revoke(store)} approvals are revoked. The tools are asked for again."
+    if word == "revoke":
+        number = _number(which.strip())
+        if number > len(grants):
+            raise InvalidValue(f"There are {len(grants)} approvals, got {number}.")
+        await asking.revoke(store, grants[number - 1])
+        return f"`{grants[number - 1].tool}` of `{grants[number - 1].server}` is asked for again."
+    if argument:
+        raise InvalidValue(f"{argument[:40]!r} is not an action.")
+    rows = [f"{number}. {_grant(grant)}" for number, grant in enumerate(grants, 1)]
+    waits = await asking.waiting(talk.session)
+    if waits is not None:
+        rows.append(f"\nWaiting: {asking.question(waits)} `/approve once` allows it.")
+    return "\n".join(rows) or "No tool is allowed beyond the configuration. Tools of MCP servers are asked for."
+
+
+def _grant(grant: asking.Grant) -> str:
+    where = "always" if grant.session is None else f"in `{grant.session}`"
+    return f"`{grant.tool}` of `{grant.server}`, {where}{f', for `{grant.who}`' if grant.who else ''}"
 
 
 async def status(talk: Conversation, _: str) -> str:

@@ -85,6 +85,8 @@ class Entry:
         self.toolbar = toolbar
         self._status = ""
         self._menu: Menu | None = None
+        self.unsent = ""
+        """What stood in the input line when the last menu was left."""
         self._input = terminal_input()
         self._session: PromptSession[str] = PromptSession(
             input=self._input,
@@ -139,12 +141,8 @@ class Entry:
         try:
             return await self._menu.run(begin)
         finally:
+            self.unsent = self._menu.text
             self._menu = None
-
-    def dismiss(self) -> None:
-        """Take a menu off the screen: choose() returns the name "" and the text typed so far."""
-        if self._menu is not None:
-            self._menu.dismiss()
 
 
 class Menu:
@@ -169,11 +167,10 @@ class Menu:
         answer = await self._session.prompt_async(default=begin)
         return answer if isinstance(answer, Chosen) else Chosen(None, answer)
 
-    def dismiss(self) -> None:
-        """End it without a choice."""
-        app = self._session.app
-        if app.is_running and not app.is_done:
-            app.exit(result=Chosen("", self._session.default_buffer.text))
+    @property
+    def text(self) -> str:
+        """What stands in the input line."""
+        return self._session.default_buffer.text
 
     def _shown(self) -> StyleAndTextTuples:
         width = max(len(option.text) for option in self._options)

@@ -16,6 +16,7 @@ from recollect.agent import commands
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnEnded
 from recollect.agent.session_commands import resume_hint
+from recollect.channels.terminal.approving import Approving
 from recollect.channels.terminal.busy import Busy
 from recollect.channels.terminal.follower import Follower
 from recollect.channels.terminal.safe import line
@@ -94,6 +95,8 @@ class TerminalTalk:
         self._typed = Typed()
         self._busy = Busy(talk, screen, entry, self, self._typed)
         self._follower = Follower(talk, screen, entry)
+        self._approving = Approving(screen, entry, self._typed, talk.stop)
+        talk.approvals.approver = self._approving.approve
         self._met = ""
 
     async def run(self) -> None:
@@ -152,7 +155,8 @@ class TerminalTalk:
     def event(self, event: Event) -> None:
         """Show what happens in a turn of one's own."""
         self._follower.note(event)
-        self._screen.event(event)
+        if not self._approving.holds(event):
+            self._screen.event(event)
 
     def outcome(self, outcome: commands.Outcome) -> None:
         """Show what a command did."""
