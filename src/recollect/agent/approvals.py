@@ -61,8 +61,13 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The arguments as indented JSON."""
-        return msgspec.json.format(json.encode(json.exact(self.arguments)), indent=2)
+        """The arguments as indented JSON. Characters that steer a terminal or reverse a line are written as escapes."""
+        laid_out = msgspec.json.format(json.encode(json.exact(self.arguments)), indent=2)
+        return "".join(_visible(character) for character in laid_out)
+
+
+def _visible(character: str) -> str:
+    return character if character == "\n" or character.isprintable() else f"\\u{ord(character):04x}"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
