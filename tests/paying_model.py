@@ -9,6 +9,8 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from recollect.agent import McpServer
+
 LEDGER = pathlib.Path(__file__).parent / "agent" / "mcp_recording_server.py"
 
 
@@ -73,6 +75,12 @@ class Paying:
             f"[mcp.ledger]\ncommand = {json.dumps([sys.executable, str(LEDGER)])}\ntimeout = 120\n"
             f'env = {{ RECORD = "{self._record}" }}\n'
         )
+
+    @property
+    def agent(self):
+        """The arguments of an agent that talks to this model and may pay."""
+        server = McpServer("ledger", (sys.executable, str(LEDGER)), env={"RECORD": str(self._record)}, timeout=120)
+        return {"model": "openai:m", "base_url": self.url, "api_key": "none", "mcp": [server], "title": lambda _: "T"}
 
     @property
     def runs(self):
