@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import re
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +55,7 @@ def _said(message):
     text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content or [])
     if message["role"] == "tool":
         return {"content": f"The tool said: {text}"}, "stop"
+    text = re.sub(r"^\[[^\]]*\] ", "", text)  # who said it, in a group
     if message["role"] == "user" and text.startswith("pay "):
         to, _, note = text.removeprefix("pay ").partition(" ")
         note = note.replace("<rtl>", "\u202e")

@@ -177,9 +177,9 @@ async def test_no_answer_in_time_is_a_no(place, bank, path, monkeypatch):
 @PLACES
 async def test_stop_and_long_arguments(place, bank, path):
     async with place(bank, path) as chat:
-        await asked(chat, "pay Eve " + "word ``` " * 250 + "end")
+        await asked(chat, "pay Eve " + "word ``` " * 450 + "end")
         shown = "".join(chat.texts).replace("\u200b", "")
-        assert shown.count("word") == 250
+        assert shown.count("word") == 450
         assert "Its arguments are above." in chat.texts[-1]
         await chat.say("/stop", chat.ann)
         await told(chat, "Stopped")

@@ -124,7 +124,7 @@ _ALL = (
     Command("export", "[FORMAT] [FILE]", "write this conversation to a file: md, json, jsonl or html",
             _shown(on_session.export)),
     Command("model", "[NAME]", "show the model, or talk to another one", _shown(on_session.model)),
-    Command("approve", "once|session|always|deny", "answer whether a tool may run, which another window asks",
+    Command("approve", "DECISION", "answer whether a tool may run: once, session, always or deny",
             _shown(on_session.approve)),
     Command("approvals", "[revoke N or all]", "list the tools that are allowed, or ask for them again",
             _shown(on_session.approvals)),
