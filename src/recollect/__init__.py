@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import (
     AlreadySaid,
     AmbiguousName,
+    ApprovalNotFound,
     BotRefused,
     BranchNotFound,
     CompactedMeanwhile,
@@ -126,6 +127,7 @@ if not TYPE_CHECKING:  # to a type checker that sees it, every name of the modul
 __all__ = [
     "AlreadySaid",
     "AmbiguousName",
+    "ApprovalNotFound",
     "Arrived",
     "AsyncSession",
     "AsyncStore",

@@ -8,6 +8,7 @@
     │   ├── BranchNotFound
     │   ├── TurnNotFound
     │   ├── ToolCallNotFound
+    │   ├── ApprovalNotFound
     │   └── CompactionNotFound
     ├── Conflict
     │   ├── SessionExists
@@ -173,6 +174,10 @@ class TurnNotFound(NotFound):
 class ToolCallNotFound(NotFound):
     """Session {session!r} has no tool call {call_id!r} on its active path. Append the assistant message that made
     the call before its result; session.tool_calls() lists the calls that are known."""
+
+
+class ApprovalNotFound(NotFound):
+    """No tool call waits for this approval in session {session!r}. It was answered already, or its turn is over."""
 
 
 class CompactionNotFound(NotFound):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import pytest
 from scripted import Scripted, say
@@ -26,6 +27,8 @@ NAMES = [
     "delete",
     "export",
     "model",
+    "approve",
+    "approvals",
     "status",
     "help",
     "quit",
@@ -289,12 +292,59 @@ async def test_compact(talking):
 
 
 async def test_export(talking, tmp_path):
+    umask = os.umask(0o022)
+    try:
+        async with talking() as talk:
+            for format in ("md", "json", "jsonl", "html"):
+                path = tmp_path / f"out.{format}"
+                assert not (await commands.run(talk, f"/export {format} {path}")).failed
+                assert os.path.getsize(path)
+                assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+            there = tmp_path / "out.md"
+            before = there.read_bytes()
+            outcome = await commands.run(talk, f"/export md {there}")
+            assert outcome.failed
+            assert "already" in outcome.text
+            assert there.read_bytes() == before
+    finally:
+        os.umask(umask)
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ("pdf", "'pdf' is not a format: use md, json, jsonl, html."),
+        ("notes", "'notes' is not a format"),
+        ("out.pdf", "The format of 'out.pdf' is not known. Name one of md, json, jsonl, html"),
+        ("no/such/folder/out.md", "cannot be written: No such file"),
+    ],
+)
+async def test_an_export_of_an_unknown_format_is_refused(talking, tmp_path, monkeypatch, argument, reason):
+    monkeypatch.chdir(tmp_path)
     async with talking() as talk:
-        for format in ("md", "json", "jsonl", "html"):
-            path = tmp_path / f"out.{format}"
-            assert not (await commands.run(talk, f"/export {format} {path}")).failed
-            assert os.path.getsize(path)
-        assert "already" in (await commands.run(talk, f"/export md {tmp_path / 'out.md'}")).text
+        outcome = await commands.run(talk, f"/export {argument}")
+    assert outcome.failed
+    assert reason in outcome.text
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("talks.db")] == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "file", "begins"),
+    [
+        ("notes.json", "notes.json", "{"),
+        ("JSON", "say one.json", "{"),
+        ("my notes.html", "my notes.html", "<!doctype html>"),
+        ("./notes", "notes", "#"),
+        ("md notes", "notes", "#"),
+        ("md notes.txt", "notes.txt", "#"),
+    ],
+)
+async def test_the_format_of_an_export_comes_from_its_name(talking, tmp_path, monkeypatch, argument, file, begins):
+    monkeypatch.chdir(tmp_path)
+    async with talking() as talk:
+        outcome = await commands.run(talk, f"/export {argument}")
+    assert not outcome.failed, outcome.text
+    assert (tmp_path / file).read_text().lower().startswith(begins)
 
 
 async def test_an_export_to_a_home_that_is_not_known_is_refused(talking):

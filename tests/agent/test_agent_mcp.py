@@ -59,7 +59,10 @@ async def test_a_folder_in_a_home_that_is_not_known_is_told(agent):
 
 async def test_its_tools_are_called(agent, stored, capfd):
     model, known = calls(("shelf_lend", '{"book": "Emma"}'))
-    servers = [McpServer("shelf", SERVER, env={"UNTIL": "Friday"}, timeout=120), McpServer("none", ("/no/such",))]
+    servers = [
+        McpServer("shelf", SERVER, env={"UNTIL": "Friday"}, timeout=120, approve="all"),
+        McpServer("none", ("/no/such",)),
+    ]
     async with agent(model, mcp=servers, title=lambda _: "T") as there:
         talk = await there.talk("cli:a")
         events = await happening(talk, "Lend me Emma")
@@ -76,7 +79,7 @@ async def test_its_tools_are_called(agent, stored, capfd):
 
 async def test_a_tool_that_fails_is_told_to_the_model_and_a_server_that_dies_is_started_again(agent):
     model, _ = calls(("shelf_refuse", "{}"), ("shelf_collapse", "{}"))
-    async with agent(model, mcp=[McpServer("shelf", SERVER, timeout=120)], title=lambda _: "T") as there:
+    async with agent(model, mcp=[McpServer("shelf", SERVER, timeout=120, approve="all")], title=lambda _: "T") as there:
         talk = await there.talk("cli:a")
         async with asyncio.timeout(200):
             events = await happening(talk, "Fall")
@@ -135,7 +138,7 @@ async def test_nobody_answers_at_a_url(agent):
 async def test_without_the_extra_it_is_said(agent, monkeypatch):
     monkeypatch.setitem(sys.modules, "recollect.agent.mcp", None)
     model, _ = calls()
-    async with agent(model, mcp=[McpServer("shelf", SERVER, timeout=120)], title=lambda _: "T") as there:
+    async with agent(model, mcp=[McpServer("shelf", SERVER, timeout=120, approve="all")], title=lambda _: "T") as there:
         talk = await there.talk("cli:a")
         assert "pip install 'recollect[mcp]'" in notices(await happening(talk, "one"))[0]
         assert notices(await happening(talk, "two")) == []
@@ -143,7 +146,9 @@ async def test_without_the_extra_it_is_said(agent, monkeypatch):
 
 async def test_they_come_from_the_configuration(tmp_path, monkeypatch):
     path = tmp_path / "config.toml"
-    path.write_text(f"[mcp.shelf]\ncommand = {list(SERVER)!r}\nenv = {{ UNTIL = 'May' }}\ntimeout = 120\n")
+    path.write_text(
+        f"[mcp.shelf]\ncommand = {list(SERVER)!r}\nenv = {{ UNTIL = 'May' }}\ntimeout = 120\napprove = 'all'\n"
+    )
     monkeypatch.setenv("RECOLLECT_CONFIG", str(path))
     model, _ = calls(("shelf_lend", '{"book": "Emma"}'))
     async with configured(":memory:", model=model, title=lambda _: "T") as there:

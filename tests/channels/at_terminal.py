@@ -59,6 +59,10 @@ class Terminal:
             os.waitpid(self.pid, 0)
         os.close(self._fd)
 
+    @property
+    def in_line_mode(self):
+        return bool(termios.tcgetattr(self._fd)[3] & termios.ICANON)
+
     def press(self, *keys):
         for key in keys:
             os.write(self._fd, key.encode())

@@ -96,12 +96,12 @@ async def answered(fake, place, count=1, seconds=60.0):
 
 
 @contextlib.asynccontextmanager
-async def running(fake, store, model=None, *, ready=True, **options):
+async def running(fake, store, model=None, *, ready=True, agent=None, **options):
     """Run the bot until the block ends. People: ada (1) may talk, bob (2) too, eve (3) may not."""
     for id, name, shown in ((ADA, "ada", "Ada"), (BOB, "bob", None), (EVE, "eve", "Eve")):
         fake.users.get(id) or fake.user(id, name, shown=shown)
     options.setdefault("access", Access(users=[str(ADA), str(BOB)]))
-    agent = Agent(model or Reciter(), store=store)
+    agent = Agent(store=store, **agent) if agent else Agent(model or Reciter(), store=store)
     async with agent:
         bot = Quick(agent, Options(base_url=fake.url, **options), guild_ready_timeout=0.05)
         stop = asyncio.Event()

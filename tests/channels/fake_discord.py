@@ -245,6 +245,33 @@ class FakeDiscord:
         self.gateway.dispatch("INTERACTION_CREATE", event)
         return made
 
+    def buttons(self, channel: int) -> dict[str, tuple[int, str]]:
+        """Give the buttons that can be pressed in a channel: what each says, its message, and its custom id."""
+        return {
+            button["label"]: (id, button["custom_id"])
+            for id, message in self.messages[channel].items()
+            for row in message["components"]
+            for button in row["components"]
+        }
+
+    def press(self, channel: int, user: int, button: tuple[int, str]) -> Interaction:
+        """Have a person press a button."""
+        made = Interaction(snowflake(), f"interaction-token-{next(_counter)}", channel, time.monotonic())
+        self.interactions[made.token] = made
+        there = self.channels[channel]
+        event: dict[str, Any] = {
+            "id": str(made.id), "application_id": str(APPLICATION), "type": 3, "token": made.token, "version": 1,
+            "channel_id": str(channel), "channel": there, "locale": "en-GB", "app_permissions": "0",
+            "entitlements": [], "attachment_size_limit": 10_485_760, "authorizing_integration_owners": {},
+            "data": {"custom_id": button[1], "component_type": 2}, "message": self.messages[channel][button[0]],
+        }  # fmt: skip
+        if "guild_id" in there:
+            event |= {"guild_id": there["guild_id"], "member": self.member(user, whole=True)}
+        else:
+            event["user"] = self.users[user]
+        self.gateway.dispatch("INTERACTION_CREATE", event)
+        return made
+
     def sent(self, channel: int) -> list[str]:
         """Give what the bot's messages in a channel say now, oldest first."""
         return [text["content"] for text in self.messages[channel].values() if text["author"]["id"] == str(BOT)]

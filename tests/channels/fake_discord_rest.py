@@ -142,6 +142,7 @@ class Handlers:
         message = self.fake.written(channel, BOT, content, reply_to=int(reference) if reference else None)
         for name, data in (body.get("files") or {}).items():
             message["attachments"].append(self.fake.attachment(channel, name, data))
+        message["components"] = body.get("components") or []
         self._pings(body, message)
         self.nonces[channel, body.get("nonce")] = int(message["id"])
         self.fake.edits[int(message["id"])] = [(time.monotonic(), content)]
@@ -170,6 +171,7 @@ class Handlers:
         if not (content or "").strip() and not message["attachments"]:
             return _wrong(400, 50006, "Cannot send an empty message")
         message["content"] = content
+        message["components"] = request[BODY].get("components", message["components"]) or []
         message["edited_timestamp"] = "2026-01-01T00:00:01.000000+00:00"
         self._pings(request[BODY], message)
         self.fake.edits.setdefault(int(message["id"]), []).append((time.monotonic(), content))

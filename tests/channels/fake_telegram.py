@@ -34,6 +34,7 @@ class FakeTelegram:
         self.calls = []
         self.faults = defaultdict(list)
         self.files = {}
+        self.presses = {}
         self.offsets = []
         self._ids = itertools.count(1000)
         self._numbers = itertools.count(1)
@@ -68,6 +69,27 @@ class FakeTelegram:
             body.setdefault("entities", entities(text))
         await self.push({"message": body})
         return number
+
+    def buttons(self, chat=7):
+        """Give the buttons that can be pressed in a chat: what each says, the message below which it is, its data."""
+        return {
+            button["text"]: (number, button["callback_data"])
+            for number, message in self.messages[chat].items()
+            for row in message.get("reply_markup", {}).get("inline_keyboard", [])
+            for button in row
+        }
+
+    async def press(self, button, chat=7, user=7):
+        """Have somebody press a button; give what they are told."""
+        number, data = button
+        id = f"q{next(self._ids)}"
+        where = {"id": chat, "type": "private" if chat > 0 else "supergroup", "title": "A group"}
+        below = {"message_id": number, "date": 1763287200, "chat": where, "from": ME, "text": "x"}
+        who = {"id": user, "is_bot": False, "first_name": "Ann"}
+        query = {"id": id, "from": who, "message": below, "chat_instance": "1", "data": data}
+        await self.push({"callback_query": query})
+        await self.until(lambda: id in self.presses)
+        return self.presses[id]
 
     async def push(self, update, **fields):
         update = {"update_id": next(self._numbers), **update, **fields} if isinstance(update, dict) else update
@@ -201,6 +223,8 @@ class FakeTelegram:
         if there["text"] == text and there["entities"] == (entities or []):
             raise Refusal(400, "Bad Request: message is not modified")
         there.update(text=text, entities=entities or [])
+        there.pop("reply_markup", None)
+        there.update(rest)
         return {
             "message_id": message_id,
             "date": 1,
@@ -208,6 +232,10 @@ class FakeTelegram:
             "from": ME,
             "text": text,
         }
+
+    async def _answerCallbackQuery(self, callback_query_id, text=None, **_):
+        self.presses[callback_query_id] = text
+        return True
 
     async def _sendChatAction(self, chat_id, action, **_):
         return True

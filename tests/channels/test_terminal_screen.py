@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import re
+import select
 import threading
 
 import pytest
@@ -15,6 +17,7 @@ pytest.importorskip("pyte")
 from at_terminal import ALT_ENTER, DOWN, ENTER, ESCAPE, TAB, UP, Terminal, ctrl, until
 
 import recollect
+from recollect.channels.terminal import ahead
 from recollect.testing.talk import answers, asks
 
 PROMPT = "\n>\n"
@@ -49,6 +52,12 @@ def talk(store, id, *said, **fields):
         with session.turn(text) as turn:
             turn.add({"role": "assistant", "content": f"answer to {text}"})
     return session
+
+
+def user_texts(store):
+    return [
+        message.text for session in store.list_sessions() for message in session.messages() if message.role == "user"
+    ]
 
 
 def test_a_talk_from_beginning_to_end(at, store):
@@ -129,6 +138,50 @@ def test_what_is_typed_during_an_answer_is_sent_after_it(at, store):
     assert [message.text for message in session.messages() if message.role == "user"] == [
         "Tell me a long story", "What is 6 * 7?",
     ]  # fmt: skip
+
+
+def test_a_long_text_typed_during_an_answer_is_whole(at, store):
+    with at() as terminal:
+        terminal.wait(PROMPT)
+        terminal.say("Tell me a story in 3 chapters")
+        terminal.wait("Chapter 1")
+        for _ in range(10):
+            terminal.press("say " + "x" * 700 + " ")
+        terminal.press(ENTER)
+        until(lambda: len(user_texts(store)) == 2)
+    assert user_texts(store)[1] == " ".join(["say " + "x" * 700] * 10)
+
+
+@pytest.mark.parametrize("line_mode", [True, False])
+def test_what_is_typed_while_it_starts_is_sent(at, store, line_mode):
+    with at() as terminal:
+        if not line_mode:
+            until(lambda: not terminal.in_line_mode)
+        terminal.press("say first", ENTER, "say second" + ENTER + "say thirty", "\x7f" * 2)
+        terminal.wait("first\n", "second\n", "tokens in", "> say thir")
+        assert user_texts(store) == ["say first", "say second"]
+        terminal.press("d!", ENTER)
+        until(lambda: len(user_texts(store)) == 3)
+    assert user_texts(store)[2] == "say third!"
+
+
+def test_ctrl_d_while_it_starts_leaves(at, store):
+    with at() as terminal:
+        terminal.press(ctrl("d"))
+        assert terminal.end() == 0
+    assert store.list_sessions() == []
+
+
+def test_what_is_typed_stays_with_the_terminal_if_no_prompt_comes(monkeypatch):
+    person, terminal = pty.openpty()
+    with open(terminal, "rb", buffering=0) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        os.write(person, b"ls\r")
+        assert select.select([terminal], [], [], 60)[0]
+        with ahead.kept():
+            assert select.select([terminal], [], [], 60)[0]
+        assert os.read(terminal, 100) == b"ls\n"
+    os.close(person)
 
 
 def test_ctrl_d_during_an_answer_leaves_after_it(at, store):
@@ -463,12 +516,12 @@ class TestTwoWindows:
 
     def test_the_second_is_told_and_watches(self, at, other, store):
         with at("--session") as terminal:
-            terminal.wait("from elsewhere", "A program (process", "a: attach")
-            terminal.say("a")
+            terminal.wait("from elsewhere", "A program (process", "> Attach:")
+            terminal.press(ENTER)
             terminal.wait("Attached.", PROMPT)
             terminal.say("say mine")
-            terminal.wait("Another window is in the middle of a turn", "w: watch")
-            terminal.say("w")
+            terminal.wait("Another window is in the middle of a turn", "> Watch it and wait")
+            terminal.press(ENTER)
             terminal.wait("Watching.")
             other.set()
             terminal.wait("answered elsewhere", "The other turn is over.", "> say mine")
@@ -479,23 +532,23 @@ class TestTwoWindows:
 
     def test_or_forks(self, at, other, store):
         with at("--session") as terminal:
-            terminal.wait("a: attach")
-            terminal.say("a")
+            terminal.wait("> Attach:")
+            terminal.press(ENTER)
             terminal.wait("Attached.", PROMPT)
             terminal.say("say mine")
-            terminal.wait("w: watch")
-            terminal.say("f")
+            terminal.wait("> Watch it and wait")
+            terminal.press(ctrl("f"))
             terminal.wait("You are in a fork", "mine\n", "tokens in")
         assert [m.text for m in store.session("cli:default").messages()] == ["from elsewhere"]
 
     def test_or_takes_over(self, at, other, store):
         with at("--session") as terminal:
-            terminal.wait("a: attach")
-            terminal.say("a")
+            terminal.wait("> Attach:")
+            terminal.press(ENTER)
             terminal.wait("Attached.", PROMPT)
             terminal.say("say mine")
-            terminal.wait("w: watch")
-            terminal.say("t")
+            terminal.wait("> Watch it and wait")
+            terminal.press(ctrl("t"))
             terminal.wait("mine\n", "tokens in")
         turns = store.session("cli:default").turns()
         assert [turn.status for turn in turns] == ["interrupted", "completed"]

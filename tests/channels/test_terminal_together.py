@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("prompt_toolkit")
 pytest.importorskip("pyte")
 
-from at_terminal import ENTER, Terminal, ctrl, until
+from at_terminal import DOWN, ENTER, Terminal, ctrl, until
 
 import recollect
 
 PROMPT = "\n>\n"
-MEETING = ("A terminal (process", "talks in this session since", "a: attach")
+MEETING = ("A terminal (process", "talks in this session since", "> Attach:", "Ctrl-T")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def said(store, id="cli:default"):
 def test_the_second_attaches_and_both_take_turns(at, first, store):
     with at() as second:
         second.wait("hello from one", *MEETING)
-        second.say("a")
+        second.press(ENTER)
         second.wait("Attached.", PROMPT)
         second.say("say hello from two")
         second.wait("hello from two\n", "tokens in")
@@ -76,9 +76,7 @@ def test_the_second_attaches_and_both_take_turns(at, first, store):
 def test_what_is_typed_stays_when_the_other_speaks(at, first):
     with at() as second:
         second.wait(*MEETING)
-        second.say("")
         second.press(ENTER)
-        second.say("a")
         second.wait("Attached.", PROMPT)
         second.press("half a thought")
         second.wait("> half a thought")
@@ -89,7 +87,7 @@ def test_what_is_typed_stays_when_the_other_speaks(at, first):
 def test_the_second_forks(at, first, store):
     with at() as second:
         second.wait(*MEETING)
-        second.say("f")
+        second.press(ctrl("f"))
         second.wait("You are in a fork", PROMPT)
         second.say("say apart")
         second.wait("apart\n", "tokens in")
@@ -101,18 +99,18 @@ def test_the_second_forks(at, first, store):
 def test_the_second_takes_over_and_the_first_is_told(at, first, store):
     with at() as second:
         second.wait(*MEETING)
-        second.say("t")
+        second.press(ctrl("t"))
         second.wait("The session is yours.", PROMPT)
         first.wait("This session was taken over by a terminal (process", PROMPT)
         first.say("say mine after all")
-        first.wait("a: attach again", "t: take it back")
-        first.say("t")
+        first.wait("> Attach again", "Take the conversation back")
+        first.press(ctrl("t"))
         until(lambda: said(store)[2:] == ["say mine after all", "mine after all"])
         first.wait("mine after all\n", "tokens in")
         second.wait("This session was taken over by a terminal", "> say mine after all")
         second.say("say beside")
-        second.wait("a: attach again")
-        second.say("f")
+        second.wait("> Attach again")
+        second.press(ctrl("f"))
         second.wait("You are in a fork", "beside\n", "tokens in")
     assert said(store)[2:] == ["say mine after all", "mine after all"]
 
@@ -122,13 +120,74 @@ def test_taking_over_ends_an_answer_in_progress(at, first, store):
     first.wait("Chapter ")
     with at() as second:
         second.wait(*MEETING)
-        second.say("t")
+        second.press(ctrl("t"))
         second.wait("The session is yours.")
         first.wait("Another process took this session over", PROMPT)
         second.say("say mine")
         second.wait("mine\n", "tokens in")
     statuses = [turn.status for turn in store.session("cli:default").turns()]
     assert statuses == ["completed", "interrupted", "completed"]
+
+
+SENTENCE = "Tell me what time it is"
+
+
+@pytest.mark.parametrize("keys", [(SENTENCE, ENTER), (*SENTENCE, ENTER), (SENTENCE + ENTER,)])
+def test_a_sentence_at_the_menu_is_sent_and_chooses_nothing(at, first, store, keys):
+    with at() as second:
+        second.wait(*MEETING)
+        second.press(*keys)
+        second.wait("Attached.", f"> {SENTENCE}", "tokens in", PROMPT)
+        assert SENTENCE in said(store)
+        first.wait("From another window:", f"> {SENTENCE}")
+        assert "taken over" not in first.shown
+        assert len(store.session("cli:default").present()) == 2
+
+
+def test_a_pasted_text_at_the_menu_is_kept_and_chooses_nothing(at, first, store):
+    with at() as second:
+        second.wait(*MEETING)
+        second.press("\x1b[200~take\rthis\x1b[201~")
+        second.wait("> take\n  this")
+        assert "Attached." not in second.shown
+        second.press(ctrl("t"))
+        second.wait("The session is yours.", "> take\n  this")
+        second.press(ENTER)
+        until(lambda: "take\nthis" in said(store))
+
+
+def test_a_sentence_typed_before_the_menu_comes_is_sent(at, first, store):
+    with at() as second:
+        second.press(SENTENCE, ENTER)
+        second.wait("Attached.", f"> {SENTENCE}", "tokens in", PROMPT)
+        assert said(store)[2] == SENTENCE
+        assert len(store.session("cli:default").present()) == 2
+
+
+def test_the_arrows_choose(at, first, store):
+    with at() as second:
+        second.wait(*MEETING)
+        second.press(DOWN)
+        second.wait("> Continue in a fork")
+        second.press(DOWN, ENTER)
+        second.wait("The session is yours.", PROMPT)
+
+
+def test_text_at_the_menu_of_a_message_that_was_not_sent_is_kept_with_it(at, first, store):
+    with at() as second:
+        second.wait(*MEETING)
+        second.press(ENTER)
+        second.wait("Attached.", PROMPT)
+        first.say("Tell me a story in 500 chapters")
+        first.wait("Chapter ")
+        second.say("say mine")
+        second.wait("in the middle of a turn", "> Watch it and wait")
+        second.say("take your time")
+        second.wait("> say mine\n  take your time")
+        first.press(ctrl("c"))
+        first.wait("Stopped.")
+        second.press(ENTER)
+        until(lambda: "say mine\ntake your time" in said(store))
 
 
 def test_the_second_leaves(at, first, store):
@@ -155,7 +214,7 @@ def test_killed_in_the_middle_of_an_answer(at, first, store):
     first.wait("Chapter ")
     with at() as second:
         second.wait(*MEETING)
-        second.say("a")
+        second.press(ENTER)
         second.wait("Attached.")
         os.kill(first.pid, signal.SIGKILL)
         first.end()
@@ -170,7 +229,7 @@ def test_resuming_inside_a_talk_meets_too(at, first):
         second.wait(PROMPT)
         second.say("/resume cli:default")
         second.wait("hello from one", *MEETING)
-        second.say("a")
+        second.press(ENTER)
         second.wait("Attached.", PROMPT)
 
 

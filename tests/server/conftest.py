@@ -48,6 +48,7 @@ def command(tmp_path):
         started.append(Command(tmp_path, *arguments, **environment))
         return started[-1]
 
+    start.started = started
     yield start
     for item in started:
         item.close()

@@ -4,6 +4,7 @@
     agent.py       Agent: a model, its tools and instructions, over a store
     configuration.py  the agent that the configuration describes
     conversation.py  one talk in one session: ask, stream, stop
+    approvals.py   whether a tool of an MCP server may run, and who is asked
     recorder.py    what is written while it happens, and held while the store fails
     commands.py    the slash commands that every surface shares
 
@@ -13,9 +14,12 @@ Nothing here knows a terminal, a page or a bot, and only provider.py, pydantic_m
 from __future__ import annotations
 
 from recollect.agent.agent import Agent
+from recollect.agent.approvals import Approval, Approver
 from recollect.agent.configuration import configured
 from recollect.agent.conversation import Answer, Conversation
 from recollect.agent.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
     Delegated,
     Event,
     Notice,
@@ -34,6 +38,10 @@ from recollect.config.servers import McpServer
 __all__ = [
     "Agent",
     "Answer",
+    "Approval",
+    "ApprovalAnswered",
+    "ApprovalRequested",
+    "Approver",
     "Conversation",
     "Delegated",
     "Event",

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Self
 
 from recollect.agent import models, recall, tools
+from recollect.agent.approvals import Approvals, Approver
 from recollect.agent.conversation import Answer, Conversation
 from recollect.agent.events import Event, Notice
 from recollect.config.servers import McpServer
@@ -30,7 +31,8 @@ class Agent:
     """A model that remembers: everything that is said is stored as it is said.
 
     Hooks are plain functions, async or not: `title` and `summary` are given messages and give a text, `count_tokens` is
-    given a text and gives a number.
+    given a text and gives a number. `approve` is asked before a tool of an MCP server runs: it gets an Approval and
+    returns "once", "session", "always" or "deny". Without it, only tools that are allowed already are run.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Agent:
         tools: Sequence[tools.Tool] = (),
         toolsets: Sequence[Any] = (),
         mcp: Sequence[McpServer] = (),
+        approve: Approver | None = None,
         delegates: Sequence[Agent] = (),
         base_url: str | None = None,
         api_key: str | None = None,
@@ -61,7 +64,7 @@ class Agent:
         self.keep_instructions = keep_instructions
         self.title, self.summary, self.count_tokens = title, summary, count_tokens
         self.tools, self.toolsets, self.delegates = list(tools), list(toolsets), list(delegates)
-        self.mcp = list(mcp)
+        self.mcp, self.approve = list(mcp), approve
         self._servers: Any = None
         self._model = model
         self._options: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "window": window}
@@ -107,7 +110,7 @@ class Agent:
             return self._options
         return {"window": self._options["window"]}
 
-    async def given_tools(self, tell: Callable[[Event], None]) -> list[Any]:
+    async def given_tools(self, tell: Callable[[Event], None], approvals: Approvals) -> list[Any]:
         """Give the toolsets for a model of a provider: the caller's, and those of the MCP servers that run.
 
         They are started with the first answer. One that can not be is told by a Notice, once.
@@ -123,7 +126,7 @@ class Agent:
                 tell(Notice(text=text, level="warning"))
                 return self.toolsets
             self._servers = Servers(self.mcp)
-        return [*self.toolsets, *await self._servers.toolsets(tell)]
+        return [*self.toolsets, *await self._servers.toolsets(tell, approvals)]
 
     def instructions(self) -> str:
         """Build the system prompt, anew each time."""

@@ -124,9 +124,13 @@ _ALL = (
     Command("export", "[FORMAT] [FILE]", "write this conversation to a file: md, json, jsonl or html",
             _shown(on_session.export)),
     Command("model", "[NAME]", "show the model, or talk to another one", _shown(on_session.model)),
+    Command("approve", "DECISION", "answer whether a tool may run: once, session, always or deny",
+            _shown(on_session.approve)),
+    Command("approvals", "[revoke N or all]", "list the tools that are allowed, or ask for them again",
+            _shown(on_session.approvals)),
     Command("status", "", "show the session, the model, the size and the store", _shown(on_session.status)),
     Command("help", "", "show this list", _help),
     Command("quit", "", "leave; the conversation is kept", _quit),
 )  # fmt: skip
 COMMANDS: dict[str, Command] = {command.name: command for command in _ALL}
-_WHILE_BUSY = ("help", "status", "history", "search", "quit", "rename", "pin")
+_WHILE_BUSY = ("help", "status", "history", "search", "quit", "rename", "pin", "approve", "approvals")

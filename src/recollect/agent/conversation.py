@@ -18,6 +18,7 @@ import msgspec
 
 from recollect import ops
 from recollect.agent import recorder, titles, tools
+from recollect.agent.approvals import Approvals
 from recollect.agent.attendance import Attendance
 from recollect.agent.events import (
     Event,
@@ -85,6 +86,8 @@ class Conversation:
         """The session that searches are limited to; None searches everything."""
         self.presents: Callable[[Draft | Message], Draft | Message] | None = None
         """How a message is put to the model: who said it, and what the model can read of its files."""
+        self.approvals = Approvals(self, self._emit)
+        self.approvals.approver = agent.approve
         self._recorder = Recorder(self._emit)
         self._naming = Naming(self._titled)
         self._queue: asyncio.Queue[Event | None] | None = None
@@ -204,6 +207,7 @@ class Conversation:
         said = [self._counted(draft) for draft in said]
         await recording.open(said, wait=wait, take_over=take_over, key=key, hold=hold)
         self._memory += said
+        self.approvals.begin(recording)
         self._emit(TurnStarted(session=self.session.id, turn=recording.id))
         progress = Progress(recording)
         status: Ending = "completed"
@@ -253,7 +257,7 @@ class Conversation:
             *self.agent.tools,
             *[self._delegate_tool(agent) for agent in self.agent.delegates],
         ]
-        given = [] if self.model.name == DEMO else await self.agent.given_tools(self._emit)
+        given = [] if self.model.name == DEMO else await self.agent.given_tools(self._emit, self.approvals)
         events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=given)
         async with contextlib.aclosing(events):
             while (event := await self._next(events, progress)) is not None:
@@ -368,6 +372,7 @@ class Conversation:
         helper.adopt(self.session.store)
         place = keys.key(keys.Delegate(self.session.id, name))
         talk = await helper.talk(place, title=f"{name}: {titles.shortened(task)}", parent=self.session.id)
+        talk.approvals.ask_in(self.approvals)
         following = Following(name, talk.session.id, self._emit)
         try:
             return await talk.ask(task, wait=self.agent.timeout, tell=following.tell)

@@ -73,6 +73,25 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished", gc=Fal
     message: Draft
 
 
+class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested", gc=False):
+    """A tool of an MCP server waits for approval. `session` is the conversation in which to answer."""
+
+    id: str
+    session: str
+    call_id: str
+    server: str
+    tool: str
+    arguments: Any = None
+
+
+class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered", gc=False):
+    """A tool was allowed (`once`, `session` or `always`) or not (`deny`), here or in another window."""
+
+    id: str
+    call_id: str
+    decision: str
+
+
 class Delegated(Event, frozen=True, kw_only=True, tag="delegated", gc=False):
     """How far a sub-agent is: the session it talks in, the tool it runs, the last line it said; `ended` at the end."""
 

@@ -18,6 +18,7 @@ from pydantic_ai.exceptions import AgentRunError, ApprovalRequired, CallDeferred
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
+from recollect.agent.approvals import Approvals, Call
 from recollect.agent.events import Event, Notice
 from recollect.config import expanded
 from recollect.config.servers import McpServer
@@ -35,9 +36,9 @@ class Servers:
     def __init__(self, servers: Sequence[McpServer]) -> None:
         self._servers = [_Connection(server) for server in servers if server.enabled]
 
-    async def toolsets(self, tell: Tell) -> list[Any]:
+    async def toolsets(self, tell: Tell, approvals: Approvals) -> list[Any]:
         """Give the tools of every server that runs; one that does not is told, once, and left out."""
-        found = await asyncio.gather(*(server.toolset(tell) for server in self._servers))
+        found = await asyncio.gather(*(server.toolset(tell, approvals) for server in self._servers))
         return [toolset for toolset in found if toolset is not None]
 
     async def close(self) -> None:
@@ -50,7 +51,7 @@ class _Connection:
 
     def __init__(self, server: McpServer) -> None:
         self.name = server.name
-        self._server = server
+        self.server = server
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._toolset: AbstractToolset[Any] | None = None
@@ -58,7 +59,7 @@ class _Connection:
         self._starting = asyncio.Lock()
         self._given_up = self.broken = False
 
-    async def toolset(self, tell: Tell) -> AbstractToolset[Any] | None:
+    async def toolset(self, tell: Tell, approvals: Approvals) -> AbstractToolset[Any] | None:
         async with self._starting:
             if self.broken:
                 await self.close()
@@ -68,7 +69,7 @@ class _Connection:
                     self._given_up = True
                     told = f"The MCP server {self.name!r} could not be started: {reason}"
                     tell(Notice(text=f"{told} The talk goes on without its tools.", level="warning"))
-        return None if self._toolset is None else _Careful(self._toolset, self, tell)
+        return None if self._toolset is None else _Careful(self._toolset, self, tell, approvals)
 
     async def _start(self) -> str | None:
         """Start it; give the reason where that fails."""
@@ -78,9 +79,9 @@ class _Connection:
         with tempfile.TemporaryFile("a+", encoding="utf-8", errors="replace") as said:
             self._task = asyncio.create_task(self._hold(ready, os.dup(said.fileno())))
             try:
-                self._toolset = await asyncio.wait_for(asyncio.shield(ready), self._server.timeout)
+                self._toolset = await asyncio.wait_for(asyncio.shield(ready), self.server.timeout)
             except TimeoutError:
-                reason = f"it did not answer within {self._server.timeout:g} seconds."
+                reason = f"it did not answer within {self.server.timeout:g} seconds."
             except Exception as error:  # noqa: BLE001  whatever is wrong with it, the talk goes on
                 reason = f"{_line(str(error) or type(error).__name__)}."
             else:
@@ -91,14 +92,19 @@ class _Connection:
     async def _hold(self, ready: asyncio.Future[AbstractToolset[Any]], said: int) -> None:
         with open(said, "a", encoding="utf-8") as log:  # noqa: ASYNC230  a descriptor, and nothing is read or written here
             try:
-                toolset = _made(self._server, log)
+                toolset = _made(self.server, log)
                 self._client = toolset.client
                 async with toolset:
-                    ready.set_result(toolset.prefixed(self.name.replace("-", "_")))
+                    ready.set_result(toolset.prefixed(self.prefix))
                     await self._stop.wait()
             except Exception as error:  # noqa: BLE001  handed to who waits; one that ends badly has ended
                 if not ready.done():
                     ready.set_exception(error)
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its tools begin with, before an underscore."""
+        return self.name.replace("-", "_")
 
     async def ask(self) -> None:
         """Ask it something that every server answers."""
@@ -139,10 +145,14 @@ def _line(text: str) -> str:
 
 @dataclass
 class _Careful(WrapperToolset[Any]):
-    """Tools of a server that may die: the model is told that a call failed, and the talk goes on."""
+    """Tools of a server that may die: the model is told that a call failed, and the talk goes on.
+
+    A tool runs only after it was approved.
+    """
 
     connection: _Connection
     tell: Tell
+    approvals: Approvals
 
     async def get_tools(self, ctx: Any) -> dict[str, Any]:
         try:
@@ -154,6 +164,16 @@ class _Careful(WrapperToolset[Any]):
             return {}
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        call = Call(
+            server=self.connection.server,
+            tool=name.removeprefix(f"{self.connection.prefix}_"),
+            definition=[tool.tool_def.description, tool.tool_def.parameters_json_schema],
+            arguments=tool_args,
+            call_id=ctx.tool_call_id or "",
+        )
+        refusal = await self.approvals.refusal(call)
+        if refusal is not None:
+            raise ToolFailed(refusal)
         try:
             return await super().call_tool(name, tool_args, ctx, tool)
         except (ToolFailed, ModelRetry) as error:

@@ -271,6 +271,14 @@ class Recording:
 
         self._put(write)
 
+    def renew(self) -> None:
+        """Hold on to the turn while nothing is written, and notify whoever watches the session."""
+
+        async def write(turn: AsyncTurn) -> None:
+            await turn.renew()
+
+        self._put(write)
+
     async def settled(self) -> None:
         """Wait until everything so far is on disk, or held."""
         with contextlib.suppress(RecollectError):

@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import Any
 
+from recollect.agent import approvals as asking
 from recollect.agent.conversation import Conversation
 from recollect.agent.titles import said, shortened
 from recollect.agent.tools import found
@@ -269,19 +270,34 @@ async def delete(talk: Conversation, _: str) -> str:
 
 
 async def export(talk: Conversation, argument: str) -> str:
-    """Write the conversation to a file."""
-    words = argument.split(maxsplit=1)
-    format = words.pop(0) if words and words[0] in _FORMATS else "md"
+    """Write the conversation to a file that only you can read. A file that exists is never overwritten."""
+    format, name = _export_target(argument)
     named = file_name(talk.session.title or "") or file_name(talk.session.id) or "conversation"
-    name = words[0] if words else f"{named}.{format}"
-    path = _full(name)
+    path = _full(name or f"{named}.{format}")
     try:
         await _write(talk.session, format, path)
-    except FileExistsError:
-        return f"`{path}` is there already. Choose another name: `/export {format} FILE`"
+    except FileExistsError as error:
+        raise Conflict(f"`{path}` exists already. Choose another name: `/export {format} FILE`") from error
     except OSError as error:
-        return f"`{path}` can not be written: {error.strerror or error}."
+        raise InvalidValue(f"`{path}` cannot be written: {error.strerror or error}.") from error
     return f"Written to `{path}`."
+
+
+def _export_target(argument: str) -> tuple[str, str]:
+    """Return the format and the file that an export names; the file is "" if it names none."""
+    word, _, rest = argument.partition(" ")
+    if not argument or word.lower() in _FORMATS:
+        return word.lower() or "md", rest.strip()
+    from recollect.export import format_of  # noqa: PLC0415  the room of exports is loaded when it is used
+
+    known = ", ".join(_FORMATS)
+    if format := format_of(argument):
+        return format, argument
+    if os.path.splitext(argument)[1]:
+        raise InvalidValue(f"The format of {argument!r} is not known. Name one of {known}: `/export md {argument}`.")
+    if os.path.basename(argument) == argument:
+        raise InvalidValue(f"{argument!r} is not a format: use {known}. A file needs an ending or a folder.")
+    return "md", argument
 
 
 def _full(name: str) -> str:
@@ -291,7 +307,10 @@ def _full(name: str) -> str:
 async def _write(session: Any, format: str, path: str) -> None:
     from recollect.export import chunks_async  # noqa: PLC0415  the room of exports is loaded when it is used
 
-    with await asyncio.to_thread(open, path, "xb") as file:
+    def create(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o600)
+
+    with await asyncio.to_thread(open, path, "xb", opener=create) as file:
         try:
             async for chunk in chunks_async(session.store, [session.id], format):
                 await asyncio.to_thread(file.write, chunk)
@@ -307,6 +326,40 @@ async def model(talk: Conversation, name: str) -> str:
     talk.model = await asyncio.to_thread(talk.agent.model, name)
     await talk.session.update(model=talk.model.name)
     return f"The model is `{talk.model.name}` from now on. The conversation goes with it."
+
+
+async def approve(talk: Conversation, decision: str) -> str:
+    """Answer the question that waits in this conversation."""
+    approval = await asking.answer(talk.session, decision.lower() or "once")
+    tool = f"`{approval.tool}` of `{approval.server}`"
+    return f"{tool} is not run." if decision.lower() == "deny" else f"{tool} is allowed: {decision.lower() or 'once'}."
+
+
+async def approvals(talk: Conversation, argument: str) -> str:
+    """List the tools that are allowed, or forget one decision or all."""
+    store = talk.session.store
+    grants = await asking.grants(store)
+    word, _, which = argument.partition(" ")
+    if word == "revoke" and which.strip() == "all":
+        return f"{await asking.revoke(store)} approvals are revoked. The tools are asked for again."
+    if word == "revoke":
+        number = _number(which.strip())
+        if number > len(grants):
+            raise InvalidValue(f"There are {len(grants)} approvals, got {number}.")
+        await asking.revoke(store, grants[number - 1])
+        return f"`{grants[number - 1].tool}` of `{grants[number - 1].server}` is asked for again."
+    if argument:
+        raise InvalidValue(f"{argument[:40]!r} is not an action.")
+    rows = [f"{number}. {_grant(grant)}" for number, grant in enumerate(grants, 1)]
+    waits = await asking.waiting(talk.session)
+    if waits is not None:
+        rows.append(f"\nWaiting: {asking.question(waits)} `/approve once` allows it.")
+    return "\n".join(rows) or "No tool is allowed beyond the configuration. Tools of MCP servers are asked for."
+
+
+def _grant(grant: asking.Grant) -> str:
+    where = "always" if grant.session is None else f"in `{grant.session}`"
+    return f"`{grant.tool}` of `{grant.server}`, {where}{f', for `{grant.who}`' if grant.who else ''}"
 
 
 async def status(talk: Conversation, _: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from recollect.errors import InvalidValue
 
 if TYPE_CHECKING:
     from recollect.agent import Agent, Conversation
+    from recollect.channels.terminal.ahead import TypeAhead
     from recollect.store_async import AsyncSession, AsyncStore
 
 _PICK = "\0pick"
@@ -58,6 +60,15 @@ def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) ->
     """
     choice = Choice(**chosen)
     _check(choice, ephemeral=ephemeral)
+    from recollect.channels.terminal import ahead  # noqa: PLC0415
+
+    at_terminal = ahead.interactive() and not choice.as_json
+    with ahead.kept() if at_terminal else contextlib.nullcontext() as typed:
+        status = _chat(choice, typed, base_url=base_url, ephemeral=ephemeral, compact=compact)
+    click.get_current_context().exit(status)
+
+
+def _chat(choice: Choice, typed: TypeAhead | None, *, base_url: str | None, ephemeral: bool, compact: bool) -> int:
     import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
 
     from recollect.agent import configured  # noqa: PLC0415
@@ -74,12 +85,11 @@ def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) ->
         name="chat",
     )
     try:
-        status = asyncio.run(_run(agent, choice, ephemeral=ephemeral))
+        return asyncio.run(_run(agent, choice, typed, ephemeral=ephemeral))
     except KeyboardInterrupt:
-        status = INTERRUPTED
+        return INTERRUPTED
     except ImportError as error:
         raise extra.refusal("chat", error.name) from error
-    click.get_current_context().exit(status)
 
 
 def _check(choice: Choice, *, ephemeral: bool) -> None:
@@ -92,14 +102,12 @@ def _check(choice: Choice, *, ephemeral: bool) -> None:
         raise click.UsageError("--fork needs --continue, --resume or --session: what is to be copied?")
 
 
-async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
+async def _run(agent: Agent, choice: Choice, typed: TypeAhead | None, *, ephemeral: bool) -> int:
     from recollect.agent.models import talkable  # noqa: PLC0415
     from recollect.agent.session_commands import kept  # noqa: PLC0415
-    from recollect.channels.terminal.talk import interactive  # noqa: PLC0415
 
     async with agent:
-        at_terminal = interactive() and not choice.as_json
-        session = await _session(agent.store, choice, at_terminal=at_terminal)
+        session = await _session(agent.store, choice, typed)
         if session is None:
             return 0
         fresh = session.message_count == 0
@@ -114,13 +122,14 @@ async def _run(agent: Agent, choice: Choice, *, ephemeral: bool) -> int:
         if choice.model or session.model is None:
             await session.update(model=talk.model.name)
         await agent.store.set_last_session(session.id)
-        if at_terminal:
+        if typed is not None:
+            typed.hand_over()
             await _at_terminal(talk, ephemeral=ephemeral)
             return 0
         return await _through_pipe(talk, choice, fresh=fresh)
 
 
-async def _session(store: AsyncStore, choice: Choice, *, at_terminal: bool) -> AsyncSession | None:
+async def _session(store: AsyncStore, choice: Choice, typed: TypeAhead | None) -> AsyncSession | None:
     """Open the session that is meant; None where the person chose none."""
     if choice.session is not None:
         name = choice.session if ":" in choice.session else f"cli:{choice.session}"
@@ -130,7 +139,7 @@ async def _session(store: AsyncStore, choice: Choice, *, at_terminal: bool) -> A
         if session is None:
             session = await store.create_session()
     elif choice.resume is not None:
-        session = await _resumed(store, choice.resume, at_terminal=at_terminal)
+        session = await _resumed(store, choice.resume, typed)
     else:
         return await store.create_session()
     if session is None:
@@ -141,13 +150,14 @@ async def _session(store: AsyncStore, choice: Choice, *, at_terminal: bool) -> A
     return session
 
 
-async def _resumed(store: AsyncStore, name: str, *, at_terminal: bool) -> AsyncSession | None:
+async def _resumed(store: AsyncStore, name: str, typed: TypeAhead | None) -> AsyncSession | None:
     if name != _PICK:
         return await store.find_session(name)
-    if not at_terminal:
+    if typed is None:
         raise InvalidValue("Choosing needs a terminal. Name the conversation: recollect chat -r ID")
     from recollect.channels.terminal.picker import Picker  # noqa: PLC0415
 
+    typed.hand_over()
     chosen = await Picker(store).run()
     return None if chosen is None else await store.get_session(chosen)
 

@@ -10,7 +10,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 _SECRET = re.compile(r"(?i)key|token|secret|pass")
 _HIDDEN = "********"
 _LONGEST = 3600
-KEYS = ("command", "url", "env", "headers", "folder", "timeout", "enabled")
+KEYS = ("command", "url", "env", "headers", "folder", "timeout", "enabled", "approve")
 
 
 class McpServer(NamedTuple):
@@ -24,6 +24,8 @@ class McpServer(NamedTuple):
     folder: str | None = None
     timeout: float = 30
     enabled: bool = True
+    approve: tuple[str, ...] | str = ()
+    """The tools that run without being asked for, by their names on the server, or "all"."""
 
     @property
     def shown(self) -> str:
@@ -82,7 +84,8 @@ def _server(name: str, table: Any) -> McpServer:
     for key, needs in (("env", "command"), ("folder", "command"), ("headers", "url")):
         if key in table and needs not in table:
             raise Wrong(f"{place}.{key} goes with a {needs}.", f"{place}.{key}")
-    fields: dict[str, Any] = {**table, "command": tuple(table.get("command", ()))}
+    lists = {key: tuple(table[key]) for key in ("command", "approve") if isinstance(table.get(key), list)}
+    fields: dict[str, Any] = {**table, **lists}
     return McpServer(name, **fields)
 
 
@@ -92,6 +95,9 @@ def _wanted(key: str, raw: Any) -> str | None:
         case "command":
             good = isinstance(raw, list) and bool(raw) and all(isinstance(word, str) and word for word in raw)
             wanted = 'a list of texts, such as ["some-server", "--read-only"]'
+        case "approve":
+            good = raw == "all" or (isinstance(raw, list) and all(isinstance(word, str) and word for word in raw))
+            wanted = 'a list of the names of tools, such as ["search"], or "all"'
         case "env" | "headers":
             good = isinstance(raw, dict) and all(isinstance(value, str) for value in raw.values())
             wanted = 'a table of texts, such as { NAME = "value" }'

@@ -194,6 +194,16 @@ def used(records: Sequence[record.Record]) -> Usage:
     return Usage(model, sum(given) if given else None, sum(taken) if taken else None)
 
 
+def hold(scope: Scope, session: str, held: Held, *, lease: int) -> Op[Row]:
+    """Hold on to an open turn for another lease without adding anything; the session's revision rises."""
+    return Op(_hold, scope, session, held, lease)
+
+
+def _hold(scope: Scope, session: str, held: Held, lease: int) -> Steps[Row]:
+    yield from renew(scope, session, held, lease, Usage())
+    return (yield from stir(scope, session, held))[3:]
+
+
 def renew(scope: Scope, session: str, held: Held, lease: int, usage: Usage) -> Steps[None]:
     """Hold on to a turn for another lease.
 

@@ -53,8 +53,12 @@ async def say(
     model: str | None = None,
     key: str | None = None,
     take_over: bool = False,
+    asks: bool = False,
 ) -> Said:
-    """Say something, and begin the answer. What was said is stored when this returns."""
+    """Say something, and begin the answer. What was said is stored when this returns.
+
+    With `asks`, tools that need approval wait for it; without, they are not run.
+    """
     draft = _draft(_parts(text, attachments))
 
     async def begin() -> Said:
@@ -63,7 +67,7 @@ async def say(
         if before is not None:
             return before
         async with account.talks.beginning(session_id):
-            return await _begin(account, session, draft, model=model, key=key, take_over=take_over)
+            return await _begin(account, session, draft, model=model, key=key, take_over=take_over, asks=asks)
 
     return await _once(account, session_id, key, ("say", draft.parts), begin)
 
@@ -77,6 +81,7 @@ async def edit(
     *,
     model: str | None = None,
     key: str | None = None,
+    asks: bool = False,
 ) -> Said:
     """Say something else in the place of a message; its attachments stay unless others are given."""
 
@@ -90,7 +95,7 @@ async def edit(
             kept = [part for part in message.parts if isinstance(part, AttachmentPart)]
         draft = _draft(_parts(text, kept), None if key is None else {_INSTEAD: message.id})
         before = await _before(session, key, [draft])
-        return before or await _instead(account, session, message, draft, model=model, key=key)
+        return before or await _instead(account, session, message, draft, model=model, key=key, asks=asks)
 
     return await _once(account, session_id, key, ("edit", message_id, text, attachments), begin)
 
@@ -102,6 +107,7 @@ async def regenerate(
     *,
     model: str | None = None,
     key: str | None = None,
+    asks: bool = False,
 ) -> Said:
     """Ask the same again: the question of a message's turn, or the last one. The answer that was there is kept."""
 
@@ -114,19 +120,24 @@ async def regenerate(
                 raise KeyReused(session=session_id, key=key)
             return before
         message = await _question(session, None if message_id is None else await session.message(message_id))
-        return await _instead(account, session, message, _draft(message.parts, about), model=model, key=key)
+        draft = _draft(message.parts, about)
+        return await _instead(account, session, message, draft, model=model, key=key, asks=asks)
 
     return await _once(account, session_id, key, ("regenerate", message_id), begin)
 
 
-async def retry(account: Account, session_id: str, *, model: str | None = None, key: str | None = None) -> Said:
+async def retry(
+    account: Account, session_id: str, *, model: str | None = None, key: str | None = None, asks: bool = False
+) -> Said:
     """Ask the last question again, after an answer that failed."""
-    return await regenerate(account, session_id, model=model, key=key)
+    return await regenerate(account, session_id, model=model, key=key, asks=asks)
 
 
-async def carry_on(account: Account, session_id: str, *, model: str | None = None, key: str | None = None) -> Said:
+async def carry_on(
+    account: Account, session_id: str, *, model: str | None = None, key: str | None = None, asks: bool = False
+) -> Said:
     """Ask for the rest of an answer that was cut off."""
-    return await say(account, session_id, CONTINUE, model=model, key=key)
+    return await say(account, session_id, CONTINUE, model=model, key=key, asks=asks)
 
 
 async def stop(account: Account, session_id: str) -> bool:
@@ -175,12 +186,13 @@ async def _begin(
     model: str | None,
     key: str | None,
     take_over: bool = False,
+    asks: bool,
 ) -> Said:
     if model is not None:
         await _known(account, model)
         if session.model != model:
             await session.update(model=model)
-    run = await account.talks.say(session, [draft], model=model, take_over=take_over, key=key)
+    run = await account.talks.say(session, [draft], model=model, take_over=take_over, key=key, asks=asks)
     return Said(session.id, run.turn or "", run)
 
 
@@ -192,6 +204,7 @@ async def _instead(
     *,
     model: str | None,
     key: str | None,
+    asks: bool,
 ) -> Said:
     """Go back to before a message, on a branch of its own, and say something there; go forward again if that fails."""
     async with account.talks.beginning(session.id):
@@ -203,7 +216,7 @@ async def _instead(
             await session.rewind(message.id)
         await session.rewind(message.position - 1)
         try:
-            return await _begin(account, session, draft, model=model, key=key)
+            return await _begin(account, session, draft, model=model, key=key, asks=asks)
         except BaseException:
             with contextlib.suppress(RecollectError):
                 await session.switch(branch)

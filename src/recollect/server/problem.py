@@ -41,6 +41,10 @@ _WORDS: dict[type[errors.RecollectError], str] = {
         "Session {session!r} has no tool call {call_id!r} on its active path. Append the assistant message that made "
         "the call before its result; GET {at}/tool-calls lists the calls that are known."
     ),
+    errors.ApprovalNotFound: (
+        "No tool call waits for this approval in session {session!r}: it was answered already, or its turn is over. "
+        "GET {at}/approval shows the one that waits."
+    ),
     errors.CompactionNotFound: (
         "Session {session!r} has no compaction {round} to undo on its active path. GET {at}/compactions lists those it "
         "has."

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from recollect.agent import Agent, Conversation
+from recollect.agent import Agent, Conversation, approvals
 from recollect.agent.events import Event, Notice, ReasoningDelta, TextDelta, TurnEnded
 from recollect.agent.models import talkable
 from recollect.errors import ModelError, RecollectError
@@ -132,9 +132,15 @@ class Talks:
         model: str | None = None,
         take_over: bool = False,
         key: str | None = None,
+        asks: bool = False,
     ) -> Run:
-        """Begin a turn with what a person said. It is stored when this returns; where it can not be, that is raised."""
+        """Begin a turn with what a person said. It is stored when this returns; where it can not be, that is raised.
+
+        With `asks`, tools that need approval wait until somebody answers through approvals.answer().
+        """
         talk = await self.talk(session, model)
+        if asks:
+            talk.approvals.approver = approvals.forever
         run = Run(session.id)
         task = asyncio.create_task(self._drive(talk, run, said, take_over=take_over, key=key))
         self._tasks.add(task)

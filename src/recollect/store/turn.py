@@ -44,6 +44,11 @@ class Turn:
         self.session.saw(step.counts)
         return step.appended
 
+    def renew(self) -> None:
+        """Hold the turn for another lease without adding anything, and notify whoever watches the session."""
+        store = self.session.store
+        self.session.saw(store.run(ops.turns.hold(store.scope(), self.session.id, self.held, lease=self.lease)))
+
     def stream(self) -> Stream:
         """Open an answer that is given text as it arrives."""
         store, gathering = self.session.store, Gathering(time.monotonic())

@@ -117,6 +117,11 @@ class AsyncTurn:
         self.session.saw(step.counts)
         return step.appended
 
+    async def renew(self) -> None:
+        """Hold the turn for another lease without adding anything, and notify whoever watches the session."""
+        store = self.session.store
+        self.session.saw(await store.run(ops.turns.hold(store.scope(), self.session.id, self.held, lease=self.lease)))
+
     def stream(self) -> AsyncStream:
         """Open an answer that is given text as it arrives: `async with turn.stream() as answer`, or `await` it."""
         self._untouched = False

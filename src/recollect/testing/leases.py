@@ -81,6 +81,23 @@ class TestHolding:
         session.turn("q", take_over=True).complete()
         assert statuses(session) == ["completed"]
 
+    def test_renewing_a_turn_that_waits(self, store: Store, place: Place):
+        session, other = store.session("a"), place.open().session("a")
+        turn = session.turn("first")
+        before, revision = session.turns()[0].lease_until_at, session.refresh().revision
+        assert before is not None
+        time.sleep(0.01)
+        turn.renew()
+        after = session.turns()[0].lease_until_at
+        assert after is not None
+        assert after > before
+        assert other.refresh().revision == session.revision > revision
+        assert texts(session) == ["first"]
+        other.turn("second", take_over=True).complete()
+        with pytest.raises(TurnClosed, match="interrupted"):
+            turn.renew()
+        counted(session.refresh())
+
     def test_another_branch_and_a_fork_are_not_busy(self, store: Store):
         session = store.session("a")
         session.append(numbered(2))

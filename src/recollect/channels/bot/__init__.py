@@ -5,6 +5,7 @@
     desk.py        one line per place, each message answered once: Desk; ledger.py: what is taken on; recovery.py
     delivery.py    an answer shown while it comes; outlet.py: where it goes (Outlet, SlowDown, Undelivered)
     splitting.py   long answers in pieces; tables.py: Markdown tables for platforms that have none
+    approving.py   a tool that waits for approval: a message with buttons (Askable outlets), and who pressed one
     presenting.py  what the model sees of a message; command.py: the slash commands; secret.py: keeping a token hidden
 
 How an adapter uses it:
@@ -35,7 +36,7 @@ from __future__ import annotations
 from recollect.channels.bot.access import Access
 from recollect.channels.bot.desk import Desk
 from recollect.channels.bot.incoming import Attachment, Author, Incoming
-from recollect.channels.bot.outlet import Outlet, SlowDown, Undelivered
+from recollect.channels.bot.outlet import Button, Outlet, SlowDown, Undelivered
 from recollect.channels.bot.secret import Secrets
 from recollect.channels.bot.splitting import split, utf16
 
@@ -43,6 +44,7 @@ __all__ = [
     "Access",
     "Attachment",
     "Author",
+    "Button",
     "Desk",
     "Incoming",
     "Outlet",

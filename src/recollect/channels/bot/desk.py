@@ -17,6 +17,7 @@ from recollect.agent.conversation import Conversation
 from recollect.agent.events import Notice, Responded, TextDelta, TurnEnded
 from recollect.channels.bot import command, recovery
 from recollect.channels.bot.access import Access
+from recollect.channels.bot.approving import Questions
 from recollect.channels.bot.delivery import PATIENCE, Delivery, insist
 from recollect.channels.bot.incoming import Incoming
 from recollect.channels.bot.ledger import Ledger
@@ -76,6 +77,9 @@ class Desk:
         self.access = access
         self.reach, self.refetch = reach, refetch
         self._everything, self._inherit, self._patience = everything, inherit, patience
+        self.questions = Questions(self.tell, patience)
+        """Tools that wait for approval: an adapter hands over the press of a button with press()."""
+        self._platform = bot.partition(":")[0]
         self._lines: dict[str, _Line] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._strangers: set[str] = set()
@@ -275,6 +279,8 @@ class Desk:
             with contextlib.suppress(Undelivered):
                 await self.tell(outlet, f"\u26a0\ufe0f {note}")
         talk = await self.talk(incoming)
+        talk.approvals.who = f"{self._platform}:{incoming.author.id}"
+        talk.approvals.approver = self.questions.approver(incoming, outlet)
         delivery = Delivery(outlet, lambda ids: self.ledger.sent(incoming, ids), patience=self.patience)
         delivery.begin()
         take_over = incoming.session in self.orphans

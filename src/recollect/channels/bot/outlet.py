@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from recollect.errors import RecollectError
 
@@ -61,6 +62,26 @@ class Outlet(Protocol):
 
     async def typing(self) -> None:
         """Show for a few seconds that an answer is being written."""
+        ...
+
+
+class Button(NamedTuple):
+    """A button below a message: its label, and what the platform hands back when it is pressed (64 bytes at most)."""
+
+    label: str
+    data: str
+
+
+@runtime_checkable
+class Askable(Protocol):
+    """An outlet of a platform with buttons."""
+
+    async def ask(self, text: str, buttons: Sequence[Button]) -> str:
+        """Send a message with buttons below it, and return its id."""
+        ...
+
+    async def settle(self, message: str, text: str) -> None:
+        """Change a message and take its buttons away."""
         ...
 
 

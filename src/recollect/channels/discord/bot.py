@@ -136,6 +136,20 @@ class DiscordBot(Connection):
         async with self._lock(message.channel.id):
             await self._take(message)
 
+    async def on_interaction(self, interaction: discord.Interaction[discord.Client]) -> None:
+        """Take the press of a button; slash commands are taken elsewhere."""
+        if self._desk is None or interaction.type is not discord.InteractionType.component:
+            return
+        data: Any = interaction.data
+        told = self._desk.questions.press(str(data.get("custom_id", "")), str(interaction.user.id))
+        try:
+            if told is None:
+                await interaction.response.defer()
+            else:
+                await interaction.response.send_message(told, ephemeral=True)
+        except (discord.HTTPException, aiohttp.ClientError, OSError) as error:
+            _log.warning("The press of a button could not be answered: %s", reason(error))
+
     async def _take(self, message: discord.Message, *, again: bool = False) -> None:
         incoming = await self._incoming(message)
         if incoming is None or (again and await self._taken(incoming)):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import aiohttp
 import discord
 
-from recollect.channels.bot import SlowDown, Undelivered, utf16
+from recollect.channels.bot import Button, SlowDown, Undelivered, utf16
 from recollect.channels.discord.connection import reason
 from recollect.channels.discord.layout import laid_out
 
@@ -79,6 +79,20 @@ class ChannelOutlet(_Measured):
         self._trying = False
         self._count += 1
         return str(sent.id)
+
+    async def ask(self, text: str, buttons: Sequence[Button]) -> str:
+        """Send a message with buttons. Their presses come to on_interaction(), also after a lost connection."""
+        view = discord.ui.View(timeout=None)
+        for button in buttons:
+            view.add_item(discord.ui.Button[discord.ui.View](label=button.label, custom_id=button.data))
+        view.stop()  # the library need not keep it: nothing is called back
+        with delivering():
+            return str((await self._channel.send(laid_out(text), view=view)).id)
+
+    async def settle(self, message: str, text: str) -> None:
+        """Change a message and take its buttons away."""
+        with delivering():
+            await self._channel.get_partial_message(int(message)).edit(content=laid_out(text), view=None)
 
     async def edit(self, message: str, text: str) -> None:
         """Change a message."""

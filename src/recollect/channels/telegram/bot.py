@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
-from telegram import Bot, BotCommand, Message, Update, User
+from telegram import Bot, BotCommand, CallbackQuery, Message, Update, User
 from telegram.error import Conflict, EndPointNotFound, InvalidToken, RetryAfter, TelegramError
 from telegram.request import HTTPXRequest
 
@@ -148,7 +148,7 @@ class TelegramBot:
     async def _updates(self, offset: int) -> Sequence[Update]:
         """Ask for what came, until the bot is stopped."""
         asking = asyncio.ensure_future(
-            self._bot.get_updates(offset, timeout=self._settings.poll, allowed_updates=["message"])
+            self._bot.get_updates(offset, timeout=self._settings.poll, allowed_updates=["message", "callback_query"])
         )
         stopping = asyncio.ensure_future(self._stopped.wait())
         try:
@@ -163,12 +163,22 @@ class TelegramBot:
         """Hand a batch to the desk: each place's in order, places beside each other. Give the last update's id."""
         places: defaultdict[tuple[int, int | None], list[list[Message]]] = defaultdict(list)
         for update in updates:
+            if update.callback_query is not None:
+                await self._pressed(desk, update.callback_query)
             if update.message is not None:
                 _gather(places[update.message.chat.id, update.message.message_thread_id], update.message)
         await asyncio.gather(*(self._place(desk, me, albums) for albums in places.values()))
         last = max(update.update_id for update in updates)
         await desk.mark(_MARK, str(last))
         return last
+
+    async def _pressed(self, desk: Desk, query: CallbackQuery) -> None:
+        """Take the press of a button. Telegram shows a spinner on it until it is answered."""
+        told = desk.questions.press(query.data or "", str(query.from_user.id))
+        try:
+            await self._bot.answer_callback_query(query.id, told)
+        except TelegramError as error:
+            _log.warning("The press of a button could not be answered: %s", self._secrets.hide(str(error)))
 
     async def _place(self, desk: Desk, me: User, albums: list[list[Message]]) -> None:
         for album in albums:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from telegram import Bot, LinkPreviewOptions, MessageEntity, ReplyParameters
+from telegram import (
+    Bot,
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    LinkPreviewOptions,
+    MessageEntity,
+    ReplyParameters,
+)
 from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, RetryAfter, TelegramError
 
-from recollect.channels.bot import Incoming, Secrets, SlowDown, Undelivered
+from recollect.channels.bot import Button, Incoming, Secrets, SlowDown, Undelivered
 from recollect.channels.bot.splitting import utf16
 from recollect.channels.bot.tables import laid_out
 from recollect.channels.telegram.markup import rendered
@@ -64,6 +71,27 @@ class TelegramOutlet:
             raise Undelivered("Telegram gave no message back", again=False)
         self._reply_to = None
         return str(sent.message_id)
+
+    async def ask(self, text: str, buttons: Sequence[Button]) -> str:
+        """Send a message with buttons, one on each line: their labels are long for a phone."""
+        keyboard = InlineKeyboardMarkup(
+            [[InlineKeyboardButton(button.label, callback_data=button.data)] for button in buttons]
+        )
+
+        async def post(text: str, entities: list[MessageEntity] | None) -> Any:
+            return await self._bot.send_message(
+                self._chat, text, entities=entities, message_thread_id=self._topic, reply_markup=keyboard,
+                link_preview_options=_NO_PREVIEW,
+            )  # fmt: skip
+
+        sent = await self._formatted(text, post)
+        if sent is None:
+            raise Undelivered("Telegram gave no message back", again=False)
+        return str(sent.message_id)
+
+    async def settle(self, message: str, text: str) -> None:
+        """Change a message; one that is edited without buttons loses them."""
+        await self.edit(message, text)
 
     async def edit(self, message: str, text: str) -> None:
         """Change a message."""

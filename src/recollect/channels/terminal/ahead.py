@@ -1,41 +1,88 @@
-"""What is typed while nobody reads: it waits as it was typed, and is read by the next prompt.
+"""Type-ahead: keys pressed while no prompt reads them are read by the next prompt, exactly as if pressed then.
 
-A terminal turns Enter into a line feed unless a program asks for keys as they are. A prompt does ask, but what was
-typed before it came would then begin a new line instead of sending the one that was typed. It would also be echoed
-into the answer that is being drawn. Ctrl-D would be taken by the terminal, and nobody would ever read it.
+A terminal in line mode turns Enter into a line feed, keeps Ctrl-D for itself, echoes keys into the answer that is being
+drawn, and drops what exceeds 4,096 bytes. So line mode is off for as long as `recollect chat` runs. Keys pressed before
+the program could switch it off are translated back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 from collections.abc import Generator
+from typing import Any
+
+_SIZE = 4  # bytes of the int that FIONREAD fills in
+
+
+class TypeAhead:
+    """Keys that the terminal took in line mode, before this program switched it off."""
+
+    def __init__(self, handle: int = -1, size: int = 0) -> None:
+        self._handle = handle
+        self._size = size
+
+    def hand_over(self) -> None:
+        """Give these keys to the next prompt. Before that they stay with the terminal, for whoever reads it next."""
+        size, self._size = self._size, 0
+        if not size or not select.select([self._handle], [], [], 0)[0]:
+            return
+        from prompt_toolkit.input import create_input  # noqa: PLC0415  costs 100 ms that come after line mode is off
+        from prompt_toolkit.input.typeahead import store_typeahead  # noqa: PLC0415
+        from prompt_toolkit.input.vt100_parser import Vt100Parser  # noqa: PLC0415
+
+        presses: list[Any] = []
+        parser = Vt100Parser(presses.append)
+        parser.feed(as_pressed(os.read(self._handle, size)).decode("utf-8", "surrogateescape"))
+        parser.flush()
+        store_typeahead(create_input(), presses)
+
+
+def as_pressed(taken: bytes) -> bytes:
+    """Return the keys that a terminal in line mode took: it stores Enter as a line feed and Ctrl-D as NUL."""
+    return taken.replace(b"\n", b"\r").replace(b"\0", b"\x04")
+
+
+def interactive() -> bool:
+    """Return whether a person sits at both ends."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 @contextlib.contextmanager
-def kept() -> Generator[None]:
-    """Keep Enter and Ctrl-D, and the screen clean, for as long as this lasts. Ctrl-C goes on to stop an answer."""
+def kept() -> Generator[TypeAhead]:
+    """Switch line mode off for as long as this lasts. Ctrl-C still interrupts."""
     try:
-        import termios  # noqa: PLC0415  not on Windows
+        import fcntl  # noqa: PLC0415  not on Windows
+        import termios  # noqa: PLC0415
     except ImportError:
-        yield
+        yield TypeAhead()
         return
     try:
         handle = sys.stdin.fileno()
         before = termios.tcgetattr(handle)
-        nothing = bytes([os.fpathconf(handle, "PC_VDISABLE") & 0xFF])
     except (ValueError, OSError, termios.error):
-        yield
+        yield TypeAhead()
         return
     changed = [*before]
-    changed[0] &= ~termios.ICRNL
-    changed[3] &= ~termios.ECHO
+    changed[0] &= ~(termios.ICRNL | termios.IXON)
+    changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     changed[6] = [*before[6]]
-    changed[6][termios.VEOF] = nothing
+    changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
     termios.tcsetattr(handle, termios.TCSANOW, changed)
+    waiting = fcntl.ioctl(handle, termios.FIONREAD, bytes(_SIZE))
     try:
-        yield
+        yield TypeAhead(handle, int.from_bytes(waiting, sys.byteorder))
     finally:
         with contextlib.suppress(OSError, termios.error):
             termios.tcsetattr(handle, termios.TCSANOW, before)
+
+
+def terminal_input() -> Any:
+    """Return prompt_toolkit's input, changed so that it does not enter line mode while a prompt draws above itself."""
+    from prompt_toolkit.input import create_input  # noqa: PLC0415
+
+    made: Any = create_input()
+    made.cooked_mode = contextlib.nullcontext
+    return made

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from recollect.agent import approvals
 from recollect.agent.attendance import told
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnStarted
@@ -35,6 +36,7 @@ class Follower:
         self._session, self._branch, self._seen = "", 0, 0
         self._heard: tuple[int, int | None] = (0, None)
         self._told = False
+        self._approval = ""
 
     async def begin(self) -> None:
         """Watch the session that the talk is in now, from its end on."""
@@ -86,6 +88,7 @@ class Follower:
             try:
                 new, moved = await self._news()
                 await self._taken()
+                await self._asked()
             except StoreError:
                 return
             except NotFound as error:
@@ -124,6 +127,15 @@ class Follower:
                 self._screen.notice("From another window:")
             self._heard = (message.branch, message.turn)
             self._screen.message(message)
+
+    async def _asked(self) -> None:
+        """Tell that a tool waits for approval in another window, which can be given here."""
+        session = self._talk.session
+        approval = await approvals.waiting(session)
+        if approval is None or approval.id == self._approval or approval.holder == session.store.scope().holder:
+            return
+        self._approval = approval.id
+        await self._warn(f"{approvals.question(approval)} /approve once, session, always or deny answers.")
 
     async def _taken(self) -> None:
         place = self._talk.attendance.id

@@ -34,7 +34,7 @@ class PlainScreen:
             case Delegated() if event.tool:
                 _aside(f"  {event.agent}: {event.tool}")
             case Notice():
-                _aside(event.text)
+                _aside(event.text, len(event.text))
             case TurnEnded():
                 self._line()
                 if event.error or event.truncated:
@@ -57,9 +57,9 @@ class PlainScreen:
             self._write("\n")
 
 
-def _aside(text: str) -> None:
+def _aside(text: str, width: int = _WIDTH) -> None:
     sys.stdout.flush()
-    sys.stderr.write(cut(text, _WIDTH) + "\n")
+    sys.stderr.write(cut(text, width) + "\n")
     sys.stderr.flush()
 
 

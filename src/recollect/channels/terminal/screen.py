@@ -7,9 +7,10 @@ reaches the terminal before safe.clean() has seen it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -20,8 +21,10 @@ from rich.rule import Rule
 from rich.segment import Segment
 from rich.text import Text
 
+from recollect.agent.approvals import Approval
 from recollect.agent.commands import Outcome
 from recollect.agent.events import (
+    ApprovalAnswered,
     Delegated,
     Event,
     Notice,
@@ -44,9 +47,17 @@ from recollect.model.part import DataPart
 
 _WIDEST = 100
 _FOLDED = 3
+_ARGUMENTS = 12  # lines of a call's arguments that are shown before "Show all arguments" is chosen
 _TICK = 0.08
 _FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "canceled": ("\u2013", "yellow")}
+
+_DECISIONS = {
+    "once": "Allowed once.",
+    "session": "Allowed in this conversation. /approvals lists what is allowed.",
+    "always": "Always allowed. /approvals lists what is allowed.",
+    "deny": "Not allowed; it is not run.",
+}
 
 
 class _LeftHeading(Heading):
@@ -138,12 +149,43 @@ class Screen:
                 self._tools[event.call_id] = (_call(event), time.monotonic())
             case ToolFinished():
                 self._tool(event)
+            case ApprovalAnswered():
+                self.notice(_DECISIONS.get(event.decision, event.decision))
             case Delegated():
                 self._helpers[event.session] = event
                 if event.ended:
                     del self._helpers[event.session]
             case _:
                 pass
+
+    @contextlib.contextmanager
+    def paused(self) -> Generator[None]:
+        """Leave the screen to something else for a while."""
+        live = self._live
+        if live is not None:
+            live.stop()
+        try:
+            yield
+        finally:
+            if live is not None and live is self._live:
+                live.start()
+                self._ticking = asyncio.get_running_loop().create_task(self._tick(live))
+
+    def approval(self, approval: Approval, *, whole: bool = False) -> bool:
+        """Show the call that waits for approval; return whether all of its arguments are shown."""
+        name = line(f"{approval.tool} of the MCP server {approval.server}")
+        self._print(Text(f"? May the model run {name}?", style="bold yellow"))
+        rows = clean(approval.text).splitlines()
+        room = self._width - 2
+        shown = (
+            rows if whole else [row if len(row) <= room else f"{row[: room - 1]}\u2026" for row in rows[:_ARGUMENTS]]
+        )
+        for row in shown:
+            self._print(Text(f"  {row}"))
+        if whole or shown == rows:
+            return True
+        self._print(Text(f"  \u2026 {len(approval.text):,} characters in all", style="dim"))
+        return False
 
     def titled(self, title: str) -> None:
         """Put the title where a terminal shows it."""
@@ -260,14 +302,18 @@ class Screen:
         for message in messages:
             self.message(message)
 
+    def entered(self, text: str) -> None:
+        """Show a message of the person's, as the input line shows it."""
+        rows = clean(text).splitlines()
+        shown = Text("\n".join([f"> {rows[0]}", *(f"  {row}" for row in rows[1:])]), style="bold")
+        self._print(Group(shown, Text("")))
+
     def message(self, message: Message) -> None:
         """Show one stored message."""
         if is_recalled(message):
             self.notice(f"Recalled: {cut(message.text, self._width - 14)}")
         elif message.role == "user" and message.text:
-            rows = clean(message.text).splitlines()
-            shown = Text("\n".join([f"> {rows[0]}", *(f"  {row}" for row in rows[1:])]), style="bold")
-            self._print(Group(shown, Text("")))
+            self.entered(message.text)
         elif message.role == "assistant" and message.text:
             self._print(Group(markdown(message.text), Text("")))
         self._asked |= {call.call_id: call.tool for call in message.tool_calls}

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -18,10 +17,11 @@ from recollect.agent import commands
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnEnded
 from recollect.agent.session_commands import resume_hint
-from recollect.channels.terminal import ahead
+from recollect.channels.terminal.approving import Approving
 from recollect.channels.terminal.busy import Busy
 from recollect.channels.terminal.follower import Follower
 from recollect.channels.terminal.safe import line
+from recollect.channels.terminal.typed import Typed
 from recollect.errors import RecollectError, SessionBusy, StoreError
 from recollect.model.message import Message
 from recollect.model.presence import Presence
@@ -94,17 +94,15 @@ class TerminalTalk:
         self.talk = talk
         self._screen = screen
         self._entry = entry
-        self._begin = ""
-        self._busy = Busy(talk, screen, entry, self)
+        self._typed = Typed()
+        self._busy = Busy(talk, screen, entry, self, self._typed)
         self._follower = Follower(talk, screen, entry)
+        self._approving = Approving(screen, entry, self._typed, talk.stop)
+        talk.approvals.approver = self._approving.approve
         self._met = ""
 
     async def run(self) -> None:
         """Talk until the person leaves."""
-        with ahead.kept():
-            await self._run()
-
-    async def _run(self) -> None:
         with contextlib.suppress(StoreError):  # a talk goes on without a place, and without a store
             await self.talk.arrive("terminal")
         goes_on = await self._arrive()
@@ -127,7 +125,11 @@ class TerminalTalk:
 
     async def _read(self) -> str | None:
         """Read an input; None where the person leaves."""
-        begin, self._begin = self._begin, ""
+        if self._typed.entered:
+            entered = self._typed.entered.popleft().strip()
+            self._screen.entered(entered)
+            return entered
+        begin, self._typed.line = self._typed.line, ""
         while True:
             try:
                 said = (await self._entry.read(begin)).strip()
@@ -145,17 +147,18 @@ class TerminalTalk:
             await say(self.talk, said, self)
         except SessionBusy as error:
             before = self.talk.session.id
-            self._begin = await self._busy.choose(said, error)
+            await self._busy.choose(said, error)
             if self.talk.session.id != before:
                 await self._follower.begin()
         except RecollectError as error:
-            self._begin = said
+            self._typed.put_back(said)
             self._screen.notice(str(error), warning=True)
 
     def event(self, event: Event) -> None:
         """Show what happens in a turn of one's own."""
         self._follower.note(event)
-        self._screen.event(event)
+        if not self._approving.holds(event):
+            self._screen.event(event)
 
     def outcome(self, outcome: commands.Outcome) -> None:
         """Show what a command did."""
@@ -176,7 +179,7 @@ class TerminalTalk:
             return False
         await self._follower.settle()
         if outcome.action == "edit":
-            self._begin = str(outcome.data)
+            self._typed.put_back(str(outcome.data))
         return outcome.action != "quit"
 
     async def _arrive(self) -> bool:
@@ -240,8 +243,3 @@ def rescued(talk: Conversation) -> str:
 def goodbye(talk: Conversation) -> str:
     """Say how a talk is resumed."""
     return f"Resume it with: {line(resume_hint(talk.session))}"
-
-
-def interactive() -> bool:
-    """Say whether a person sits at both ends."""
-    return sys.stdin.isatty() and sys.stdout.isatty()

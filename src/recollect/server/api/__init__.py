@@ -7,6 +7,7 @@ from typing import Any
 from litestar import Router
 
 from recollect.server.api import (
+    approvals,
     branches,
     changes,
     chat,
@@ -26,7 +27,7 @@ from recollect.server.api import (
 
 PATH = "/api/v1"
 _RESOURCES: tuple[Any, ...] = (
-    health, sessions, messages, turns, chat, tools, branches, search, compactions, snapshots, settings, transfer,
-    statistics, changes, files,
+    health, sessions, messages, turns, chat, approvals, tools, branches, search, compactions, snapshots, settings,
+    transfer, statistics, changes, files,
 )  # fmt: skip
 ROUTES: list[Any] = [Router(PATH, route_handlers=[route for resource in _RESOURCES for route in resource.ROUTES])]

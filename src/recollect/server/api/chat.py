@@ -26,6 +26,14 @@ Model = Annotated[
     str | None, msgspec.Meta(description="The model to ask, remembered for the session.", examples=["demo"])
 ]
 
+Approvals = Annotated[
+    bool,
+    msgspec.Meta(
+        description="Whether tools that need approval wait until it is given with `answer_approval`. If not, they are "
+        "not run."
+    ),
+]
+
 
 class Attachment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A file that goes with what is said."""
@@ -42,6 +50,7 @@ class Saying(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     attachments: list[Attachment] = []
     model: Model = None
     take_over: Annotated[bool, msgspec.Meta(description="Whether to end another turn that is open.")] = False
+    approvals: Approvals = False
 
 
 class Edit(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +59,7 @@ class Edit(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     text: str
     attachments: list[Attachment] | None = None
     model: Model = None
+    approvals: Approvals = False
 
 
 class Again(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -57,12 +67,14 @@ class Again(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     message: str | None = None
     model: Model = None
+    approvals: Approvals = False
 
 
 class Choice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The model to ask, where it is another one."""
 
     model: Model = None
+    approvals: Approvals = False
 
 
 class Stopped(msgspec.Struct, frozen=True):
@@ -132,7 +144,9 @@ async def _asked(
 ) -> Any:
     """Ask again for an answer in a session, in whichever way, with the model that was chosen for it."""
     name = (await found(account, session)).id
-    return await _begun(request, account, await ask(account, name, model=None if data is None else data.model, key=key))
+    chosen = Choice() if data is None else data
+    said = await ask(account, name, model=chosen.model, key=key, asks=chosen.approvals)
+    return await _begun(request, account, said)
 
 
 @post("/sessions/{session:str}/chat", tags=TAGS, operation_id="say", status_code=202)
@@ -145,7 +159,7 @@ async def say(
     """
     said = await actions.say(
         account, (await found(account, session)).id, data.text, _parts(data.attachments), model=data.model, key=key,
-        take_over=data.take_over,
+        take_over=data.take_over, asks=data.approvals,
     )  # fmt: skip
     return await _begun(request, account, said)
 
@@ -162,7 +176,9 @@ async def edit_message(
     """Say something else in the place of a message, on a branch of its own. What was there is kept."""
     parts = None if data.attachments is None else _parts(data.attachments)
     name = (await found(account, session)).id
-    said = await actions.edit(account, name, message_id(message), data.text, parts, model=data.model, key=key)
+    said = await actions.edit(
+        account, name, message_id(message), data.text, parts, model=data.model, key=key, asks=data.approvals
+    )
     return await _begun(request, account, said)
 
 
@@ -232,8 +248,9 @@ async def follow_session(request: Request[Any, Any, Any], account: Account, sess
     """Follow a session: all of the turn that runs, then each change and each turn that follows, as an event stream.
 
     Events are `ready`, `change`, and those of a turn: `turn_started`, `text`, `reasoning`, `tool_started`,
-    `tool_finished`, `response`, `notice`, `titled`, `turn_ended`. Send the last id back as `Last-Event-ID` to go on
-    where a stream was cut off. A `change` says that what is stored has another revision now: read it.
+    `tool_finished`, `approval_requested`, `approval_answered`, `response`, `notice`, `titled`, `turn_ended`. Send the
+    last id back as `Last-Event-ID` to go on where a stream was cut off. A `change` says that what is stored
+    has another revision now: read it.
     """
     opened = await found(account, session)
     last = stream.Cursor.read(request.headers.get("last-event-id"))

@@ -60,7 +60,7 @@ async def say(request: _Asked, account: Account, session: str) -> dict[str, str]
         raise InvalidValue("The text of a message is text.")
     said = await actions.say(
         account, session_id(session), text.replace("\r\n", "\n"), await attached(given), key=_key(request),
-        take_over=form.get("take_over") == "yes",
+        take_over=form.get("take_over") == "yes", asks=True,
     )  # fmt: skip
     return _begun(said)
 
@@ -68,25 +68,27 @@ async def say(request: _Asked, account: Account, session: str) -> dict[str, str]
 @post(f"{_AT}/edit", include_in_schema=False, status_code=202)
 async def edit(request: _Asked, account: Account, session: str, data: Edit) -> dict[str, str]:
     """Say something else in the place of a message."""
-    return _begun(await actions.edit(account, session_id(session), data.message, data.text, key=_key(request)))
+    return _begun(
+        await actions.edit(account, session_id(session), data.message, data.text, key=_key(request), asks=True)
+    )
 
 
 @post(f"{_AT}/regenerate", include_in_schema=False, status_code=202)
 async def regenerate(request: _Asked, account: Account, session: str, data: At) -> dict[str, str]:
     """Ask again."""
-    return _begun(await actions.regenerate(account, session_id(session), data.message, key=_key(request)))
+    return _begun(await actions.regenerate(account, session_id(session), data.message, key=_key(request), asks=True))
 
 
 @post(f"{_AT}/retry", include_in_schema=False, status_code=202)
 async def retry(request: _Asked, account: Account, session: str) -> dict[str, str]:
     """Ask the last question again."""
-    return _begun(await actions.retry(account, session_id(session), key=_key(request)))
+    return _begun(await actions.retry(account, session_id(session), key=_key(request), asks=True))
 
 
 @post(f"{_AT}/carry-on", include_in_schema=False, status_code=202)
 async def carry_on(request: _Asked, account: Account, session: str) -> dict[str, str]:
     """Ask for the rest of an answer."""
-    return _begun(await actions.carry_on(account, session_id(session), key=_key(request)))
+    return _begun(await actions.carry_on(account, session_id(session), key=_key(request), asks=True))
 
 
 @post(f"{_AT}/stop", include_in_schema=False, status_code=200)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from recollect import ops
+from recollect.agent import approvals
 from recollect.model.compaction import Compaction, outermost
 from recollect.model.message import Message
 from recollect.model.turn import Turn
@@ -19,6 +20,7 @@ from recollect.server.page.clock import Clock
 from recollect.server.page.drawing import Drawing, Item, item, texts
 from recollect.server.page.picture import picture
 from recollect.server.page.rendering import rendered
+from recollect.server.page.template import render
 from recollect.server.talks import Run
 from recollect.store_async import AsyncSession
 
@@ -123,7 +125,18 @@ async def _view(
             account, session, clock, before=before, count=count, align=align, unfold=unfold, back_to=back_to
         )
     made = await _items(account, session, clock, stretch, turns, live=live)
+    if not newer and any(turn.status == "open" for turn in turns):
+        made += await _approval(session)
     return View(made, stretch.first, last, older=stretch.first > 1, newer=newer)
+
+
+async def _approval(session: AsyncSession) -> list[Item]:
+    """Draw the question whether a tool may run, if one waits here or in another process."""
+    approval = await approvals.waiting(session)
+    if approval is None:
+        return []
+    key = f"approval-{approval.id}"
+    return [item(key, render("approval.html", key=key, approval=approval))]
 
 
 async def _turns(session: AsyncSession, stretch: Stretch) -> list[Turn]:
