@@ -344,7 +344,7 @@ def test_commands_complete_and_tell_their_outcome(talk, store):
     expect(page.locator(".title button")).to_have_text("A better <b>title</b>")
     expect(page.locator(".notice:visible")).to_be_visible()
     said(page, "/nonsense")
-    expect(page.locator(".notice.failed")).to_contain_text("no command")
+    expect(page.locator(".notice.failed:visible")).to_contain_text("no command")
     entered(page, "/rewind 1")
     expect(page.locator("#composer-text")).to_have_value("echo one")
     entered(page, "/fork")

@@ -24,6 +24,7 @@ ODD = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\ud800", 2**7
 _FITTING: dict[str, Any] = {
     "query": "x", "name": "a", "key": "k", "value": 1, "messages": user("x"), "said": "x", "message": user("x"),
     "call_id": "t", "surface": "cli", "kind": "title", "content": "c", "to": "1.1", "branch": 1, "text": "x",
+    "sessions": ["a"],
 }  # fmt: skip
 _OF_MESSAGES = frozenset(
     {"message", "response", "pin_message", "unpin_message", "delete_message", "restore_message", "resume_turn"}
