@@ -87,3 +87,13 @@ def test_nothing_is_lost(lines, size):
     assert given_back == fed([text])
     kept = [line for block in given_back for line in block.split("\n") if line.strip()]
     assert kept == [line for line in text.split("\n") if line.strip()]
+
+
+def test_each_line_is_looked_at_once(monkeypatch):
+    """An answer in one long block, in many small pieces."""
+    lines: list[str] = []
+    take = Blocks._take
+    monkeypatch.setattr(Blocks, "_take", lambda blocks, line: lines.append(line) or take(blocks, line))
+    text = "```\n" + "a b c\n" * 2_000
+    assert fed([text[i : i + 4] for i in range(0, len(text), 4)]) == [text.strip("\n")]
+    assert len(lines) == 2_001

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recollect.channels.bot import splitting
 from recollect.channels.bot.splitting import blocks, closed, split, utf16
 
 PIECES = st.sampled_from(
@@ -109,3 +110,14 @@ def test_closed_blocks_stay(text):
 def test_a_block_is_closed_with_its_own_marks():
     assert closed("~~~~\ncode") == "~~~~\ncode\n~~~~"
     assert closed("```\n~~~\n") == "```\n~~~\n```"
+
+
+def test_many_code_blocks_are_looked_through_once_for_each_piece(monkeypatch):
+    """Not once for each place where a piece could end, which took quadratic time."""
+    blocks = splitting.blocks
+    looked: list[int] = []
+    monkeypatch.setattr(splitting, "blocks", lambda text: looked.append(len(text)) or blocks(text))
+    text = "```\na\n```\n" * 16_000
+    pieces = splitting.split(text, 2_000)
+    assert len(pieces) >= len(text) // 2_000
+    assert sum(looked) < 12 * len(text)

@@ -212,7 +212,7 @@ class Desk:
 
     async def tell(self, outlet: Outlet, text: str) -> None:
         """Send a text, in as many messages as it needs."""
-        for piece in split(text, outlet.limit, outlet.measure):
+        for piece in await asyncio.to_thread(split, text, outlet.limit, outlet.measure):  # hundreds of ms if it is long
             await insist(lambda piece=piece: outlet.send(piece), self.patience)
 
     @property

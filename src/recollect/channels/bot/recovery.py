@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -100,7 +101,7 @@ async def _marked(desk: Desk, outlet: Outlet, sent: list[str], note: str) -> boo
 
 async def _over(desk: Desk, outlet: Outlet, sent: list[str], text: str, note: str) -> None:
     """Put an answer over the messages that it had already, and send what they do not hold."""
-    pieces = split(text, outlet.limit, outlet.measure)
+    pieces = await asyncio.to_thread(split, text, outlet.limit, outlet.measure)
     if len(pieces) < len(sent) or (sent and text == note):  # more was seen than stored: it is not taken away again
         await desk.tell(outlet, note)
         return

@@ -7,8 +7,9 @@ white space at a cut is left out.
 
 from __future__ import annotations
 
+import bisect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 Measure = Callable[[str], int]
@@ -46,7 +47,7 @@ def split(text: str, limit: int, measure: Measure = len) -> list[str]:
     """Cut a text into pieces of at most `limit`; a text without anything to read gives none."""
     pieces: list[str] = []
     rest = text
-    while measure(closed(rest)) > limit and rest.strip():
+    while (len(rest) > limit or measure(closed(rest)) > limit) and rest.strip():
         piece, rest = cut(rest, limit, measure)
         pieces += [piece] if piece.strip() else []
     return [*pieces, closed(rest)] if rest.strip() else pieces
@@ -60,7 +61,10 @@ def closed(text: str) -> str:
 
 def blocks(text: str) -> list[Block]:
     """Find the code blocks of a text; the last one may have no end."""
-    found: list[Block] = []
+    return list(_each_block(text))
+
+
+def _each_block(text: str) -> Iterator[Block]:
     opened: Block | None = None
     for line in _FENCE.finditer(text):
         marks, rest = line[1], line[2]
@@ -68,9 +72,10 @@ def blocks(text: str) -> list[Block]:
             if marks[0] == "~" or "`" not in rest:
                 opened = Block(line.start(), min(line.end() + 1, len(text)), None, line[0].strip())
         elif marks[0] == opened.fence[0] and len(marks) >= len(_marks(opened.fence)) and not rest.strip():
-            found.append(opened._replace(end=line.end()))
+            yield opened._replace(end=line.end())
             opened = None
-    return found if opened is None else [*found, opened]
+    if opened is not None:
+        yield opened
 
 
 def outside_blocks(text: str, change: Callable[[str], str]) -> str:
@@ -114,7 +119,7 @@ def _reopened(text: str, at: int, resume: int) -> str:
         head = _table_head(text[:at]) if text[at:resume] == "\n" and "|" in rest.partition("\n")[0] else ""
         return head + rest if len(head) < min(resume, _HEAD) else rest
     header = (fence if len(fence) <= _LANGUAGE else _marks(fence)) + "\n"
-    left = blocks(header + rest)[0]
+    left = next(_each_block(header + rest))  # the others are found when it is their turn
     if left.end is not None and not (header + rest)[left.code : left.end].strip(" \t\n" + fence[0]):
         return (header + rest)[left.end :].removeprefix("\n")  # nothing but its end is left of the block
     return header + rest if resume > len(header) else rest
@@ -160,8 +165,11 @@ def _place(text: str, room: int) -> tuple[int, int]:
             return len(text[: inside.start].rstrip()) or inside.start, inside.start
         return _last(text, room, _LINE, inside.code + 1) or (room, room)
 
+    starts = [block.start for block in known]
+
     def between(at: int) -> bool:
-        return not any(block.start < at and (block.end is None or at < block.end) for block in known)
+        before = bisect.bisect_left(starts, at)
+        return not before or not ((end := known[before - 1].end) is None or at < end)
 
     return _last(text, room, _BREAKS, least, between) or (room, room)
 
