@@ -9,6 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("recollect.testing")  # before any test imports something of it
+
 LONG = "RECOLLECT_TEST_LONG"
 PREREQUISITES = (
     "could not import",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("recollect.testing")  # before anything of it is imported
-
 
 @pytest.fixture(params=["sync", "async"])
 def connect(request):

@@ -35,11 +35,11 @@ def env(tmp_path, bank):
 @pytest.fixture
 def url(env):
     process = subprocess.Popen(
-        [sys.executable, "-m", "recollect", "serve", "--port", "0"], env=env, stdout=subprocess.PIPE,
+        [sys.executable, "-m", "recollect", "serve", "--port", "0", "--log-level", "error"], env=env, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
-        url = process.stdout.readline().split(" at ", 1)[1].split("/?token", 1)[0].strip()
+        url = process.stdout.readline().split(" at ", 1)[1].split("/#token", 1)[0].strip()
         wait_for(url)
         yield url
     finally:

@@ -92,6 +92,7 @@ WHOLE = {
     "tool_stats": lambda store: store.tool_stats() == [],
     "check": lambda store: store.check(repair=True).found == (),
     "recover": lambda store: store.recover() == [],
+    "shown_counts": lambda store: store.shown_counts(["cli:one", "cli:fork"]) == [0, 0],
 }
 NO_SESSION = {
     "owners",

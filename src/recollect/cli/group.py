@@ -37,6 +37,10 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.params += _everywhere(self.params)
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return -h and --help, also if the command is run without its group, whose settings say so."""
+        return ["-h", "--help"]
+
 
 class Group(click.Group):
     """A group that knows the names and the first lines of its commands, and loads one when it is used.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from recollect.agent.approvals import Approval, Decision, forever
 from recollect.agent.events import Event
-from recollect.channels.terminal.entry import Entry, Option
-from recollect.channels.terminal.screen import Screen
-from recollect.channels.terminal.typed import Typed
+from recollect.channels.terminal.typed import Option, Typed
+
+if TYPE_CHECKING:
+    from recollect.channels.terminal.entry import Entry
+    from recollect.channels.terminal.screen import Screen
 
 _OPTIONS = (
     Option("once", "Allow this call", "c-y"),

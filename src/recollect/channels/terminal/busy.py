@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from recollect.agent import commands
 from recollect.agent.attendance import told
 from recollect.agent.conversation import Conversation
-from recollect.channels.terminal.entry import Option
-from recollect.channels.terminal.typed import Typed
+from recollect.channels.terminal.typed import Option, Typed
 from recollect.errors import SessionBusy, SessionTaken
 from recollect.model.presence import Presence
 

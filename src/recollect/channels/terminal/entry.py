@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -18,6 +18,7 @@ from prompt_toolkit.styles import Style
 from recollect.agent.commands import COMMANDS
 from recollect.channels.terminal.ahead import terminal_input
 from recollect.channels.terminal.safe import line
+from recollect.channels.terminal.typed import Chosen, Option
 
 _STYLE = Style.from_dict(
     {
@@ -54,27 +55,6 @@ class Names(Completer):
         for id, title in self.sessions:
             if id.startswith(begun) or begun.lower() in title.lower():
                 yield Completion(id, -len(begun), display=line(title or id), display_meta=line(id))
-
-
-class Option(NamedTuple):
-    """One choice of a menu. Its key is never a character of a text: letters typed at a menu are a message."""
-
-    name: str
-    text: str
-    key: str = ""
-    """As prompt_toolkit calls it, such as `c-t`. Without one, the option is reached with the arrow keys."""
-
-    @property
-    def label(self) -> str:
-        """The key as people call it."""
-        return f"Ctrl-{self.key[-1].upper()}" if self.key else ""
-
-
-class Chosen(NamedTuple):
-    """The answer to a menu: the option's name, or None if a message was entered instead; and the text in the line."""
-
-    name: str | None
-    text: str = ""
 
 
 class Entry:

@@ -1,10 +1,30 @@
-"""Text that was typed and not sent yet: entered messages that wait for their turn, and the beginning of the next."""
+"""Text that was typed and not sent yet, and the options of a menu at which text can be typed."""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
-from recollect.channels.terminal.entry import Chosen
+
+class Option(NamedTuple):
+    """One choice of a menu. Its key is never a character of a text: letters typed at a menu are a message."""
+
+    name: str
+    text: str
+    key: str = ""
+    """As prompt_toolkit calls it, such as `c-t`. Without one, the option is reached with the arrow keys."""
+
+    @property
+    def label(self) -> str:
+        """The key as people call it."""
+        return f"Ctrl-{self.key[-1].upper()}" if self.key else ""
+
+
+class Chosen(NamedTuple):
+    """The answer to a menu: the option's name, or None if a message was entered instead; and the text in the line."""
+
+    name: str | None
+    text: str = ""
 
 
 class Typed:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import threading
 import time
 
@@ -133,7 +132,7 @@ def _locked(path: str) -> Key | None:
 def _take(descriptor: int) -> bool:
     assert fcntl is not None
     if not _offset:
-        _offset.append(secrets.randbelow(_OFFSETS))
+        _offset.append(int.from_bytes(os.urandom(8), "big") % _OFFSETS)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset[0])
     except BlockingIOError:  # its last user is about to remove it

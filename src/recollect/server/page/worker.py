@@ -21,6 +21,7 @@ from recollect.server.page.worker_protocol import Rendered, Reply, Request, read
 CPU_SECONDS = 2.0
 """CPU time for one text. A list of 25,000 lines took 1.6 s; a text that takes longer is shown as it is."""
 
+_AGAIN = 0.05  # seconds. Python swallows what is raised in a finalizer or a callback of the collector: raise again.
 _HAS_TIMER = hasattr(signal, "setitimer")  # not on Windows, where the server kills a worker that takes too long
 
 
@@ -54,7 +55,7 @@ def _arm(seconds: float) -> None:
     """Start the timer, or stop it (0)."""
     if _HAS_TIMER:
         signal.signal(signal.SIGVTALRM, _expire if seconds else signal.SIG_IGN)
-        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds, _AGAIN if seconds else 0)
 
 
 def _expire(*_: object) -> NoReturn:
