@@ -56,7 +56,7 @@ def main() -> None:
             size = os.path.getsize(path) / 1e6
             copy = statistics.median(
                 copied(path) for _ in range(ERASURES)
-            )  # before it is opened: plain I/O drops locks
+            )  # not while it is open: SQLite.s locks
             erasures: list[float] = []
             with recollect.open(path) as store:
                 for number in range(ERASURES):
