@@ -280,18 +280,19 @@ def shown_counts(scope: Scope, wanted: Sequence[Any]) -> Plan[list[int]]:
 
     A session is a handle, a value or the id of a living session. One that is not there counts 0.
     """
-    if isinstance(wanted, str):
-        raise InvalidValue(f"sessions must be a list of sessions or ids, got the text {wanted!r}. Put it in a list.")
+    if isinstance(wanted, str | bytes) or not isinstance(wanted, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"sessions must be a list of sessions or ids, got {displayed(wanted)}.")
     return _shown_counts(scope, [_whole_path(session) for session in wanted])
 
 
 def _whole_path(session: Any) -> Stretch:
     if isinstance(session, str):
-        return Stretch(session)
-    id = getattr(session, "id", None)
-    if not isinstance(id, str):
-        raise InvalidValue(f"sessions must hold sessions or ids, got {session!r}.")
-    return Stretch(id, session.deleted_at)
+        return Stretch(argument.string("A session's id", session))
+    try:
+        id, deleted_at = session.id, session.deleted_at
+    except Exception as error:
+        raise InvalidValue(f"sessions must hold sessions or ids, got {displayed(session)}.") from error
+    return Stretch(argument.string("A session's id", id), deleted_at)
 
 
 def _shown_counts(scope: Scope, stretches: Sequence[Stretch]) -> Plan[list[int]]:
