@@ -35,7 +35,8 @@ def pytest_addoption(parser):
     parser.addoption(
         "--all",
         action="store_true",
-        help="fail a test that is skipped because a package, a browser, npm or PostgreSQL is missing",
+        help="also run what takes a minute; fail a test that is skipped because a package, a browser, npm or PostgreSQL "
+        "is missing",
     )
 
 
@@ -49,10 +50,13 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--long"):
-        for item in items:
-            if item.get_closest_marker("long"):
-                item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
+    if config.getoption("--long"):
+        return
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
+        elif item.get_closest_marker("all") and not config.getoption("--all"):
+            item.add_marker(pytest.mark.skip(reason="takes a minute; run with --all"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -140,6 +140,7 @@ connection.close()
 """
 
 
+@pytest.mark.all
 def test_beside_a_stock_sqlite(template, tmp_path):
     """Another program's SQLite checkpoints, vacuums and writes at random moments of every kind of maintenance."""
     for seed in range(STOCK_RUNS):

@@ -36,6 +36,7 @@ LONG = pytest.mark.long  # a run of a checker takes half a minute; the strict on
 
 
 @pytest.mark.parametrize("strict", [False, pytest.param(True, marks=LONG)], ids=["default", "strict"])
+@pytest.mark.all
 def test_mypy(strict, tmp_path):
     options = ["--strict"] if strict else ["--check-untyped-defs"]
     told = run("mypy", *options, "--config-file=", f"--cache-dir={tmp_path}", "--output=json", RIGHT.name, WRONG.name)
@@ -44,6 +45,7 @@ def test_mypy(strict, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["basic", pytest.param("strict", marks=LONG)])
+@pytest.mark.all
 def test_pyright(mode, tmp_path):
     for program in (RIGHT, WRONG):
         shutil.copy(program, tmp_path)
