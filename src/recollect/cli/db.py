@@ -297,7 +297,7 @@ def optimize(as_json: bool) -> None:
     """Make the database smaller and quicker.
 
     Free space goes back to the disk, SQLite rewrites the file (VACUUM), and the log is truncated. This also finishes an
-    erasure that was cut off. Other writers wait meanwhile, about 5 seconds per gigabyte.
+    erasure that was cut off. Other writers wait meanwhile, about 10 seconds per gigabyte.
     """
     place.must_exist("optimize")
     with place.opened() as store, Progress("Optimizing"):
