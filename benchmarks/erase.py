@@ -54,9 +54,8 @@ def main() -> None:
             path = os.path.join(folder, "recollect.db")
             fill(path, megabytes)
             size = os.path.getsize(path) / 1e6
-            copy = statistics.median(
-                copied(path) for _ in range(ERASURES)
-            )  # not while it is open: SQLite.s locks
+            # Before the store is opened: plain I/O on a live database drops SQLite's locks.
+            copy = statistics.median(copied(path) for _ in range(ERASURES))
             erasures: list[float] = []
             with recollect.open(path) as store:
                 for number in range(ERASURES):
