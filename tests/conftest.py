@@ -1,4 +1,4 @@
-"""A PostgreSQL server for every test that asks for one: started once in each process of the test run, on loopback."""
+"""Command-line options of the test run, and fixtures for a PostgreSQL server, started once per process on loopback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from hypothesis import settings
 
-pytest.register_assert_rewrite("recollect.testing")  # before any test imports something of it
+pytest.register_assert_rewrite("recollect_conformance")  # must precede the first import of the package
 
 LONG = "RECOLLECT_TEST_LONG"
 PREREQUISITES = (
@@ -23,28 +23,28 @@ PREREQUISITES = (
     "fiu",
     "sqlite3",
 )
-"""Words in the reason of a skip that name something scripts/test installs."""
+"""Words in the reason of a skip that name a program or package which scripts/test installs."""
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--long",
         action="store_true",
-        help="also run what takes minutes, and the rest with more examples and larger data",
+        help="also run tests that take minutes, and run the others with more examples and larger data",
     )
     parser.addoption(
         "--all",
         action="store_true",
-        help="also run what takes a minute; fail a test that is skipped because a package, a browser, npm or PostgreSQL "
-        "is missing",
+        help="also run tests that take a minute; fail a test that is skipped because a package, a browser, npm or "
+        "PostgreSQL is missing",
     )
 
 
 def pytest_configure(config):
     if config.getoption("--long"):
-        os.environ[LONG] = "yes"  # for what a module of tests decides when it is loaded
+        os.environ[LONG] = "yes"  # for test modules that choose their examples on import
     else:
-        # The same examples in each run: a change fails by itself and not by chance. A long run looks for others.
+        # The same examples in each run, so that only a change of the code can fail a test. A long run tries others.
         settings.register_profile("same", derandomize=True, database=None)
         settings.load_profile("same")
 
@@ -62,17 +62,17 @@ def pytest_collection_modifyitems(config, items):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    return _required(item.config, report)
+    return _fail_required_skip(item.config, report)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
     report = yield
-    return _required(collector.config, report)
+    return _fail_required_skip(collector.config, report)
 
 
-def _required(config, report):
-    """With --all, turn a skip for want of something that scripts/test installs into a failure."""
+def _fail_required_skip(config, report):
+    """Turn a skip because of a missing prerequisite into a failure if the run has --all."""
     if config.getoption("--all") and report.skipped and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2]
         if any(word in reason for word in PREREQUISITES):
@@ -81,51 +81,57 @@ def _required(config, report):
 
 
 def pytest_collection_finish():
-    # Thousands of tests and their modules stay to the end: the garbage collector need not look at them again and again.
+    # Thousands of tests and their modules live until the end: without this, every collection would visit them.
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def long(pytestconfig):
-    """Say whether this is a long run, in which a test may take its time."""
+    """Return whether this is a long run, in which a test may take minutes."""
     return pytestconfig.getoption("--long")
 
 
 @pytest.fixture(scope="session")
 def databases():
-    """Give what makes databases: on the server that RECOLLECT_TEST_POSTGRES names, or on one of our own."""
+    """Return a factory of databases, on the server that RECOLLECT_TEST_POSTGRES names or on a new one."""
     from postgres_server import PASSWORD, Databases, PostgresServer
 
-    named = os.environ.get("RECOLLECT_TEST_POSTGRES")
+    server_url = os.environ.get("RECOLLECT_TEST_POSTGRES")
     server = None
-    if named:
-        parts = urlsplit(named)
+    if server_url:
+        parts = urlsplit(server_url)
 
         def url_of(database: str, user: str) -> str:
             host = parts.netloc.rpartition("@")[2]
             login = parts.netloc if user == "postgres" else f"{user}:{PASSWORD.replace('$', '%24')}@{host}"
             return urlunsplit(parts._replace(netloc=login, path=f"/{database}"))
     else:
-        # No sync to disk: what a crash of the machine would lose does not matter to a test. Killing the server does.
+        # Without fsync, a crash of the machine loses data, which no test depends on. A killed server loses none.
         server = PostgresServer("fsync=off", "max_connections=300", "shared_buffers=64MB", "jit=off").start()
         url_of = server.url
-    made = Databases(url_of)
+    server_databases = Databases(url_of)
     try:
-        yield made
+        yield server_databases
     finally:
-        made.close()
+        server_databases.close()
         if server is not None:
             server.remove()
 
 
 @pytest.fixture
-def database(databases):
-    """Give the name of a database with the tables in it and nothing in them, for the time of this test."""
+def database_name(databases):
+    """Return the name of a database with all tables and no rows, for one test."""
     databases.wipe()
     return databases.common
 
 
 @pytest.fixture
-def postgres(databases, database):
-    """Give the URL of a store of this test's own, for an ordinary role."""
-    return databases.url_of(database, "plain")
+def database(database_name):
+    """Return `database_name`; in tests/conformance, `database` is the fixture of the suite instead."""
+    return database_name
+
+
+@pytest.fixture
+def postgres(databases, database_name):
+    """Return the URL of an empty store for this test, for a role without special rights."""
+    return databases.url_of(database_name, "plain")

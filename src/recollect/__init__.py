@@ -1,22 +1,23 @@
-"""Recollect keeps every conversation between a person and an AI agent, and brings it back exactly as it was."""
+"""Recollect stores every conversation between a person and an AI agent, and returns it unchanged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import (
-    AlreadySaid,
+    AmbiguousFormat,
     AmbiguousName,
     ApprovalNotFound,
-    BotRefused,
+    BotRejected,
     BranchNotFound,
-    CompactedMeanwhile,
+    CompactionConflict,
     CompactionNotFound,
     Conflict,
+    CopyConflict,
     Corrupted,
     DiskFull,
     FileExists,
-    FormatUnclear,
+    ImportConflict,
     IndexDamaged,
     InvalidConfig,
     InvalidValue,
@@ -36,7 +37,7 @@ from recollect.errors import (
     SessionHasForks,
     SessionInTrash,
     SessionNotFound,
-    SessionTaken,
+    SessionTakenOver,
     StaleRevision,
     StoreClosed,
     StoreError,
@@ -46,37 +47,47 @@ from recollect.errors import (
     ToolCallAnswered,
     ToolCallNotFound,
     TurnClosed,
+    TurnExists,
     TurnNotFound,
     UnknownFormat,
 )
-from recollect.model.branch import Branch
-from recollect.model.change import Change
 from recollect.model.compaction import Compaction
-from recollect.model.hit import Hit
-from recollect.model.message import Draft, Format, Message
-from recollect.model.part import (
+from recollect.model.message import (
     AttachmentPart,
     DataPart,
+    Draft,
+    Format,
+    Message,
     ReasoningPart,
+    Repair,
     TextPart,
+    ToolCall,
     ToolCallPart,
     ToolResultPart,
 )
-from recollect.model.repair import Repair
-from recollect.model.snapshot import Snapshot
-from recollect.model.tool_call import ToolCall
+from recollect.model.search import Hit
+from recollect.model.session import Branch, Change, Snapshot
 from recollect.store import Session, Store, Stream, Turn, open
 
 if TYPE_CHECKING:
-    from recollect.context.compaction import CompactionPolicy
     from recollect.export.copying import copy
-    from recollect.model.copied import Copied, Difference
-    from recollect.model.finding import Finding, Findings
-    from recollect.model.owners import Owners
-    from recollect.model.presence import Arrived, Presence
-    from recollect.model.pruning import Pruned, PruneReport
-    from recollect.model.space import Backup, Optimized, Space
-    from recollect.model.statistics import Stats, Tally, ToolStats
+    from recollect.history.compaction import CompactionPolicy
+    from recollect.model.reports import (
+        Backup,
+        CopyReport,
+        Difference,
+        Finding,
+        Findings,
+        OptimizeReport,
+        Owners,
+        PrunedSession,
+        PruneReport,
+        Space,
+        Stats,
+        Tally,
+        ToolStats,
+    )
+    from recollect.model.session import ArriveResult, Presence
     from recollect.store.backups import check_backup, restore
     from recollect.store.watch import Watch
     from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
@@ -84,29 +95,29 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# What only some programs name, and where: each is loaded with its first use. asyncio alone costs 40 ms.
-_LATER = {
-    "Arrived": "model.presence",
+# Public names that few programs use, with their modules. Each is loaded on first use: asyncio alone costs 40 ms.
+_LAZY_NAMES = {
+    "ArriveResult": "model.session",
     "AsyncSession": "store_async",
     "AsyncStore": "store_async",
     "AsyncStream": "store_async",
     "AsyncTurn": "store_async",
     "AsyncWatch": "store_async.watch",
-    "Backup": "model.space",
-    "CompactionPolicy": "context.compaction",
-    "Copied": "model.copied",
-    "Difference": "model.copied",
-    "Finding": "model.finding",
-    "Findings": "model.finding",
-    "Optimized": "model.space",
-    "Presence": "model.presence",
-    "Owners": "model.owners",
-    "PruneReport": "model.pruning",
-    "Pruned": "model.pruning",
-    "Space": "model.space",
-    "Stats": "model.statistics",
-    "Tally": "model.statistics",
-    "ToolStats": "model.statistics",
+    "Backup": "model.reports",
+    "CompactionPolicy": "history.compaction",
+    "CopyReport": "model.reports",
+    "Difference": "model.reports",
+    "Finding": "model.reports",
+    "Findings": "model.reports",
+    "OptimizeReport": "model.reports",
+    "Presence": "model.session",
+    "Owners": "model.reports",
+    "PruneReport": "model.reports",
+    "PrunedSession": "model.reports",
+    "Space": "model.reports",
+    "Stats": "model.reports",
+    "Tally": "model.reports",
+    "ToolStats": "model.reports",
     "Watch": "store.watch",
     "check_backup": "store.backups",
     "copy": "export.copying",
@@ -115,20 +126,20 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # to a type checker that sees it, every name of the module exists
+if not TYPE_CHECKING:  # a type checker that sees it would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Load what not every program uses."""
-        if name in _LATER:
-            return getattr(__import__(f"recollect.{_LATER[name]}", fromlist=[name]), name)
+        """Load a name of _LAZY_NAMES on first use."""
+        if name in _LAZY_NAMES:
+            return getattr(__import__(f"recollect.{_LAZY_NAMES[name]}", fromlist=[name]), name)
         raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
 __all__ = [
-    "AlreadySaid",
+    "AmbiguousFormat",
     "AmbiguousName",
     "ApprovalNotFound",
-    "Arrived",
+    "ArriveResult",
     "AsyncSession",
     "AsyncStore",
     "AsyncStream",
@@ -136,16 +147,17 @@ __all__ = [
     "AsyncWatch",
     "AttachmentPart",
     "Backup",
-    "BotRefused",
+    "BotRejected",
     "Branch",
     "BranchNotFound",
     "Change",
-    "CompactedMeanwhile",
     "Compaction",
+    "CompactionConflict",
     "CompactionNotFound",
     "CompactionPolicy",
     "Conflict",
-    "Copied",
+    "CopyConflict",
+    "CopyReport",
     "Corrupted",
     "DataPart",
     "Difference",
@@ -155,8 +167,8 @@ __all__ = [
     "Finding",
     "Findings",
     "Format",
-    "FormatUnclear",
     "Hit",
+    "ImportConflict",
     "IndexDamaged",
     "InvalidConfig",
     "InvalidValue",
@@ -170,11 +182,11 @@ __all__ = [
     "NotADatabase",
     "NotFound",
     "NotSupported",
-    "Optimized",
+    "OptimizeReport",
     "Owners",
     "Presence",
     "PruneReport",
-    "Pruned",
+    "PrunedSession",
     "ReasoningPart",
     "RecollectError",
     "Repair",
@@ -185,7 +197,7 @@ __all__ = [
     "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
-    "SessionTaken",
+    "SessionTakenOver",
     "Snapshot",
     "Space",
     "StaleRevision",
@@ -207,6 +219,7 @@ __all__ = [
     "ToolStats",
     "Turn",
     "TurnClosed",
+    "TurnExists",
     "TurnNotFound",
     "UnknownFormat",
     "Watch",

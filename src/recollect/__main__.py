@@ -1,4 +1,4 @@
-"""`python -m recollect` is the `recollect` command."""
+"""Run the `recollect` command with `python -m recollect`."""
 
 from recollect.cli import main
 

@@ -1,4 +1,4 @@
-"""Tests of the agent are coroutines: each runs in an event loop of its own, with a limit so that none hangs."""
+"""Fixtures of the agent tests. A test that is a coroutine runs in its own event loop, with a time limit."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ def pytest_pyfunc_call(pyfuncitem):
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
 
-    async def limited():
-        async with asyncio.timeout(60):
+    async def run_with_timeout():
+        async with asyncio.timeout(60):  # seconds; a test that hangs fails
             await pyfuncitem.obj(**arguments)
 
-    asyncio.run(limited())
+    asyncio.run(run_with_timeout())
     return True
 
 
 @pytest.fixture
 def path(tmp_path):
-    return str(tmp_path / "talks.db")
+    return str(tmp_path / "store.db")
 
 
 @pytest.fixture
 def demo():
-    """The demo model, which takes no time."""
+    """Return the demo model, without pauses between its words."""
     return DemoModel(pace=0)
 
 
 @pytest.fixture
-def agent(path, demo):
-    """Make agents over the store of this test."""
+def make_agent(path, demo):
+    """Return a function that makes agents over the store of this test."""
 
     def make(model=None, **options):
         return Agent(demo if model is None else model, store=options.pop("store", path), **options)
@@ -49,12 +49,13 @@ def agent(path, demo):
 
 
 @pytest.fixture
-def stored(path):
-    """Read what is on disk, with a store of its own."""
+def read_session(path):
+    """Return a function that reads messages, turns, tool calls and the session, through a second store."""
 
-    def read(session):
+    def read(session_id):
         with recollect.open(path) as store:
-            found = store.get_session(session)
-            return found.messages(), found.turns(), found.tool_calls(), found
+            session = store.get_session(session_id)
+            assert session is not None
+            return session.messages(), session.turns(), session.tool_calls(), session
 
     return read

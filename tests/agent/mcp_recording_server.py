@@ -1,4 +1,4 @@
-"""An MCP server that appends each call to the file that RECORD names, so that a test sees what was really run."""
+"""An MCP server that appends each call to the file that RECORD names, so that a test sees which calls really ran."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 server = MCPServer("ledger")
 
 
-@server.tool(description=os.environ.get("DESCRIPTION", "Pay somebody."))
+@server.tool(description=os.environ.get("DESCRIPTION", "Pay a person."))
 def pay(to: str, note: str = "") -> str:
     with open(os.environ["RECORD"], "a", encoding="utf-8") as record:
         record.write(f"pay {to}\n")

@@ -1,4 +1,4 @@
-"""A real MCP server that speaks over standard input and output: a few tools, some of which misbehave."""
+"""A real MCP server over standard input and output, with a few tools. Some of them fail."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ server = MCPServer("shelf")
 
 
 @server.tool()
-def lend(book: str) -> str:
-    """Lend a book."""
-    return f"{book} is yours until {os.environ.get('UNTIL', 'tomorrow')}"
+def lend(title: str) -> str:
+    """Issue a novel to a reader."""
+    return f"{title} is yours until {os.environ.get('UNTIL', 'tomorrow')}"
 
 
 @server.tool()
 def refuse() -> str:
-    """Refuse."""
-    raise ValueError("closed on Mondays")
+    """Raise an error."""
+    raise ValueError("The library is closed on Mondays.")
 
 
 @server.tool()
@@ -28,5 +28,5 @@ def collapse() -> str:
     os._exit(3)
 
 
-sys.stderr.write("noise that must not reach the talk\n")
+sys.stderr.write("noise that must not reach the conversation\n")
 server.run("stdio")

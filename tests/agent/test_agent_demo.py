@@ -1,4 +1,4 @@
-"""The demo model: what it knows, that it says what it is, and that nothing one says breaks it."""
+"""The demo model: its answers, its tools and the titles. No message makes it fail."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect import Draft, TextPart
-from recollect.agent import TextDelta, demo_answers
-from recollect.agent.arithmetic import calculate
+from recollect.agent import TextDelta, demo
 from recollect.agent.demo import DemoModel
-from recollect.agent.titles import from_text, shortened
+from recollect.agent.titles import shorten_title, title_of
+from recollect.agent.tools import evaluate_arithmetic
 
 
 def user(text):
@@ -28,12 +28,12 @@ def assistant(text):
 TOOLS = ["current_time", "calculate", "search_conversations"]
 
 
-def reply(*said):
-    return demo_answers.reply([user(text) for text in said], TOOLS)
+def reply(*messages):
+    return demo.compose_reply([user(text) for text in messages], TOOLS)
 
 
 @pytest.mark.parametrize(
-    ("said", "tool", "arguments"),
+    ("message", "tool", "arguments"),
     [
         ("What time is it?", "current_time", {}),
         ("what's the date", "current_time", {}),
@@ -44,12 +44,12 @@ def reply(*said):
         ("find coats", "search_conversations", {"query": "coats"}),
     ],
 )
-def test_it_calls_its_tools(said, tool, arguments):
-    assert reply(said).calls == [(tool, arguments)]
+def test_the_demo_calls_its_tools(message, tool, arguments):
+    assert reply(message).calls == [(tool, arguments)]
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("messages", "answer"),
     [
         (["My name is Ada", "What is my name?"], "Ada"),
         (["What is my name?"], "not told"),
@@ -61,34 +61,36 @@ def test_it_calls_its_tools(said, tool, arguments):
         (["Count to 5"], "1, 2, 3, 4, 5."),
         (["help"], "demo model"),
         (["hello"], "demo model"),
-        (["colourless green ideas"], "demo model"),
+        (["colorless green ideas"], "demo model"),
         ([""], "demo model"),
     ],
 )
-def test_it_answers_about_the_conversation(said, answer):
-    assert answer in reply(*said).text
+def test_the_demo_answers_about_the_conversation(messages, answer):
+    assert answer in reply(*messages).text
 
 
-def test_it_repeats_what_it_said():
-    spoken = [user("hi"), assistant("Hello there"), user("Repeat that")]
-    assert demo_answers.reply(spoken, TOOLS).text == "Hello there"
+def test_the_demo_repeats_its_last_answer():
+    messages = [user("hi"), assistant("Hello there"), user("Repeat that")]
+    assert demo.compose_reply(messages, TOOLS).text == "Hello there"
 
 
-def test_what_was_recalled_is_not_what_was_said_here():
-    recalled = Draft(role="user", parts=(TextPart(text="My name is Eve"),), metadata={"recalled": {"session": "x"}})
-    assert "not told" in demo_answers.reply([recalled, user("What is my name?")], TOOLS).text
+def test_the_demo_ignores_recalled_messages():
+    recalled_message = Draft(
+        role="user", parts=(TextPart(text="My name is Eve"),), metadata={"recalled": {"session": "x"}}
+    )
+    assert "not told" in demo.compose_reply([recalled_message, user("What is my name?")], TOOLS).text
 
 
 @given(st.text(max_size=300))
-def test_whatever_is_said_has_an_answer(said):
-    made = reply(said, said)
-    assert made.text or made.calls
+def test_every_message_gets_an_answer(message):
+    answer = reply(message, message)
+    assert answer.text or answer.calls
 
 
 @given(st.from_regex(r"[-0-9+*/%(). ^]{1,40}", fullmatch=True))
-def test_arithmetic_of_any_kind_ends(expression):
+def test_evaluation_of_any_expression_terminates(expression):
     with contextlib.suppress(ValueError):
-        assert calculate(expression)
+        assert evaluate_arithmetic(expression)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_arithmetic_of_any_kind_ends(expression):
     ],
 )  # fmt: skip
 def test_arithmetic(expression, value):
-    assert calculate(expression) == value
+    assert evaluate_arithmetic(expression) == value
 
 
 @pytest.mark.parametrize(
@@ -111,16 +113,16 @@ def test_arithmetic(expression, value):
         "(-8) ** 0.5", "round(1, key=2)", "2j", "10 ** 10 ** 10", "1e308 * 10 ** 400",
     ],
 )  # fmt: skip
-def test_what_is_not_arithmetic_is_refused(expression):
+def test_other_expressions_are_rejected(expression):
     with pytest.raises(ValueError):
-        calculate(expression)
+        evaluate_arithmetic(expression)
 
 
-async def test_it_streams_word_by_word_and_says_the_same_in_the_end():
+async def test_the_streamed_words_equal_the_final_message():
     events = [event async for event in DemoModel(pace=0).run([user("Show me some code")], instructions="", tools=[])]
     words = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(words) > 50
-    assert "".join(words) == events[-1].message.parts[0].text == demo_answers.CODE
+    assert "".join(words) == events[-1].message.parts[0].text == demo.CODE  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize(
@@ -136,17 +138,17 @@ async def test_it_streams_word_by_word_and_says_the_same_in_the_end():
     ],
 )
 def test_titles(text, title):
-    assert from_text(user(text)) == title
+    assert title_of(user(text)) == title
 
 
 @given(st.text())
 def test_a_title_is_one_printable_line(text):
-    title = shortened(text)
+    title = shorten_title(text)
     assert len(title) <= 60
     assert title.isprintable()
 
 
-def test_a_talk_with_the_demo_loads_no_library_of_providers():
+def test_the_demo_imports_no_provider_libraries():
     code = (
         "import asyncio, sys\n"
         "from recollect.agent import Agent\n"
@@ -156,5 +158,5 @@ def test_a_talk_with_the_demo_loads_no_library_of_providers():
         "asyncio.run(main())\n"
         "assert not {'pydantic_ai', 'pydantic', 'rich', 'prompt_toolkit', 'httpx'} & set(sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (0, "hello\n"), process.stderr

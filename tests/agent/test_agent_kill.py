@@ -1,4 +1,4 @@
-"""kill -9 in the middle: what came is there, marked, and the talk goes on."""
+"""kill -9 during a turn: the partial answer is stored as interrupted, and the conversation continues."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from scripted import Scripted
 import recollect
 
 
-def killed(path, said, word, far_enough):
-    """Run a talk in a process of its own, and kill it when it said the word and what it stored is far enough."""
-    child = os.path.join(os.path.dirname(__file__), "killed_talk.py")
-    process = subprocess.Popen([sys.executable, child, path, said], stdout=subprocess.PIPE, text=True)
+def kill_conversation(path, message, step, condition):
+    """Run a conversation in a child process, and kill it after it printed `step` and `condition` holds for its session."""
+    child = os.path.join(os.path.dirname(__file__), "killed_conversation.py")
+    process = subprocess.Popen([sys.executable, child, path, message], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
         for line in process.stdout:
-            if line.strip() == word:
+            if line.strip() == step:
                 break
         else:
-            pytest.fail(f"the child never said {word}")
+            pytest.fail(f"the child never printed {step}")
         with recollect.open(path) as store:
-            until = time.monotonic() + 60
-            while not far_enough(store.session("cli:killed")) and time.monotonic() < until:
+            deadline = time.monotonic() + 60
+            while not condition(store.session("cli:killed")) and time.monotonic() < deadline:
                 time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
     finally:
@@ -35,51 +36,51 @@ def killed(path, said, word, far_enough):
         process.stdout.close()
 
 
-def told(session):
+def has_partial_answer(session):
     return len(session.messages()) == 2 and len(session.messages()[1].text) > 200
 
 
-def called(session):
+def has_running_tool(session):
     return [call.status for call in session.tool_calls()] == ["running"]
 
 
-async def test_in_the_middle_of_a_stream(path, agent, stored):
-    killed(path, "Tell me a story in 500 chapters", "streaming", told)
+async def test_killed_while_an_answer_streams(path, make_agent, read_session):
+    kill_conversation(path, "Tell me a story in 500 chapters", "streaming", has_partial_answer)
     model = Scripted()
-    async with agent(model) as there:
-        talk = await there.talk("cli:killed")
-        assert (await talk.ask("Go on")).status == "completed"
-    messages, turns, _, _ = stored("cli:killed")
+    async with make_agent(model) as agent:
+        conversation = await agent.conversation("cli:killed")
+        assert (await conversation.ask("Continue")).status == "completed"
+    messages, turns, _, _ = read_session("cli:killed")
     assert [turn.status for turn in turns] == ["interrupted", "completed"]
     assert [m.state for m in messages] == ["completed", "interrupted", "completed", "completed"]
     assert messages[1].text.startswith("Chapter 1.")
     assert len(messages[1].text) > 200
-    assert [m.role for m in model.seen[0]] == ["user", "assistant", "user"]
+    assert [m.role for m in model.histories[0]] == ["user", "assistant", "user"]
 
 
-async def test_in_the_middle_of_a_tool(path, agent, stored):
-    killed(path, "call slow_tool {}", "tool", called)
+async def test_killed_while_a_tool_runs(path, make_agent, read_session):
+    kill_conversation(path, "call slow_tool {}", "tool", has_running_tool)
     with recollect.open(path) as store:
-        (made,) = store.get_session("cli:killed").tool_calls()
-        assert made.status == "running"
+        (tool_call,) = store.get_session("cli:killed").tool_calls()  # pyright: ignore[reportOptionalMemberAccess]
+        assert tool_call.status == "running"
     pydantic_ai = pytest.importorskip("pydantic_ai.models.function")
-    sent = []
+    request = []
 
     async def stream(messages, info):
-        sent.extend(messages)
+        request.extend(messages)
         yield "Here I am."
 
-    async with agent(pydantic_ai.FunctionModel(stream_function=stream), title=lambda _: "T") as there:
-        answer = await (await there.talk("cli:killed")).ask("Still there?")
+    async with make_agent(pydantic_ai.FunctionModel(stream_function=stream), title=lambda _: "T") as agent:
+        answer = await (await agent.conversation("cli:killed")).ask("Still there?")
     assert answer.text == "Here I am."
-    calls = [part.tool_call_id for m in sent for part in m.parts if part.part_kind == "tool-call"]
-    returns = [part.tool_call_id for m in sent for part in m.parts if part.part_kind == "tool-return"]
-    assert calls == returns == [made.call_id]
-    _, turns, _, _ = stored("cli:killed")
+    calls = [part.tool_call_id for m in request for part in m.parts if part.part_kind == "tool-call"]
+    returns = [part.tool_call_id for m in request for part in m.parts if part.part_kind == "tool-return"]
+    assert calls == returns == [tool_call.call_id]
+    _, turns, _, _ = read_session("cli:killed")
     assert [turn.status for turn in turns] == ["interrupted", "completed"]
 
 
-async def test_with_the_demo_it_just_goes_on(path, agent):
-    killed(path, "call slow_tool {}", "tool", called)
-    async with agent() as there:
-        assert (await (await there.talk("cli:killed")).ask("say hello")).text == "hello"
+async def test_the_demo_continues_after_a_kill(path, make_agent):
+    kill_conversation(path, "call slow_tool {}", "tool", has_running_tool)
+    async with make_agent() as agent:
+        assert (await (await agent.conversation("cli:killed")).ask("say hello")).text == "hello"

@@ -1,4 +1,4 @@
-"""Pydantic AI's messages and ours: nothing is lost on the way, and every history is acceptable."""
+"""Conversion between Pydantic AI's messages and drafts: lossless, and providers accept every history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ from pydantic_ai.usage import RequestUsage
 
 import recollect
 from recollect.agent import TextDelta, ToolFinished
-from recollect.agent.pydantic_messages import NO_RESULT, answered, read_response, read_result, write
+from recollect.agent.pydantic_messages import (
+    NO_RESULT,
+    complete_tool_calls,
+    read_response,
+    read_result,
+    to_model_messages,
+)
 
 NOW = datetime.datetime(2025, 11, 16, 10, tzinfo=datetime.UTC)
 RESPONSE = ModelResponse(
@@ -51,7 +57,7 @@ RESPONSE = ModelResponse(
 )  # fmt: skip
 
 
-def through_the_store(draft, path):
+def store_and_read(draft, path):
     with recollect.open(path) as store:
         session = store.session("cli:a")
         session.append(draft)
@@ -61,14 +67,14 @@ def through_the_store(draft, path):
     return formats.read(plain, "recollect")[0]
 
 
-def test_a_response_comes_back_equal(path):
-    back = through_the_store(read_response(RESPONSE), path)
-    (written, *_) = write([back])
-    assert written == RESPONSE
+def test_a_response_round_trips(path):
+    draft = store_and_read(read_response(RESPONSE), path)
+    (response, *_) = to_model_messages([draft])
+    assert response == RESPONSE
 
 
-def test_our_fields_hold_what_others_read(path):
-    draft = through_the_store(read_response(RESPONSE), path)
+def test_common_fields_of_a_response(path):
+    draft = store_and_read(read_response(RESPONSE), path)
     assert (draft.model, draft.input_tokens, draft.output_tokens) == ("some-model", 10, 5)
     with recollect.open(path) as store:
         message = store.session("cli:a").messages()[0]
@@ -81,20 +87,20 @@ def test_our_fields_hold_what_others_read(path):
 
 
 @pytest.mark.parametrize("content", ["text", {"a": [1, None]}, [1, 2], None, 3.5, True])
-def test_a_result_comes_back_equal(path, content):
-    asked = read_response(ModelResponse(parts=[ToolCallPart(tool_name="look", args={}, tool_call_id="c1")]))
+def test_a_tool_result_round_trips(path, content):
+    call_draft = read_response(ModelResponse(parts=[ToolCallPart(tool_name="look", args={}, tool_call_id="c1")]))
     part = ToolReturnPart(tool_name="look", content=content, tool_call_id="c1", timestamp=NOW, metadata={"k": 1})
-    back = through_the_store(read_result(part, 12), path)
-    assert write([asked, back])[1].parts == [part]
-    assert back.parts[0].metadata == {"latency_ms": 12}
+    result_draft = store_and_read(read_result(part, 12), path)
+    assert to_model_messages([call_draft, result_draft])[1].parts == [part]
+    assert result_draft.parts[0].metadata == {"latency_ms": 12}
 
 
 @pytest.mark.parametrize(
     ("outcome", "status"), [("success", "success"), ("failed", "error"), ("interrupted", "canceled")]
 )
-def test_how_a_tool_ended(outcome, status):
+def test_status_of_a_tool_result(outcome, status):
     part = ToolReturnPart(tool_name="look", content="x", tool_call_id="c1", outcome=outcome)
-    assert read_result(part, 0).parts[0].status == status
+    assert read_result(part, 0).parts[0].status == status  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def draft(role, *parts, **fields):
@@ -103,7 +109,7 @@ def draft(role, *parts, **fields):
 
 def test_messages_of_other_formats_are_translated():
     signed = recollect.ReasoningPart(text="Hm", native={"type": "thinking", "signature": "c2ln"})
-    spoken = [
+    drafts = [
         draft("system", recollect.TextPart(text="Be brief.")),
         draft("user", recollect.TextPart(text="Look"), recollect.AttachmentPart(mime_type="image/png", url="https://x/a.png")),
         draft("assistant", signed, recollect.TextPart(text="A"), recollect.ToolCallPart(call_id="c1", tool="t", arguments=[1]), format="anthropic"),
@@ -111,54 +117,54 @@ def test_messages_of_other_formats_are_translated():
         draft("assistant", recollect.ReasoningPart(text="unsigned"), recollect.TextPart(text="B"), format="openai"),
         draft("assistant", recollect.ReasoningPart(text="alone"), state="interrupted"),
     ]  # fmt: skip
-    made = write(spoken)
-    assert [type(message).__name__ for message in made] == [
+    messages = to_model_messages(drafts)
+    assert [type(message).__name__ for message in messages] == [
         "ModelRequest",
         "ModelRequest",
         "ModelResponse",
         "ModelRequest",
         "ModelResponse",
     ]
-    assert [part.part_kind for part in made[2].parts] == ["thinking", "text", "tool-call"]
-    assert made[2].parts[0].signature == "c2ln"
-    assert [part.part_kind for part in made[4].parts] == ["text"]
+    assert [part.part_kind for part in messages[2].parts] == ["thinking", "text", "tool-call"]
+    assert messages[2].parts[0].signature == "c2ln"  # pyright: ignore[reportAttributeAccessIssue]
+    assert [part.part_kind for part in messages[4].parts] == ["text"]
 
 
-def test_a_call_that_nobody_answered_gets_an_answer_in_what_is_sent():
-    asked = draft("assistant", *(recollect.ToolCallPart(call_id=f"c{n}", tool="t") for n in (1, 2)))
+def test_a_tool_call_without_a_result_gets_one():
+    calls = draft("assistant", *(recollect.ToolCallPart(call_id=f"c{n}", tool="t") for n in (1, 2)))
     result = draft("tool", recollect.ToolResultPart(call_id="c1", text="done"))
     orphan = draft("tool", recollect.ToolResultPart(call_id="c9", text="lost"))
     user = draft("user", recollect.TextPart(text="Next"))
     ids = [
-        [part.call_id for part in m.parts if hasattr(part, "call_id")]
-        for m in answered([user, asked, result, orphan, user])
+        [part.call_id for part in m.parts if hasattr(part, "call_id")]  # pyright: ignore[reportAttributeAccessIssue]
+        for m in complete_tool_calls([user, calls, result, orphan, user])
     ]
     assert ids == [[], ["c1", "c2"], ["c1"], ["c2"], []]
-    made = write([user, asked, user])
-    assert [part.content for message in made[2:4] for part in message.parts] == [NO_RESULT, NO_RESULT]
-    assert isinstance(made[4], ModelRequest)
-    assert isinstance(made[4].parts[0], UserPromptPart)
-    assert len(write([asked])) == 3
+    messages = to_model_messages([user, calls, user])
+    assert [part.content for message in messages[2:4] for part in message.parts] == [NO_RESULT, NO_RESULT]  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(messages[4], ModelRequest)
+    assert isinstance(messages[4].parts[0], UserPromptPart)
+    assert len(to_model_messages([calls])) == 3
 
 
-async def test_the_test_model(agent, stored):
-    async with agent(TestModel(call_tools=["current_time"], custom_output_text="All done")) as there:
-        answer = await (await there.talk("cli:a")).ask("Go")
+async def test_the_test_model(make_agent, read_session):
+    async with make_agent(TestModel(call_tools=["current_time"], custom_output_text="All done")) as agent:
+        answer = await (await agent.conversation("cli:a")).ask("Go")
     assert answer.text == "All done"
-    messages, _, (made,), _ = stored("cli:a")
+    messages, _, (tool_call,), _ = read_session("cli:a")
     assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant"]
-    assert made.status == "success"
+    assert tool_call.status == "success"
 
 
-async def test_a_function_model_with_tools_at_once(agent, stored):
+async def test_a_function_model_with_parallel_tools(make_agent, read_session):
     async def stream(messages, info):
         if len(messages) == 1:
             yield {0: DeltaToolCall(name="slow", json_args='{"n": 1}', tool_call_id="a")}
             yield {1: DeltaToolCall(name="slow", json_args='{"n": 2}', tool_call_id="b")}
             yield {2: DeltaToolCall(name="broken", json_args="{}", tool_call_id="c")}
         else:
-            returned = [part.content for part in messages[-1].parts]
-            for word in ("I ", "got ", str(sorted(returned))):
+            results = [part.content for part in messages[-1].parts]
+            for word in ("I ", "got ", str(sorted(results))):
                 yield word
 
     async def slow(n: int) -> str:
@@ -170,28 +176,28 @@ async def test_a_function_model_with_tools_at_once(agent, stored):
     def broken() -> str:
         raise OSError("no disk")
 
-    async with agent(FunctionModel(stream_function=stream), tools=[slow, broken], title=lambda _: "T") as there:
-        events = [event async for event in (await there.talk("cli:a")).send("Go")]
+    async with make_agent(FunctionModel(stream_function=stream), tools=[slow, broken], title=lambda _: "T") as agent:
+        events = [event async for event in (await agent.conversation("cli:a")).send("Go")]
     assert events[-1].text == "I got ['OSError: no disk', 'r1', 'r2']"
     assert [event.status for event in events if isinstance(event, ToolFinished)].count("error") == 1
-    _, _, calls, _ = stored("cli:a")
-    assert {made.call_id: made.status for made in calls} == {"a": "success", "b": "success", "c": "error"}
+    _, _, calls, _ = read_session("cli:a")
+    assert {call.call_id: call.status for call in calls} == {"a": "success", "b": "success", "c": "error"}
 
 
-async def test_arguments_that_do_not_fit_are_told_to_the_model(agent, stored):
+async def test_invalid_arguments_are_reported_to_the_model(make_agent, read_session):
     async def stream(messages, info):
         if len(messages) == 1:
             yield {0: DeltaToolCall(name="calculate", json_args='{"wrong": 1}', tool_call_id="a")}
         else:
             yield "Sorry."
 
-    async with agent(FunctionModel(stream_function=stream), title=lambda _: "T") as there:
-        assert (await (await there.talk("cli:a")).ask("Go")).text == "Sorry."
-    _, _, (made,), _ = stored("cli:a")
-    assert made.status == "error"
+    async with make_agent(FunctionModel(stream_function=stream), title=lambda _: "T") as agent:
+        assert (await (await agent.conversation("cli:a")).ask("Go")).text == "Sorry."
+    _, _, (tool_call,), _ = read_session("cli:a")
+    assert tool_call.status == "error"
 
 
-async def test_the_model_makes_titles_and_summaries(agent, stored):
+async def test_the_model_writes_titles_and_summaries(make_agent, read_session):
     async def stream(messages, info):
         yield "Fine."
 
@@ -199,18 +205,18 @@ async def test_the_model_makes_titles_and_summaries(agent, stored):
         prompt = str(messages[0].parts[0].content)
         return ModelResponse(parts=[TextPart(content='"A **Good** Title."' if "title" in prompt else "It was short.")])
 
-    async with agent(FunctionModel(answer, stream_function=stream)) as there:
-        talk = await there.talk("cli:a")
-        await talk.ask("Hello")
-        assert await talk.summarize() == "It was short."
-    assert stored("cli:a")[3].title == "A Good Title"
+    async with make_agent(FunctionModel(answer, stream_function=stream)) as agent:
+        conversation = await agent.conversation("cli:a")
+        await conversation.ask("Hello")
+        assert await conversation.summarize() == "It was short."
+    assert read_session("cli:a")[3].title == "A Good Title"
 
 
-async def test_deltas_are_the_text(agent):
+async def test_text_deltas(make_agent):
     async def stream(messages, info):
         for word in ("a", "b", "c"):
             yield word
 
-    async with agent(FunctionModel(stream_function=stream), title=lambda _: "T") as there:
-        events = [event async for event in (await there.talk("cli:a")).send("Go")]
+    async with make_agent(FunctionModel(stream_function=stream), title=lambda _: "T") as agent:
+        events = [event async for event in (await agent.conversation("cli:a")).send("Go")]
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "b", "c"]

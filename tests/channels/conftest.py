@@ -1,4 +1,4 @@
-"""Tests of bots are coroutines: each runs in an event loop of its own, with a limit so that none hangs."""
+"""Run each test that is a coroutine in its own event loop, with a time limit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import inspect
 import pytest
 
 
-async def ended():
-    """End what a test left running. A client that is cut off tells its listeners, in tasks that begin only then."""
+async def cancel_remaining_tasks():
+    """Cancel the tasks that a test left behind, repeatedly: a disconnected client starts new tasks for its listeners."""
     for _ in range(10):
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        if not left:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if not tasks:
             return
-        for task in left:
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(left, timeout=10)
+        await asyncio.wait(tasks, timeout=10)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,12 +25,12 @@ def pytest_pyfunc_call(pyfuncitem):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
-    async def limited():
+    async def run_with_timeout():
         try:
-            async with asyncio.timeout(240):
+            async with asyncio.timeout(240):  # seconds; a test that hangs fails
                 await pyfuncitem.obj(**arguments)
         finally:
-            await ended()
+            await cancel_remaining_tasks()
 
-    asyncio.run(limited())
+    asyncio.run(run_with_timeout())
     return True

@@ -1,7 +1,7 @@
-"""A Discord for tests, on loopback: what the REST API and the gateway do as far as a bot that talks can see.
+"""A fake Discord on loopback: the parts of the REST API and the gateway that the bot uses.
 
-It checks what Discord checks (the token, 2000 characters, who wrote a message, one answer to an interaction) and keeps
-every request, so that a test can say what was sent. Rate limits, errors and lost connections come on demand.
+It checks what Discord checks (the token, 2000 characters, the author of a message, one answer to an interaction) and
+records every request for the assertions of a test. A test can cause rate limits, errors and lost connections.
 """
 
 from __future__ import annotations
@@ -18,64 +18,64 @@ from aiohttp import web
 from fake_discord_gateway import Gateway
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.Gsecre.t-of-the-bot-that-nobody-may-see"
-EPOCH = 1_420_070_400_000
+EPOCH = 1_420_070_400_000  # milliseconds since 1970: 2015-01-01, from which Discord's ids count
 BOT, APPLICATION, GUILD = 900, 900, 500
 TEXT, DM, THREAD = 0, 1, 11
-EPHEMERAL = 64
-BODY = web.RequestKey("body", object)
+EPHEMERAL = 64  # bit of the flags of a message that only one user sees, defined by Discord
+BODY: web.RequestKey[Any] = web.RequestKey("body", object)
 _counter = itertools.count(1)
 _NOW = "2026-01-01T00:00:00.000000+00:00"
 
 
 def snowflake(seconds_ago: float = 0.0) -> int:
-    """Make an id that sorts by its time, as Discord's do."""
+    """Return an id that sorts by its time, as Discord's ids do."""
     return ((time.time_ns() // 1_000_000 - int(seconds_ago * 1000) - EPOCH) << 22) | (next(_counter) & 0x3FFFFF)
 
 
 @dataclass
 class Request:
-    """Something that the bot asked of the API."""
+    """A request of the bot to the API."""
 
     method: str
     path: str
     body: Any
     status: int = 0
-    at: float = field(default_factory=time.monotonic)
+    timestamp: float = field(default_factory=time.monotonic)
 
 
 @dataclass
 class Limit:
-    """A refusal to come: 429 with its pause, or another status, for so many requests that match."""
+    """A refusal of the next `times` requests that match: 429 with `retry_after` seconds, or another status."""
 
     method: str
     pattern: str
     times: int
     status: int = 429
     retry_after: float = 0.05
-    everywhere: bool = False
+    is_global: bool = False
     body: Any = None
 
 
 @dataclass
 class Interaction:
-    """A command that a person gave, and what they saw of the answer."""
+    """A slash command or a pressed button, and the responses that the user sees."""
 
     id: int
     token: str
     channel: int
-    sent: float
-    acknowledged: float | None = None
+    created_at: float
+    acknowledged_at: float | None = None
     ephemeral: bool = False
-    deferred: bool = False
-    shown: dict[str, Any] = field(default_factory=dict)
+    is_deferred: bool = False
+    responses: dict[str, Any] = field(default_factory=dict)
 
     @property
     def texts(self) -> list[str]:
-        return [message["content"] for message in self.shown.values()]
+        return [message["content"] for message in self.responses.values()]
 
 
 class FakeDiscord:
-    """The server. `say` and `command` are what people do; `sent` and `requests` what the bot did."""
+    """The server. `post`, `send_command` and `press` act as people; `bot_texts` and `requests` show what the bot did."""
 
     def __init__(self, port: int = 0) -> None:
         self.url = f"http://127.0.0.1:{port}/api/v10"
@@ -84,7 +84,7 @@ class FakeDiscord:
         self.requests: list[Request] = []
         self.limits: list[Limit] = []
         self.buckets: dict[str, tuple[int, float]] = {}
-        self.spent: dict[tuple[str, str], list[float]] = {}
+        self.usage: dict[tuple[str, str], list[float]] = {}
         self.users: dict[int, dict[str, Any]] = {}
         self.channels: dict[int, dict[str, Any]] = {}
         self.messages: dict[int, dict[int, dict[str, Any]]] = {}
@@ -95,16 +95,23 @@ class FakeDiscord:
         self.guilds: dict[int, str] = {}
         self.edits: dict[int, list[tuple[float, str]]] = {}
         self.pings: list[dict[str, Any]] = []
-        self.lose: tuple[str, str] | None = None
+        self.abort_response: tuple[str, str] | None = None
         self.gateway = Gateway(self)
         self._runner: web.AppRunner | None = None
         self.user(BOT, "recollect", bot=True)
         self.guild(GUILD)
 
-    def user(self, id: int, name: str, *, bot: bool = False, shown: str | None = None) -> dict[str, Any]:
-        made = {"id": str(id), "username": name, "discriminator": "0", "global_name": shown, "avatar": None, "bot": bot}
-        self.users[id] = made
-        return made
+    def user(self, id: int, name: str, *, bot: bool = False, display_name: str | None = None) -> dict[str, Any]:
+        user = {
+            "id": str(id),
+            "username": name,
+            "discriminator": "0",
+            "global_name": display_name,
+            "avatar": None,
+            "bot": bot,
+        }
+        self.users[id] = user
+        return user
 
     def guild(self, id: int) -> int:
         self.guilds[id] = f"guild {id}"
@@ -136,54 +143,54 @@ class FakeDiscord:
             self.messages[id] = {}
         return id
 
-    def member(self, user: int, *, whole: bool = False) -> dict[str, Any]:
-        made: dict[str, Any] = {
+    def member(self, user: int, *, with_user: bool = False) -> dict[str, Any]:
+        member: dict[str, Any] = {
             "roles": [str(role) for role in self.roles.get(user, [])], "joined_at": _NOW, "deaf": False, "mute": False,
             "flags": 0, "nick": None, "avatar": None, "premium_since": None, "pending": False, "permissions": "0",
         }  # fmt: skip
-        return {**made, "user": self.users[user]} if whole else made
+        return {**member, "user": self.users[user]} if with_user else member
 
     def guild_data(self, id: int) -> dict[str, Any]:
-        mine = [channel for channel in self.channels.values() if channel.get("guild_id") == str(id)]
+        channels = [channel for channel in self.channels.values() if channel.get("guild_id") == str(id)]
         everyone = {
             "id": str(id), "name": "@everyone", "permissions": str((1 << 10) | (1 << 11) | (1 << 16) | (1 << 38)), "position": 0, "color": 0, "hoist": False,
             "managed": False, "mentionable": False, "flags": 0,
             "colors": {"primary_color": 0, "secondary_color": None, "tertiary_color": None},
         }  # fmt: skip
-        held = {role for roles in self.roles.values() for role in roles}
-        own = {"tags": {"bot_id": str(BOT)}}
+        role_ids = {role for roles in self.roles.values() for role in roles}
+        bot_tags = {"tags": {"bot_id": str(BOT)}}
         roles = [
             {
                 **everyone,
                 "id": str(role),
                 "name": f"role {role}",
                 "position": 1,
-                **(own if role in self.roles.get(BOT, ()) else {}),
+                **(bot_tags if role in self.roles.get(BOT, ()) else {}),
             }
-            for role in held
+            for role in role_ids
         ]
         return {
             "id": str(id), "name": self.guilds[id], "owner_id": "1", "member_count": 3, "roles": [everyone, *roles],
-            "emojis": [], "stickers": [], "features": [], "members": [self.member(BOT, whole=True)],
-            "channels": [channel for channel in mine if channel["type"] == TEXT],
-            "threads": [channel for channel in mine if channel["type"] == THREAD],
+            "emojis": [], "stickers": [], "features": [], "members": [self.member(BOT, with_user=True)],
+            "channels": [channel for channel in channels if channel["type"] == TEXT],
+            "threads": [channel for channel in channels if channel["type"] == THREAD],
             "voice_states": [], "presences": [], "stage_instances": [], "guild_scheduled_events": [],
         }  # fmt: skip
 
-    def say(
+    def post(
         self, channel: int, user: int, text: str, *, reply_to: int | None = None, files: dict[str, bytes] | None = None,
         seconds_ago: float = 0.0, **fields: Any,
     ) -> int:  # fmt: skip
-        """Have a person write a message; the bot hears of it if it is connected."""
-        message = self.written(channel, user, text, reply_to=reply_to, seconds_ago=seconds_ago)
+        """Post a message as a user, and deliver it to the bot if it is connected."""
+        message = self.add_message(channel, user, text, reply_to=reply_to, seconds_ago=seconds_ago)
         for name, content in (files or {}).items():
             message["attachments"].append(self.attachment(channel, name, content))
         message.update(fields)
-        self.hear(message)
+        self.deliver(message)
         return int(message["id"])
 
-    def hear(self, message: dict[str, Any]) -> None:
-        """Tell the bot of a message, as often as a test likes."""
+    def deliver(self, message: dict[str, Any]) -> None:
+        """Dispatch the event of a message to the bot; a test may repeat it."""
         self.gateway.dispatch("MESSAGE_CREATE", self.as_event(message))
 
     def as_event(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -196,22 +203,24 @@ class FakeDiscord:
         id = snowflake()
         path = f"/cdn/attachments/{channel}/{id}/{name}"
         self.files[path] = content
-        kind = "image/png" if name.endswith(".png") else "text/plain; charset=utf-8" if name.endswith(".txt") else None
+        content_type = (
+            "image/png" if name.endswith(".png") else "text/plain; charset=utf-8" if name.endswith(".txt") else None
+        )
         return {
             "id": str(id), "filename": name, "size": len(content), "url": self.origin + path + "?ex=1&hm=2",
-            "proxy_url": self.origin + path, "content_type": kind,
+            "proxy_url": self.origin + path, "content_type": content_type,
         }  # fmt: skip
 
-    def written(
+    def add_message(
         self, channel: int, user: int, text: str, *, reply_to: int | None = None, seconds_ago: float = 0.0
     ) -> dict[str, Any]:
         id = snowflake(seconds_ago)
-        named = [int(found) for found in re.findall(r"<@!?(\d+)>", text)]
+        mentioned_ids = [int(match) for match in re.findall(r"<@!?(\d+)>", text)]
         message: dict[str, Any] = {
             "id": str(id), "channel_id": str(channel), "author": self.users[user], "content": text, "type": 0,
             "timestamp": _NOW, "edited_timestamp": None, "tts": False, "mention_everyone": False, "attachments": [],
             "embeds": [], "pinned": False, "mention_roles": [], "flags": 0, "components": [],
-            "mentions": [self.users[name] for name in named if name in self.users],
+            "mentions": [self.users[user_id] for user_id in mentioned_ids if user_id in self.users],
         }  # fmt: skip
         if reply_to is not None:
             message["type"] = 19
@@ -221,15 +230,15 @@ class FakeDiscord:
         self.channels[channel]["last_message_id"] = str(id)
         return message
 
-    def command(self, channel: int, user: int, name: str, /, **options: Any) -> Interaction:
-        """Have a person give a slash command."""
-        made = Interaction(snowflake(), f"interaction-token-{next(_counter)}", channel, time.monotonic())
-        self.interactions[made.token] = made
+    def send_command(self, channel: int, user: int, name: str, /, **options: Any) -> Interaction:
+        """Send a slash command as a user."""
+        interaction = Interaction(snowflake(), f"interaction-token-{next(_counter)}", channel, time.monotonic())
+        self.interactions[interaction.token] = interaction
         kinds = {str: 3, int: 4, bool: 5}
-        there = self.channels[channel]
+        channel_data = self.channels[channel]
         event: dict[str, Any] = {
-            "id": str(made.id), "application_id": str(APPLICATION), "type": 2, "token": made.token, "version": 1,
-            "channel_id": str(channel), "channel": there, "locale": "en-GB", "app_permissions": "0",
+            "id": str(interaction.id), "application_id": str(APPLICATION), "type": 2, "token": interaction.token, "version": 1,
+            "channel_id": str(channel), "channel": channel_data, "locale": "en-GB", "app_permissions": "0",
             "entitlements": [], "attachment_size_limit": 10_485_760, "authorizing_integration_owners": {},
             "data": {
                 "id": str(snowflake()), "name": name, "type": 1,
@@ -238,15 +247,15 @@ class FakeDiscord:
                 ],
             },
         }  # fmt: skip
-        if "guild_id" in there:
-            event |= {"guild_id": there["guild_id"], "member": self.member(user, whole=True)}
+        if "guild_id" in channel_data:
+            event |= {"guild_id": channel_data["guild_id"], "member": self.member(user, with_user=True)}
         else:
             event["user"] = self.users[user]
         self.gateway.dispatch("INTERACTION_CREATE", event)
-        return made
+        return interaction
 
     def buttons(self, channel: int) -> dict[str, tuple[int, str]]:
-        """Give the buttons that can be pressed in a channel: what each says, its message, and its custom id."""
+        """Return the buttons in a channel: label to message id and custom id."""
         return {
             button["label"]: (id, button["custom_id"])
             for id, message in self.messages[channel].items()
@@ -255,29 +264,31 @@ class FakeDiscord:
         }
 
     def press(self, channel: int, user: int, button: tuple[int, str]) -> Interaction:
-        """Have a person press a button."""
-        made = Interaction(snowflake(), f"interaction-token-{next(_counter)}", channel, time.monotonic())
-        self.interactions[made.token] = made
-        there = self.channels[channel]
+        """Send the press of a button as a user."""
+        interaction = Interaction(snowflake(), f"interaction-token-{next(_counter)}", channel, time.monotonic())
+        self.interactions[interaction.token] = interaction
+        channel_data = self.channels[channel]
         event: dict[str, Any] = {
-            "id": str(made.id), "application_id": str(APPLICATION), "type": 3, "token": made.token, "version": 1,
-            "channel_id": str(channel), "channel": there, "locale": "en-GB", "app_permissions": "0",
+            "id": str(interaction.id), "application_id": str(APPLICATION), "type": 3, "token": interaction.token, "version": 1,
+            "channel_id": str(channel), "channel": channel_data, "locale": "en-GB", "app_permissions": "0",
             "entitlements": [], "attachment_size_limit": 10_485_760, "authorizing_integration_owners": {},
             "data": {"custom_id": button[1], "component_type": 2}, "message": self.messages[channel][button[0]],
         }  # fmt: skip
-        if "guild_id" in there:
-            event |= {"guild_id": there["guild_id"], "member": self.member(user, whole=True)}
+        if "guild_id" in channel_data:
+            event |= {"guild_id": channel_data["guild_id"], "member": self.member(user, with_user=True)}
         else:
             event["user"] = self.users[user]
         self.gateway.dispatch("INTERACTION_CREATE", event)
-        return made
+        return interaction
 
-    def sent(self, channel: int) -> list[str]:
-        """Give what the bot's messages in a channel say now, oldest first."""
-        return [text["content"] for text in self.messages[channel].values() if text["author"]["id"] == str(BOT)]
+    def bot_texts(self, channel: int) -> list[str]:
+        """Return the current texts of the bot's messages in a channel, oldest first."""
+        return [
+            message["content"] for message in self.messages[channel].values() if message["author"]["id"] == str(BOT)
+        ]
 
-    def asked(self, method: str, pattern: str) -> list[Request]:
-        return [one for one in self.requests if one.method == method and re.search(pattern, one.path)]
+    def find_requests(self, method: str, pattern: str) -> list[Request]:
+        return [request for request in self.requests if request.method == method and re.search(pattern, request.path)]
 
     def limit(self, method: str, pattern: str, *, times: int = 1, **options: Any) -> None:
         """Refuse the next requests that match: 429, or another `status`."""
@@ -297,7 +308,7 @@ class FakeDiscord:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
-        port = site._server.sockets[0].getsockname()[1]
+        port = site._server.sockets[0].getsockname()[1]  # pyright: ignore[reportAttributeAccessIssue]
         self.url = f"http://127.0.0.1:{port}/api/v10"
         return self
 
@@ -311,56 +322,60 @@ class FakeDiscord:
         if request.path == "/gateway" or request.path.startswith("/cdn/"):
             return await handler(request)
         path = request.path.removeprefix("/api/v10")
-        kept = Request(request.method, path, await _body(request))
-        self.requests.append(kept)
-        request[BODY] = kept.body
-        response = self._refused(kept, request) or await handler(request)
-        kept.status = response.status
-        self._count(kept, response)
-        if self.lose is not None and kept.method == self.lose[0] and re.search(self.lose[1], kept.path):
-            self.lose = None
+        record = Request(request.method, path, await _body(request))
+        self.requests.append(record)
+        request[BODY] = record.body
+        response = self._refuse(record, request) or await handler(request)
+        record.status = response.status
+        self._add_rate_headers(record, response)
+        if (
+            self.abort_response is not None
+            and record.method == self.abort_response[0]
+            and re.search(self.abort_response[1], record.path)
+        ):
+            self.abort_response = None
             assert request.transport is not None
             request.transport.abort()
         return response
 
-    def _refused(self, kept: Request, request: web.Request) -> web.Response | None:
-        open_to_all = kept.path.startswith(("/interactions/", "/webhooks/"))
-        if not open_to_all and request.headers.get("Authorization") != f"Bot {self.token}":
+    def _refuse(self, record: Request, request: web.Request) -> web.Response | None:
+        needs_no_token = record.path.startswith(("/interactions/", "/webhooks/"))
+        if not needs_no_token and request.headers.get("Authorization") != f"Bot {self.token}":
             return reply({"message": "401: Unauthorized", "code": 0}, status=401)
         for limit in self.limits:
-            if limit.times and limit.method == kept.method and re.search(limit.pattern, kept.path):
+            if limit.times and limit.method == record.method and re.search(limit.pattern, record.path):
                 limit.times -= 1
                 return refusal(limit)
-        return self._over(kept)
+        return self._check_bucket(record)
 
-    def _over(self, kept: Request) -> web.Response | None:
-        """Refuse what is more than the bucket of its route and channel holds."""
-        kind = _kind(kept)
-        if kind not in self.buckets:
+    def _check_bucket(self, record: Request) -> web.Response | None:
+        """Refuse a request that exceeds the bucket of its route and channel."""
+        route = _route(record)
+        if route not in self.buckets:
             return None
-        count, window = self.buckets[kind]
-        spent = self.spent.setdefault((kind, _major(kept)), [])
+        count, window = self.buckets[route]
+        times = self.usage.setdefault((route, _major_id(record)), [])
         now = time.monotonic()
-        spent[:] = [at for at in spent if at > now - window]
-        if len(spent) >= count:
-            return refusal(Limit(kept.method, "", 0, retry_after=round(spent[0] + window - now, 3)))
-        spent.append(now)
+        times[:] = [time_of_request for time_of_request in times if time_of_request > now - window]
+        if len(times) >= count:
+            return refusal(Limit(record.method, "", 0, retry_after=round(times[0] + window - now, 3)))
+        times.append(now)
         return None
 
-    def _count(self, kept: Request, response: web.StreamResponse) -> None:
-        kind = _kind(kept)
-        if kind in self.buckets and response.status != 429:
-            count, window = self.buckets[kind]
-            spent = self.spent.get((kind, _major(kept)), [])
-            left = spent[0] + window - time.monotonic() if spent else window
+    def _add_rate_headers(self, record: Request, response: web.StreamResponse) -> None:
+        route = _route(record)
+        if route in self.buckets and response.status != 429:
+            count, window = self.buckets[route]
+            times = self.usage.get((route, _major_id(record)), [])
+            reset_after = times[0] + window - time.monotonic() if times else window
             response.headers.update({
-                "X-RateLimit-Limit": str(count), "X-RateLimit-Remaining": str(count - len(spent)),
-                "X-RateLimit-Reset-After": f"{max(left, 0.0):.3f}", "X-RateLimit-Bucket": kind.replace(" ", "-"),
+                "X-RateLimit-Limit": str(count), "X-RateLimit-Remaining": str(count - len(times)),
+                "X-RateLimit-Reset-After": f"{max(reset_after, 0.0):.3f}", "X-RateLimit-Bucket": route.replace(" ", "-"),
             })  # fmt: skip
 
 
 def reply(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Answer in JSON. The content type stands alone, as Discord sends it: the library reads nothing else as JSON."""
+    """Return a JSON response. Its content type has no charset, as at Discord: the library parses only this one as JSON."""
     body = json.dumps(data).encode()
     return web.Response(body=body, status=status, content_type="application/json", headers=headers)
 
@@ -369,17 +384,17 @@ def refusal(limit: Limit) -> web.Response:
     if limit.status != 429:
         body = limit.body if limit.body is not None else {"message": f"{limit.status}: refused", "code": 0}
         return reply(body, status=limit.status)
-    body = {"message": "You are being rate limited.", "retry_after": limit.retry_after, "global": limit.everywhere}
+    body = {"message": "You are being rate limited.", "retry_after": limit.retry_after, "global": limit.is_global}
     headers = {"Via": "1.1 fake", "Retry-After": str(limit.retry_after)}
     return reply(body, status=429, headers=headers)
 
 
-def _kind(kept: Request) -> str:
-    return f"{kept.method} {re.sub(r'[0-9]+', 'N', kept.path)}"
+def _route(record: Request) -> str:
+    return f"{record.method} {re.sub(r'[0-9]+', 'N', record.path)}"
 
 
-def _major(kept: Request) -> str:
-    return next(iter(re.findall(r"\d+", kept.path)), "")
+def _major_id(record: Request) -> str:
+    return next(iter(re.findall(r"\d+", record.path)), "")
 
 
 async def _body(request: web.Request) -> Any:
@@ -387,16 +402,16 @@ async def _body(request: web.Request) -> Any:
         form = await request.post()
         body = json.loads(str(form["payload_json"])) if "payload_json" in form else {}
         files = {name: part for name, part in form.items() if name != "payload_json"}
-        return {**body, "files": {part.filename: part.file.read() for part in files.values()}}
+        return {**body, "files": {part.filename: part.file.read() for part in files.values()}}  # pyright: ignore[reportAttributeAccessIssue]
     raw = await request.read()
     return json.loads(raw) if raw else None
 
 
-async def until(condition: Any, what: str = "it", seconds: float = 90.0) -> Any:
-    """Wait until something is so, however slow the machine is; a bug waits no longer than the limit."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"{what} did not happen within {seconds:g} seconds")
+async def wait_until(condition: Any, description: str = "the condition", seconds: float = 90.0) -> Any:
+    """Wait until a condition is true, and return its value. The limit is generous, for slow machines."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{description} did not happen within {seconds:g} seconds")
         await asyncio.sleep(0.005)
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""The REST half of the fake Discord: one short handler for each thing that a talking bot asks for."""
+"""The REST API of the fake Discord: one handler for each route that the bot uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 from fake_discord import APPLICATION, BODY, BOT, EPHEMERAL, FakeDiscord, reply, snowflake
 
-_LONGEST = 2000
+_MAX_LENGTH = 2000  # characters of a message; Discord refuses longer ones
 
 
 def routes(fake: FakeDiscord, app: web.Application) -> None:
@@ -33,7 +33,7 @@ def routes(fake: FakeDiscord, app: web.Application) -> None:
         ("DELETE", messages + "/{message}", handlers.delete),
         ("POST", "/channels/{channel}/threads", handlers.open_thread),
         ("POST", messages + "/{message}/threads", handlers.open_thread),
-        ("PUT", "/channels/{channel}/thread-members/@me", handlers.nothing),
+        ("PUT", "/channels/{channel}/thread-members/@me", handlers.no_content),
         ("POST", "/interactions/{id}/{token}/callback", handlers.callback),
         ("POST", hooks, handlers.follow_up),
         ("PATCH", hooks + "/messages/{message}", handlers.edit_hook),
@@ -44,13 +44,13 @@ def routes(fake: FakeDiscord, app: web.Application) -> None:
     app.router.add_get("/cdn/{path:.*}", handlers.file)
 
 
-def _wrong(status: int, code: int, message: str) -> web.Response:
+def _error(status: int, code: int, message: str) -> web.Response:
     return reply({"message": message, "code": code}, status=status)
 
 
 def _invalid(content: Any) -> web.Response | None:
-    if content is not None and len(content) > _LONGEST:
-        return _wrong(400, 50035, "Invalid Form Body: Must be 2000 or fewer in length.")
+    if content is not None and len(content) > _MAX_LENGTH:
+        return _error(400, 50035, "Invalid Form Body: Must be 2000 or fewer in length.")
     return None
 
 
@@ -63,14 +63,14 @@ class Handlers:
         return reply({**self.fake.users[BOT], "verified": True})
 
     async def user(self, request: web.Request) -> web.Response:
-        found = self.fake.users.get(int(request.match_info["user"]))
-        return reply(found) if found else _wrong(404, 10013, "Unknown User")
+        user = self.fake.users.get(int(request.match_info["user"]))
+        return reply(user) if user else _error(404, 10013, "Unknown User")
 
     async def member(self, request: web.Request) -> web.Response:
         user = int(request.match_info["user"])
         if user not in self.fake.users or int(request.match_info["guild"]) not in self.fake.guilds:
-            return _wrong(404, 10007, "Unknown Member")
-        return reply(self.fake.member(user, whole=True))
+            return _error(404, 10007, "Unknown Member")
+        return reply(self.fake.member(user, with_user=True))
 
     async def application(self, _: web.Request) -> web.Response:
         return reply({
@@ -89,97 +89,99 @@ class Handlers:
         return reply([{**base, "id": str(snowflake()), **command} for command in request[BODY]])
 
     async def channel(self, request: web.Request) -> web.Response:
-        found = self.fake.channels.get(int(request.match_info["channel"]))
-        return reply(found) if found else _wrong(404, 10003, "Unknown Channel")
+        channel = self.fake.channels.get(int(request.match_info["channel"]))
+        return reply(channel) if channel else _error(404, 10003, "Unknown Channel")
 
     async def open_dm(self, request: web.Request) -> web.Response:
         user = int(request[BODY]["recipient_id"])
         if user not in self.fake.users:
-            return _wrong(400, 50033, "Invalid Recipient(s)")
+            return _error(400, 50033, "Invalid Recipient(s)")
         return reply(self.fake.channels[self.fake.dm(user)])
 
     async def typing(self, _: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    async def nothing(self, _: web.Request) -> web.Response:
+    async def no_content(self, _: web.Request) -> web.Response:
         return web.Response(status=204)
 
-    def _there(self, request: web.Request) -> dict[int, dict[str, Any]]:
+    def _messages(self, request: web.Request) -> dict[int, dict[str, Any]]:
         return self.fake.messages.get(int(request.match_info["channel"]), {})
 
     async def history(self, request: web.Request) -> web.Response:
         query = request.query
-        ids = sorted(self._there(request))
+        ids = sorted(self._messages(request))
         if "after" in query:
-            chosen = [id for id in ids if id > int(query["after"])][: int(query.get("limit", 50))]
+            page = [id for id in ids if id > int(query["after"])][: int(query.get("limit", 50))]
         else:
             before = int(query.get("before", 1 << 63))
-            chosen = [id for id in ids if id < before][-int(query.get("limit", 50)) :]
-        return reply([self._there(request)[id] for id in reversed(chosen)])
+            page = [id for id in ids if id < before][-int(query.get("limit", 50)) :]
+        return reply([self._messages(request)[id] for id in reversed(page)])
 
     async def read(self, request: web.Request) -> web.Response:
-        found = self._there(request).get(int(request.match_info["message"]))
-        return reply(found) if found else _wrong(404, 10008, "Unknown Message")
+        message = self._messages(request).get(int(request.match_info["message"]))
+        return reply(message) if message else _error(404, 10008, "Unknown Message")
 
     async def create(self, request: web.Request) -> web.Response:
         channel = int(request.match_info["channel"])
         if channel not in self.fake.channels:
-            return _wrong(404, 10003, "Unknown Channel")
+            return _error(404, 10003, "Unknown Channel")
         body = request[BODY]
         content = body.get("content") or ""
         if not content.strip() and not body.get("files") and not body.get("embeds"):
-            return _wrong(400, 50006, "Cannot send an empty message")
-        wrong = _invalid(content)
-        if wrong is not None:
-            return wrong
+            return _error(400, 50006, "Cannot send an empty message")
+        error = _invalid(content)
+        if error is not None:
+            return error
         if body.get("enforce_nonce") and (channel, body["nonce"]) in self.nonces:
             return reply(self.fake.messages[channel][self.nonces[channel, body["nonce"]]])
         reference = (body.get("message_reference") or {}).get("message_id")
         if reference is not None and int(reference) not in self.fake.messages[channel]:
             if body["message_reference"].get("fail_if_not_exists", True):
-                return _wrong(400, 50035, "Invalid Form Body: Unknown message")
+                return _error(400, 50035, "Invalid Form Body: Unknown message")
             reference = None
-        message = self.fake.written(channel, BOT, content, reply_to=int(reference) if reference else None)
+        message = self.fake.add_message(channel, BOT, content, reply_to=int(reference) if reference else None)
         for name, data in (body.get("files") or {}).items():
             message["attachments"].append(self.fake.attachment(channel, name, data))
         message["components"] = body.get("components") or []
-        self._pings(body, message)
+        self._record_ping(body, message)
         self.nonces[channel, body.get("nonce")] = int(message["id"])
         self.fake.edits[int(message["id"])] = [(time.monotonic(), content)]
         self.fake.gateway.dispatch("MESSAGE_CREATE", self.fake.as_event(message))
         return reply(message)
 
-    def _pings(self, body: dict[str, Any], message: dict[str, Any]) -> None:
-        """Keep what would have pinged someone: a mention that nothing forbids, or a reply that does not say no."""
-        allowed = body.get("allowed_mentions")
+    def _record_ping(self, body: dict[str, Any], message: dict[str, Any]) -> None:
+        """Record a message that would ping a user: a mention or a reply for which the bot did not disable pings."""
+        allowed_mentions = body.get("allowed_mentions")
         mentions = "<@" in message["content"] or "@everyone" in message["content"] or "@here" in message["content"]
-        by_text = mentions and (allowed is None or allowed.get("parse") != [])
-        by_reply = "message_reference" in body and (allowed is None or allowed.get("replied_user") is True)
+        by_text = mentions and (allowed_mentions is None or allowed_mentions.get("parse") != [])
+        by_reply = "message_reference" in body and (
+            allowed_mentions is None or allowed_mentions.get("replied_user") is True
+        )
         if by_text or by_reply:
             self.fake.pings.append(message)
 
     async def edit(self, request: web.Request) -> web.Response:
-        message = self._there(request).get(int(request.match_info["message"]))
+        message = self._messages(request).get(int(request.match_info["message"]))
         if message is None:
-            return _wrong(404, 10008, "Unknown Message")
+            return _error(404, 10008, "Unknown Message")
         if message["author"]["id"] != str(BOT):
-            return _wrong(403, 50005, "Cannot edit a message authored by another user")
+            return _error(403, 50005, "Cannot edit a message authored by another user")
         content = request[BODY].get("content")
-        wrong = _invalid(content)
-        if wrong is not None:
-            return wrong
+        error = _invalid(content)
+        if error is not None:
+            return error
         if not (content or "").strip() and not message["attachments"]:
-            return _wrong(400, 50006, "Cannot send an empty message")
+            return _error(400, 50006, "Cannot send an empty message")
         message["content"] = content
         message["components"] = request[BODY].get("components", message["components"]) or []
         message["edited_timestamp"] = "2026-01-01T00:00:01.000000+00:00"
-        self._pings(request[BODY], message)
+        self._record_ping(request[BODY], message)
         self.fake.edits.setdefault(int(message["id"]), []).append((time.monotonic(), content))
         self.fake.gateway.dispatch("MESSAGE_UPDATE", self.fake.as_event(message))
         return reply(message)
 
     async def delete(self, request: web.Request) -> web.Response:
-        self._there(request).pop(int(request.match_info["message"]), None)
+        self._messages(request).pop(int(request.match_info["message"]), None)
         return web.Response(status=204)
 
     async def open_thread(self, request: web.Request) -> web.Response:
@@ -189,65 +191,65 @@ class Handlers:
         return reply(self.fake.channels[id], status=201)
 
     async def callback(self, request: web.Request) -> web.Response:
-        made = self.fake.interactions.get(request.match_info["token"])
-        if made is None:
-            return _wrong(404, 10062, "Unknown interaction")
-        if made.acknowledged is not None:
-            return _wrong(400, 40060, "Interaction has already been acknowledged.")
+        interaction = self.fake.interactions.get(request.match_info["token"])
+        if interaction is None:
+            return _error(404, 10062, "Unknown interaction")
+        if interaction.acknowledged_at is not None:
+            return _error(400, 40060, "Interaction has already been acknowledged.")
         body = request[BODY]
         data = body.get("data") or {}
-        wrong = _invalid(data.get("content"))
-        if wrong is not None:
-            return wrong
-        made.acknowledged = time.monotonic()
-        made.ephemeral = bool(data.get("flags", 0) & EPHEMERAL)
-        made.deferred = body["type"] == 5
-        message = self._hooked(made, data.get("content") or "")
-        if not made.deferred:
-            made.shown["@original"] = message
+        error = _invalid(data.get("content"))
+        if error is not None:
+            return error
+        interaction.acknowledged_at = time.monotonic()
+        interaction.ephemeral = bool(data.get("flags", 0) & EPHEMERAL)
+        interaction.is_deferred = body["type"] == 5
+        message = self._webhook_message(interaction, data.get("content") or "")
+        if not interaction.is_deferred:
+            interaction.responses["@original"] = message
         answer = {
-            "interaction": {"id": str(made.id), "type": 2, "response_message_id": message["id"]},
+            "interaction": {"id": str(interaction.id), "type": 2, "response_message_id": message["id"]},
             "resource": {"type": body["type"], "message": message},
         }
         return reply(answer)
 
-    def _hooked(self, made: Any, content: str) -> dict[str, Any]:
-        message = self.fake.written(made.channel, BOT, content)
-        del self.fake.messages[made.channel][int(message["id"])]
-        return {**message, "webhook_id": str(APPLICATION), "flags": EPHEMERAL if made.ephemeral else 0}
+    def _webhook_message(self, interaction: Any, content: str) -> dict[str, Any]:
+        message = self.fake.add_message(interaction.channel, BOT, content)
+        del self.fake.messages[interaction.channel][int(message["id"])]
+        return {**message, "webhook_id": str(APPLICATION), "flags": EPHEMERAL if interaction.ephemeral else 0}
 
     async def follow_up(self, request: web.Request) -> web.Response:
-        made = self.fake.interactions.get(request.match_info["token"])
-        if made is None or made.acknowledged is None:
-            return _wrong(404, 10015, "Unknown Webhook")
+        interaction = self.fake.interactions.get(request.match_info["token"])
+        if interaction is None or interaction.acknowledged_at is None:
+            return _error(404, 10015, "Unknown Webhook")
         content = request[BODY].get("content") or ""
-        wrong = _invalid(content) or (None if content.strip() else _wrong(400, 50006, "Cannot send an empty message"))
-        if wrong is not None:
-            return wrong
-        message = self._hooked(made, content)
-        self._pings(request[BODY], message)
-        first = made.deferred and not made.shown
-        made.shown["@original" if first else message["id"]] = message
+        error = _invalid(content) or (None if content.strip() else _error(400, 50006, "Cannot send an empty message"))
+        if error is not None:
+            return error
+        message = self._webhook_message(interaction, content)
+        self._record_ping(request[BODY], message)
+        first = interaction.is_deferred and not interaction.responses
+        interaction.responses["@original" if first else message["id"]] = message
         return reply(message)
 
     async def edit_hook(self, request: web.Request) -> web.Response:
-        made = self.fake.interactions.get(request.match_info["token"])
-        if made is None or made.acknowledged is None:
-            return _wrong(404, 10015, "Unknown Webhook")
+        interaction = self.fake.interactions.get(request.match_info["token"])
+        if interaction is None or interaction.acknowledged_at is None:
+            return _error(404, 10015, "Unknown Webhook")
         content = request[BODY].get("content") or ""
-        wrong = _invalid(content) or (None if content.strip() else _wrong(400, 50006, "Cannot send an empty message"))
-        if wrong is not None:
-            return wrong
-        message = {**self._hooked(made, content)}
-        self._pings(request[BODY], message)
-        made.shown[request.match_info["message"]] = message
+        error = _invalid(content) or (None if content.strip() else _error(400, 50006, "Cannot send an empty message"))
+        if error is not None:
+            return error
+        message = {**self._webhook_message(interaction, content)}
+        self._record_ping(request[BODY], message)
+        interaction.responses[request.match_info["message"]] = message
         return reply(message)
 
     async def delete_hook(self, request: web.Request) -> web.Response:
-        made = self.fake.interactions[request.match_info["token"]]
-        made.shown.pop(request.match_info["message"], None)
+        interaction = self.fake.interactions[request.match_info["token"]]
+        interaction.responses.pop(request.match_info["message"], None)
         return web.Response(status=204)
 
     async def file(self, request: web.Request) -> web.Response:
-        found = self.fake.files.get(request.path)
-        return web.Response(body=found) if found is not None else web.Response(status=404)
+        content = self.fake.files.get(request.path)
+        return web.Response(body=content) if content is not None else web.Response(status=404)

@@ -1,6 +1,6 @@
-"""A Bot API server on loopback: it speaks HTTP as Telegram's does, keeps what was sent, and fails as a test says."""
+"""A fake Bot API server on loopback. It records messages and calls, and fails as a test configures it."""
 
-# ruff: noqa: C901, N802, ASYNC109, TRY301  methods are called what Telegram calls them
+# ruff: noqa: C901, N802, ASYNC109, TRY301  the methods have Telegram's names
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from urllib.parse import parse_qs, unquote
 
-from recollect.channels.bot.splitting import utf16
+from recollect.channels.bot.chat_markdown import utf16_length
 
 TOKEN = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
 ME = {"id": 99, "is_bot": True, "first_name": "Memory", "username": "memory_bot"}
@@ -37,8 +37,8 @@ class FakeTelegram:
         self.presses = {}
         self.offsets = []
         self._ids = itertools.count(1000)
-        self._numbers = itertools.count(1)
-        self._news = asyncio.Condition()
+        self._update_ids = itertools.count(1)
+        self._new_updates = asyncio.Condition()
         self._poll = None
         self._open = set()
 
@@ -54,10 +54,10 @@ class FakeTelegram:
         if self._open:
             await asyncio.wait(self._open)
 
-    # what a test does
+    # Actions of people, and assertions
 
-    async def say(self, text=None, chat=7, user=7, name="Ann", **message):
-        """Have somebody write something; give the id of the message."""
+    async def post(self, text=None, chat=7, user=7, name="Ann", **message):
+        """Post a message as a user, and return its id."""
         kind = "private" if chat > 0 else "supergroup"
         number = message.pop("message_id", None) or next(self._ids)
         body = {
@@ -71,7 +71,7 @@ class FakeTelegram:
         return number
 
     def buttons(self, chat=7):
-        """Give the buttons that can be pressed in a chat: what each says, the message below which it is, its data."""
+        """Return the buttons in a chat: label to message id and callback data."""
         return {
             button["text"]: (number, button["callback_data"])
             for number, message in self.messages[chat].items()
@@ -80,41 +80,41 @@ class FakeTelegram:
         }
 
     async def press(self, button, chat=7, user=7):
-        """Have somebody press a button; give what they are told."""
+        """Send the press of a button as a user, and return the text of the answer."""
         number, data = button
         id = f"q{next(self._ids)}"
-        where = {"id": chat, "type": "private" if chat > 0 else "supergroup", "title": "A group"}
-        below = {"message_id": number, "date": 1763287200, "chat": where, "from": ME, "text": "x"}
-        who = {"id": user, "is_bot": False, "first_name": "Ann"}
-        query = {"id": id, "from": who, "message": below, "chat_instance": "1", "data": data}
+        chat_data = {"id": chat, "type": "private" if chat > 0 else "supergroup", "title": "A group"}
+        message = {"message_id": number, "date": 1763287200, "chat": chat_data, "from": ME, "text": "x"}
+        sender = {"id": user, "is_bot": False, "first_name": "Ann"}
+        query = {"id": id, "from": sender, "message": message, "chat_instance": "1", "data": data}
         await self.push({"callback_query": query})
-        await self.until(lambda: id in self.presses)
+        await self.wait_until(lambda: id in self.presses)
         return self.presses[id]
 
     async def push(self, update, **fields):
-        update = {"update_id": next(self._numbers), **update, **fields} if isinstance(update, dict) else update
-        async with self._news:
+        update = {"update_id": next(self._update_ids), **update, **fields} if isinstance(update, dict) else update
+        async with self._new_updates:
             self.updates.append(update)
-            self._news.notify_all()
+            self._new_updates.notify_all()
 
     def texts(self, chat=7):
         return [message["text"] for message in self.messages[chat].values()]
 
-    def made(self, method):
+    def calls_of(self, method):
         return [call for name, call in self.calls if name == method]
 
-    async def until(self, condition, seconds=90):
+    async def wait_until(self, condition, seconds=90):
         async with asyncio.timeout(seconds):
             while not condition():
                 await asyncio.sleep(0.01)
 
-    # the protocol
+    # The Bot API
 
     async def _serve(self, reader, writer):
         task = asyncio.current_task()
         self._open.add(task)
         try:
-            while await self._one(reader, writer):
+            while await self._serve_request(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -128,7 +128,7 @@ class FakeTelegram:
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
-    async def _one(self, reader, writer):
+    async def _serve_request(self, reader, writer):
         line = (await reader.readline()).decode()
         if not line:
             return False
@@ -141,9 +141,10 @@ class FakeTelegram:
         answer = await self._answer(unquote(path), body)
         if answer is None:
             return False
-        status, kind, payload = answer
+        status, content_type, payload = answer
         writer.write(
-            f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(payload)}\r\n\r\n".encode() + payload
+            f"HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\ncontent-length: {len(payload)}\r\n\r\n".encode()
+            + payload
         )
         await writer.drain()
         return True
@@ -172,10 +173,10 @@ class FakeTelegram:
                     raise fault
             result = await getattr(self, f"_{method}")(**parameters)
         except Refusal as refusal:
-            told = {"ok": False, "error_code": refusal.code, "description": refusal.description}
+            error = {"ok": False, "error_code": refusal.code, "description": refusal.description}
             if refusal.parameters:
-                told["parameters"] = refusal.parameters
-            return refusal.code, "application/json", json.dumps(told).encode()
+                error["parameters"] = refusal.parameters
+            return refusal.code, "application/json", json.dumps(error).encode()
         return 200, "application/json", json.dumps({"ok": True, "result": result}).encode()
 
     async def _getMe(self):
@@ -187,26 +188,26 @@ class FakeTelegram:
 
     async def _getUpdates(self, offset=0, timeout=0, **_):
         self.offsets.append(offset)
-        mine = self._poll = object()
-        async with self._news:
-            self._news.notify_all()
+        poll = self._poll = object()
+        async with self._new_updates:
+            self._new_updates.notify_all()
             self.updates = [u for u in self.updates if not isinstance(u, dict) or u.get("update_id", 0) >= offset]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
-                    await self._news.wait_for(lambda: self.updates or self._poll is not mine)
-        if self._poll is not mine:
+                    await self._new_updates.wait_for(lambda: self.updates or self._poll is not poll)
+        if self._poll is not poll:
             raise Refusal(
                 409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
             )
-        given = self.updates[:100]
-        self.updates = [u for u in self.updates if isinstance(u, dict) and "update_id" in u] if given else self.updates
-        return given
+        batch = self.updates[:100]
+        self.updates = [u for u in self.updates if isinstance(u, dict) and "update_id" in u] if batch else self.updates
+        return batch
 
     def _check(self, text, entities):
-        if not text.strip() or utf16(text) > 4096:
+        if not text.strip() or utf16_length(text) > 4096:
             raise Refusal(400, "Bad Request: message text is empty or too long")
         for entity in entities or ():
-            if entity["offset"] < 0 or entity["length"] < 1 or entity["offset"] + entity["length"] > utf16(text):
+            if entity["offset"] < 0 or entity["length"] < 1 or entity["offset"] + entity["length"] > utf16_length(text):
                 raise Refusal(400, "Bad Request: entity out of range")
 
     async def _sendMessage(self, chat_id, text, entities=None, **rest):
@@ -217,14 +218,14 @@ class FakeTelegram:
 
     async def _editMessageText(self, chat_id, message_id, text, entities=None, **rest):
         self._check(text, entities)
-        there = self.messages[chat_id].get(message_id)
-        if there is None:
+        message = self.messages[chat_id].get(message_id)
+        if message is None:
             raise Refusal(400, "Bad Request: message to edit not found")
-        if there["text"] == text and there["entities"] == (entities or []):
+        if message["text"] == text and message["entities"] == (entities or []):
             raise Refusal(400, "Bad Request: message is not modified")
-        there.update(text=text, entities=entities or [])
-        there.pop("reply_markup", None)
-        there.update(rest)
+        message.update(text=text, entities=entities or [])
+        message.pop("reply_markup", None)
+        message.update(rest)
         return {
             "message_id": message_id,
             "date": 1,
@@ -255,8 +256,8 @@ def entities(text):
     """Find mentions and commands as Telegram does, in UTF-16 units."""
     import re
 
-    found = []
+    result = []
     for match in re.finditer(r"(?<!\w)@\w+|(?:(?<=\s)|^)/\w+(?:@\w+)?", text):
         kind = "mention" if match[0].startswith("@") else "bot_command"
-        found.append({"type": kind, "offset": utf16(text[: match.start()]), "length": utf16(match[0])})
-    return found
+        result.append({"type": kind, "offset": utf16_length(text[: match.start()]), "length": utf16_length(match[0])})
+    return result

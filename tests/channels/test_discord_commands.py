@@ -1,185 +1,188 @@
-"""Slash commands: registered, deferred, answered to the right eyes, and doing what they say."""
+"""Slash commands on Discord: registration, deferral, effect, and who sees the response."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from discord_bots import ADA, Halting, answered, running
-from fake_discord import BOT, FakeDiscord, until
+from discord_bots import ADA, PausingModel, run_bot, wait_for_answers
+from fake_discord import BOT, FakeDiscord, wait_until
 
 import recollect
 
-CHANNEL = 10
-ISSUE = ("new", "clear", "history", "rename", "search", "fork", "compact", "status")
+CHANNEL = 10  # an arbitrary channel id
+COMMANDS = ("new", "clear", "history", "rename", "search", "fork", "compact", "status")
 
 
 @pytest.fixture
-def store(tmp_path):
-    return str(tmp_path / "talks.db")
+def path(tmp_path):
+    return str(tmp_path / "store.db")
 
 
-async def ordered(fake, channel, person, name, /, **options):
-    """Give a command and wait for what is shown."""
-    order = fake.command(channel, person, name, **options)
-    await until(lambda: order.texts, f"/{name}")
-    return order
+async def run_command(fake, channel, user, name, /, **options):
+    """Send a slash command, wait for its response, and return the interaction."""
+    interaction = fake.send_command(channel, user, name, **options)
+    await wait_until(lambda: interaction.texts, f"/{name}")
+    return interaction
 
 
-async def test_commands_are_registered_with_their_options(store):
-    async with FakeDiscord() as fake, running(fake, store):
-        known = {command["name"]: command for command in fake.commands}
-        assert set(ISSUE) <= set(known)
-        assert {"thread", "stop", "help", "resume"} <= set(known)
-        assert all(1 <= len(command["description"]) <= 100 for command in known.values())
+async def test_commands_are_registered_with_their_options(path):
+    async with FakeDiscord() as fake, run_bot(fake, path):
+        commands = {command["name"]: command for command in fake.commands or ()}
+        assert set(COMMANDS) <= set(commands)
+        assert {"thread", "stop", "help", "resume"} <= set(commands)
+        assert all(1 <= len(command["description"]) <= 100 for command in commands.values())
         options = {
             name: [(option["name"], option.get("required", False)) for option in command.get("options", [])]
-            for name, command in known.items()
+            for name, command in commands.items()
         }
         assert options["rename"] == [("title", True)]
         assert options["history"] == [("count", False)]
         assert options["search"] == [("words", True)]
         assert options["clear"] == []
-        for command in known.values():
+        for command in commands.values():
             for option in command.get("options", []):
                 assert re.fullmatch(r"[a-z]{1,32}", option["name"])
                 assert 1 <= len(option["description"]) <= 100
 
 
-async def test_each_command_does_what_it_says(store):
-    async with FakeDiscord() as fake, running(fake, store):
-        here = fake.dm(ADA)
-        fake.say(here, ADA, "apples and pears")
-        await answered(fake, here)
-        order = await ordered(fake, here, ADA, "history")
-        assert order.deferred
-        assert order.ephemeral
-        assert order.acknowledged - order.sent < 3
-        assert "**Ada**" in order.texts[0]
-        assert "apples and pears" in order.texts[0]
-        assert "Fruit" in (await ordered(fake, here, ADA, "rename", title="Fruit")).texts[0]
-        assert "apples" in (await ordered(fake, here, ADA, "search", words="pears")).texts[0]
-        status = await ordered(fake, here, ADA, "status")
+async def test_each_command(path):
+    async with FakeDiscord() as fake, run_bot(fake, path):
+        channel = fake.dm(ADA)
+        fake.post(channel, ADA, "apples and pears")
+        await wait_for_answers(fake, channel)
+        interaction = await run_command(fake, channel, ADA, "history")
+        assert interaction.is_deferred
+        assert interaction.ephemeral
+        assert interaction.acknowledged_at - interaction.created_at < 3
+        assert "**Ada**" in interaction.texts[0]
+        assert "apples and pears" in interaction.texts[0]
+        assert "Fruit" in (await run_command(fake, channel, ADA, "rename", title="Fruit")).texts[0]
+        assert "apples" in (await run_command(fake, channel, ADA, "search", words="pears")).texts[0]
+        status = await run_command(fake, channel, ADA, "status")
         assert f"discord:dm:{ADA}" in status.texts[0]
         assert "Fruit" in status.texts[0]
-        assert store not in "".join(status.texts)
+        assert path not in "".join(status.texts)
         assert "|" not in status.texts[0]
-        forked = await ordered(fake, here, ADA, "fork")
-        assert not forked.ephemeral
-        cleared = await ordered(fake, here, ADA, "clear")
-        assert "afresh" in cleared.texts[0]
-        fake.say(here, ADA, "plums")
-        await answered(fake, here, 2)
-        assert fake.sent(here)[-1] == "plums"
-        assert "/resume" in (await ordered(fake, here, ADA, "new", title="Trees")).texts[0]
-        helped = await ordered(fake, here, ADA, "help")
-        assert all(f"/{name}" in helped.texts[0] for name in ISSUE)
-    with recollect.open(store) as opened:
-        assert opened.get_session(f"discord:dm:{ADA}").title == "Trees"
-        assert len(opened.search("apples")) >= 1
+        fork = await run_command(fake, channel, ADA, "fork")
+        assert not fork.ephemeral
+        clear = await run_command(fake, channel, ADA, "clear")
+        assert "is cleared" in clear.texts[0]
+        fake.post(channel, ADA, "plums")
+        await wait_for_answers(fake, channel, 2)
+        assert fake.bot_texts(channel)[-1] == "plums"
+        assert "/resume" in (await run_command(fake, channel, ADA, "new", title="Trees")).texts[0]
+        help_answer = await run_command(fake, channel, ADA, "help")
+        assert all(f"/{name}" in help_answer.texts[0] for name in COMMANDS)
+    with recollect.open(path) as store:
+        assert store.get_session(f"discord:dm:{ADA}").title == "Trees"
+        assert len(store.search("apples")) >= 1
 
 
-async def test_compact_sums_up(store):
-    async with FakeDiscord() as fake, running(fake, store):
-        here = fake.dm(ADA)
+async def test_compact(path):
+    async with FakeDiscord() as fake, run_bot(fake, path):
+        channel = fake.dm(ADA)
         for number in range(1, 7):
-            fake.say(here, ADA, f"number {number}")
-            await answered(fake, here, number)
-        told = await ordered(fake, here, ADA, "compact")
-        assert "summed up" in told.texts[0]
-    with recollect.open(store) as opened:
-        assert len(opened.get_session(f"discord:dm:{ADA}").compactions()) == 1
+            fake.post(channel, ADA, f"number {number}")
+            await wait_for_answers(fake, channel, number)
+        answer = await run_command(fake, channel, ADA, "compact")
+        assert "now summarized" in answer.texts[0]
+    with recollect.open(path) as store:
+        assert len(store.get_session(f"discord:dm:{ADA}").compactions()) == 1
 
 
-async def test_mistakes_are_told(store):
-    async with FakeDiscord() as fake, running(fake, store):
-        here = fake.dm(ADA)
-        assert "no number" in (await ordered(fake, here, ADA, "history", count="many")).texts[0]
-        assert "nothing to clear" in (await ordered(fake, here, ADA, "clear")).texts[0]
-        fake.command(here, ADA, "unheard-of")
-        assert "tokens" in (await ordered(fake, here, ADA, "status")).texts[0]
+async def test_invalid_commands_are_reported(path):
+    async with FakeDiscord() as fake, run_bot(fake, path):
+        channel = fake.dm(ADA)
+        assert (
+            "The number must be between 1 and"
+            in (await run_command(fake, channel, ADA, "history", count="many")).texts[0]
+        )
+        assert "nothing to clear" in (await run_command(fake, channel, ADA, "clear")).texts[0]
+        fake.send_command(channel, ADA, "unheard-of")
+        assert "tokens" in (await run_command(fake, channel, ADA, "status")).texts[0]
 
 
-async def test_a_long_history_comes_in_pieces(store):
-    async with FakeDiscord() as fake, running(fake, store):
-        here = fake.dm(ADA)
-        fake.say(here, ADA, "words " * 300)
-        await answered(fake, here)
-        order = fake.command(here, ADA, "history")
-        await until(lambda: len(order.texts) >= 2)
-        assert all(len(text) <= 2000 for text in order.texts)
+async def test_a_long_history_is_split(path):
+    async with FakeDiscord() as fake, run_bot(fake, path):
+        channel = fake.dm(ADA)
+        fake.post(channel, ADA, "words " * 300)
+        await wait_for_answers(fake, channel)
+        interaction = fake.send_command(channel, ADA, "history")
+        await wait_until(lambda: len(interaction.texts) >= 2)
+        assert all(len(text) <= 2000 for text in interaction.texts)
 
 
-async def test_a_thread_is_opened_fresh_or_with_the_history_of_its_channel(store):
+async def test_a_thread_is_opened_empty_or_with_the_history_of_its_channel(path):
     async with FakeDiscord() as fake:
         fake.channel(CHANNEL)
-        async with running(fake, store):
-            fake.say(CHANNEL, ADA, f"<@{BOT}> in the channel")
-            await answered(fake, CHANNEL)
-            order = await ordered(fake, CHANNEL, ADA, "thread", title="Fresh")
-            fresh = int(re.search(r"<#(\d+)>", order.texts[0])[1])
-            assert fake.channels[fresh]["name"] == "Fresh"
-            fake.say(fresh, ADA, "hello")
-            assert await answered(fake, fresh) == ["[Ada] hello"]
-            order = await ordered(fake, CHANNEL, ADA, "thread", history=True)
-            forked = int(re.search(r"<#(\d+)>", order.texts[0])[1])
-            assert "2 messages" in (await answered(fake, forked))[0]
-            fake.say(forked, ADA, "and on")
-            assert (await answered(fake, forked, 2))[1] == "[Ada] in the channel | [Ada] and on"
-            order = await ordered(fake, forked, ADA, "thread")
-            assert order.ephemeral
-            assert "channels of a server" in order.texts[0]
-            order = fake.command(fake.dm(ADA), ADA, "thread")
-            await until(lambda: order.texts)
-            assert "channels of a server" in order.texts[0]
-            order = await ordered(fake, CHANNEL, 3, "thread")
-            assert "let you in" in order.texts[0]
-    with recollect.open(store) as opened:
-        assert opened.get_session(f"discord:thread:{forked}").parent == f"discord:channel:{CHANNEL}"
+        async with run_bot(fake, path):
+            fake.post(CHANNEL, ADA, f"<@{BOT}> in the channel")
+            await wait_for_answers(fake, CHANNEL)
+            interaction = await run_command(fake, CHANNEL, ADA, "thread", title="Fresh")
+            empty_thread = int(re.search(r"<#(\d+)>", interaction.texts[0])[1])
+            assert fake.channels[empty_thread]["name"] == "Fresh"
+            fake.post(empty_thread, ADA, "hello")
+            assert await wait_for_answers(fake, empty_thread) == ["[Ada] hello"]
+            interaction = await run_command(fake, CHANNEL, ADA, "thread", history=True)
+            forked_thread = int(re.search(r"<#(\d+)>", interaction.texts[0])[1])
+            assert "2 messages" in (await wait_for_answers(fake, forked_thread))[0]
+            fake.post(forked_thread, ADA, "and on")
+            assert (await wait_for_answers(fake, forked_thread, 2))[1] == "[Ada] in the channel | [Ada] and on"
+            interaction = await run_command(fake, forked_thread, ADA, "thread")
+            assert interaction.ephemeral
+            assert "channels of a server" in interaction.texts[0]
+            interaction = fake.send_command(fake.dm(ADA), ADA, "thread")
+            await wait_until(lambda: interaction.texts)
+            assert "channels of a server" in interaction.texts[0]
+            interaction = await run_command(fake, CHANNEL, 3, "thread")
+            assert "not on my allow list" in interaction.texts[0]
+    with recollect.open(path) as store:
+        assert store.get_session(f"discord:thread:{forked_thread}").parent == f"discord:channel:{CHANNEL}"
 
 
-async def test_a_thread_that_can_not_be_opened_is_told(store):
+async def test_a_failure_to_open_a_thread_is_reported(path):
     async with FakeDiscord() as fake:
         fake.channel(CHANNEL)
-        async with running(fake, store):
+        async with run_bot(fake, path):
             fake.limit("POST", "/threads$", status=403, body={"message": "Missing Permissions", "code": 50013})
-            order = await ordered(fake, CHANNEL, ADA, "thread")
-            assert "Missing Permissions" in order.texts[0]
+            interaction = await run_command(fake, CHANNEL, ADA, "thread")
+            assert "Missing Permissions" in interaction.texts[0]
 
 
-async def test_a_command_waits_for_its_turn_and_is_answered_late(store):
-    model = Halting()
-    async with FakeDiscord() as fake, running(fake, store, model):
-        here = fake.dm(ADA)
-        fake.say(here, ADA, "go")
-        await until(model.halted.is_set)
-        order = fake.command(here, ADA, "clear")
-        await until(lambda: order.acknowledged)
-        assert order.texts == []
-        model.go.set()
-        await until(lambda: order.texts)
-        assert "afresh" in order.texts[0]
+async def test_a_command_waits_for_the_answer_in_progress(path):
+    model = PausingModel()
+    async with FakeDiscord() as fake, run_bot(fake, path, model):
+        channel = fake.dm(ADA)
+        fake.post(channel, ADA, "go")
+        await wait_until(model.paused.is_set)
+        interaction = fake.send_command(channel, ADA, "clear")
+        await wait_until(lambda: interaction.acknowledged_at)
+        assert interaction.texts == []
+        model.resume.set()
+        await wait_until(lambda: interaction.texts)
+        assert "is cleared" in interaction.texts[0]
 
 
-async def test_an_answer_to_a_command_that_is_rate_limited_comes(store):
-    async with FakeDiscord() as fake, running(fake, store):
-        here = fake.dm(ADA)
+async def test_a_rate_limited_response_to_a_command_is_delivered(path):
+    async with FakeDiscord() as fake, run_bot(fake, path):
+        channel = fake.dm(ADA)
         fake.limit("POST", "/webhooks/", times=2)
-        assert "tokens" in (await ordered(fake, here, ADA, "status")).texts[0]
+        assert "tokens" in (await run_command(fake, channel, ADA, "status")).texts[0]
 
 
-async def test_a_command_that_can_not_be_deferred_hurts_nothing(store):
-    async with FakeDiscord() as fake, running(fake, store):
-        here = fake.dm(ADA)
+async def test_a_command_that_cannot_be_deferred_is_ignored(path):
+    async with FakeDiscord() as fake, run_bot(fake, path):
+        channel = fake.dm(ADA)
         fake.limit("POST", "/callback", status=404, body={"message": "Unknown interaction", "code": 10062})
-        fake.command(here, ADA, "clear")
-        fake.say(here, ADA, "hello")
-        await answered(fake, here)
+        fake.send_command(channel, ADA, "clear")
+        fake.post(channel, ADA, "hello")
+        await wait_for_answers(fake, channel)
 
 
-async def test_slash_commands_that_can_not_be_registered_do_not_stop_the_bot(store):
+async def test_commands_that_cannot_be_registered_do_not_stop_the_bot(path):
     async with FakeDiscord() as fake:
         fake.limit("PUT", "/commands", status=403, body={"message": "Missing Access", "code": 50001})
-        async with running(fake, store):
-            fake.say(fake.dm(ADA), ADA, "hello")
-            await answered(fake, fake.dm(ADA))
+        async with run_bot(fake, path):
+            fake.post(fake.dm(ADA), ADA, "hello")
+            await wait_for_answers(fake, fake.dm(ADA))

@@ -1,4 +1,4 @@
-"""An answer while it comes: blocks are given once they are complete, and nothing is lost or changed."""
+"""Markdown blocks of a streaming answer: each is returned when it is complete, and no text is lost or changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.channels.terminal.markdown import Blocks
+from recollect.channels.terminal.screen import MarkdownBlocks
 
 TEXT = """First paragraph
 on two lines.
@@ -14,9 +14,9 @@ on two lines.
 - one
 
 - two
-  goes on
+  continues
 
-  and on
+  further
 - three
 
 After the list.
@@ -41,17 +41,17 @@ def f():
 Last"""
 
 
-def fed(pieces):
-    blocks, done = Blocks(), []
+def feed_all(pieces):
+    parser, blocks = MarkdownBlocks(), []
     for piece in pieces:
-        done += blocks.feed(piece)
-    return [*done, blocks.finish()]
+        blocks += parser.feed(piece)
+    return [*blocks, parser.finish()]
 
 
 def test_blocks():
-    assert fed([TEXT]) == [
+    assert feed_all([TEXT]) == [
         "First paragraph\non two lines.",
-        "- one\n\n- two\n  goes on\n\n  and on\n- three",
+        "- one\n\n- two\n  continues\n\n  further\n- three",
         "After the list.",
         "```python\ndef f():\n\n    return 1\n```",
         "~~~\n``` not an end\n\n~~~",
@@ -61,17 +61,17 @@ def test_blocks():
     ]
 
 
-def test_a_paragraph_is_given_as_soon_as_it_is_complete():
-    blocks = Blocks()
+def test_a_paragraph_is_returned_as_soon_as_it_is_complete():
+    blocks = MarkdownBlocks()
     assert blocks.feed("One\n") == []
-    assert blocks.rest == "One\n"
+    assert blocks.incomplete == "One\n"
     assert blocks.feed("\nTwo") == ["One"]
-    assert blocks.rest == "Two"
+    assert blocks.incomplete == "Two"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
-def test_the_pieces_make_no_difference(size):
-    assert fed([TEXT[i : i + size] for i in range(0, len(TEXT), size)]) == fed([TEXT])
+def test_the_size_of_the_pieces_does_not_matter(size):
+    assert feed_all([TEXT[i : i + size] for i in range(0, len(TEXT), size)]) == feed_all([TEXT])
 
 
 _LINES = st.sampled_from(
@@ -80,20 +80,20 @@ _LINES = st.sampled_from(
 
 
 @given(st.lists(_LINES, max_size=30), st.integers(1, 9))
-def test_nothing_is_lost(lines, size):
+def test_no_line_is_lost(lines, size):
     text = "".join(lines)
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
-    given_back = fed(pieces)
-    assert given_back == fed([text])
-    kept = [line for block in given_back for line in block.split("\n") if line.strip()]
-    assert kept == [line for line in text.split("\n") if line.strip()]
+    blocks = feed_all(pieces)
+    assert blocks == feed_all([text])
+    block_lines = [line for block in blocks for line in block.split("\n") if line.strip()]
+    assert block_lines == [line for line in text.split("\n") if line.strip()]
 
 
-def test_each_line_is_looked_at_once(monkeypatch):
-    """An answer in one long block, in many small pieces."""
+def test_each_line_is_parsed_once(monkeypatch):
+    """Count the parsed lines of one long block that arrives in many small pieces."""
     lines: list[str] = []
-    take = Blocks._take
-    monkeypatch.setattr(Blocks, "_take", lambda blocks, line: lines.append(line) or take(blocks, line))
+    add_line = MarkdownBlocks._add_line
+    monkeypatch.setattr(MarkdownBlocks, "_add_line", lambda blocks, line: lines.append(line) or add_line(blocks, line))
     text = "```\n" + "a b c\n" * 2_000
-    assert fed([text[i : i + 4] for i in range(0, len(text), 4)]) == [text.strip("\n")]
+    assert feed_all([text[i : i + 4] for i in range(0, len(text), 4)]) == [text.strip("\n")]
     assert len(lines) == 2_001

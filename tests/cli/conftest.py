@@ -1,4 +1,4 @@
-"""The command as tests call it: in this process, as a process of its own, and on a terminal."""
+"""Fixtures that run the command: in this process, in a new process, and on a terminal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 
 import recollect
 
-PASSED = ("PATH", "PYTHONPATH", "COVERAGE_PROCESS_START", "SYSTEMROOT")
+INHERITED_VARIABLES = ("PATH", "PYTHONPATH", "COVERAGE_PROCESS_START", "SYSTEMROOT")
 
 
-class Shown(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     stdout: str
     stderr: str
@@ -33,8 +33,14 @@ def path(tmp_path):
 
 @pytest.fixture
 def environment(path, tmp_path):
-    known = {name: os.environ[name] for name in PASSED if name in os.environ}
-    return {**known, "HOME": str(tmp_path / "home"), "RECOLLECT_DB": path, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    inherited_variables = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+    return {
+        **inherited_variables,
+        "HOME": str(tmp_path / "home"),
+        "RECOLLECT_DB": path,
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+    }
 
 
 @pytest.fixture
@@ -45,92 +51,92 @@ def store(path):
 
 @pytest.fixture
 def call(environment, monkeypatch):
-    """Run the command in this process, which is quick; it must behave as the process does."""
+    """Return a function that runs the command in this process, which is faster than a new one."""
 
-    def call(*args: str, code: int = 0, given: str | None = None, **more: str) -> Shown:
+    def call(*args: str, code: int = 0, stdin: str | None = None, **variables: str) -> CommandResult:
         from recollect.cli import recollect as command
-        from recollect.cli.ending import run
+        from recollect.cli.exit_codes import run_command
 
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         with monkeypatch.context() as patch:
             for name in list(os.environ):
                 patch.delenv(name)
-            for name, value in {**environment, **more}.items():
+            for name, value in {**environment, **variables}.items():
                 patch.setenv(name, value)
-            patch.setattr("sys.stdin", io.StringIO(given or ""))
+            patch.setattr("sys.stdin", io.StringIO(stdin or ""))
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = run(command, list(args))
-        shown = Shown(status, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())
-        assert shown.code == code, shown
-        assert "Traceback" not in shown.stderr
-        return shown
+                status = run_command(command, list(args))
+        result = CommandResult(status, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())
+        assert result.code == code, result
+        assert "Traceback" not in result.stderr
+        return result
 
     return call
 
 
 @pytest.fixture
 def run(environment):
-    """Run the command as a process, without a terminal."""
+    """Return a function that runs the command in a new process without a terminal."""
 
-    def run(*args: str, code: int = 0, **more: str) -> Shown:
-        done = subprocess.run(
+    def run(*args: str, code: int = 0, **variables: str) -> CommandResult:
+        process = subprocess.run(
             [sys.executable, "-m", "recollect", *args],
-            capture_output=True, env={**environment, **more}, timeout=60, check=False, stdin=subprocess.DEVNULL,
+            capture_output=True, env={**environment, **variables}, timeout=60, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        shown = Shown(done.returncode, done.stdout.decode(), done.stderr.decode())
-        assert shown.code == code, shown
-        assert "Traceback" not in shown.stderr
-        return shown
+        result = CommandResult(process.returncode, process.stdout.decode(), process.stderr.decode())
+        assert result.code == code, result
+        assert "Traceback" not in result.stderr
+        return result
 
     return run
 
 
 @pytest.fixture
 def terminal(environment):
-    """Run the command on a terminal of a width, type something, and give all that the terminal got."""
+    """Return a function that runs the command on a terminal, types a text and returns the complete output."""
 
-    def terminal(*args: str, columns: int = 80, typed: str = "", code: int = 0, **more: str) -> str:
+    def terminal(*args: str, columns: int = 80, typed: str = "", code: int = 0, **variables: str) -> str:
         parent, child = pty.openpty()
         termios.tcsetwinsize(child, (40, columns))
         process = subprocess.Popen(
             [sys.executable, "-m", "recollect", *args],
-            stdin=child, stdout=child, stderr=child, env={**environment, "TERM": "xterm-256color", **more},
+            stdin=child, stdout=child, stderr=child, env={**environment, "TERM": "xterm-256color", **variables},
         )  # fmt: skip
         os.close(child)
         if typed:
             os.write(parent, typed.encode())
-        shown = _all_of(parent)
+        screen = _read_all(parent)
         os.close(parent)
-        assert process.wait(60) == code, shown
-        assert "Traceback" not in shown
-        return shown.replace("\r\n", "\n")
+        assert process.wait(60) == code, screen
+        assert "Traceback" not in screen
+        return screen.replace("\r\n", "\n")
 
     return terminal
 
 
-def _all_of(parent: int) -> str:
-    shown = b""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+def _read_all(parent: int) -> str:
+    data = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         if select.select([parent], [], [], 1)[0]:
             try:
-                piece = os.read(parent, 65536)
-            except OSError:  # Linux: nobody has the other end any more
+                chunk = os.read(parent, 65536)
+            except OSError:  # on Linux, when the command has closed its end
                 break
-            if not piece:
+            if not chunk:
                 break
-            shown += piece
-    return shown.decode()
+            data += chunk
+    return data.decode()
 
 
 @pytest.fixture
-def talk(store):
-    """A conversation with a tool call, its result, and an answer."""
+def session(store):
+    """Create a session with a tool call, its result and an answer."""
     session = store.create_session(title="About the README", model="some-model")
     with session.turn("What is in README.md?") as turn:
         block = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "README.md"}}
-        thought = {"type": "thinking", "thinking": "I must look.", "signature": "s"}
-        turn.add({"role": "assistant", "content": [thought, {"type": "text", "text": "Let me see."}, block]})
+        reasoning = {"type": "thinking", "thinking": "I must look.", "signature": "s"}
+        turn.add({"role": "assistant", "content": [reasoning, {"type": "text", "text": "Let me see."}, block]})
         turn.add(
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "# Title\ntext"}]}
         )

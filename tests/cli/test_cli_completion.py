@@ -1,4 +1,4 @@
-"""Completion in a shell: the scripts, and what they are answered."""
+"""Shell completion: the scripts, and the words that they offer."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ BASH = shutil.which("bash")
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_is_printed(call, shell):
-    shown = call("completion", shell)
-    assert "_RECOLLECT_COMPLETE" in shown.stdout
-    assert shown.stderr == ""
+    result = call("completion", shell)
+    assert "_RECOLLECT_COMPLETE" in result.stdout
+    assert result.stderr == ""
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_words_are_completed(call, store, shell):
     store.session("cli:default", title="A title")
     word = {"zsh": "3", "fish": "cli:"}[shell]
-    shown = call(_RECOLLECT_COMPLETE=f"{shell}_complete", COMP_WORDS="recollect sessions show cli:", COMP_CWORD=word)
-    assert "cli\\:default" in shown.stdout or "cli:default" in shown.stdout
-    assert "A title" in shown.stdout
+    result = call(_RECOLLECT_COMPLETE=f"{shell}_complete", COMP_WORDS="recollect sessions show cli:", COMP_CWORD=word)
+    assert "cli\\:default" in result.stdout or "cli:default" in result.stdout
+    assert "A title" in result.stdout
 
 
-def completed(call, line, **more):
-    answer = call(_RECOLLECT_COMPLETE="bash_complete", COMP_LINE=line, **more).stdout
+def complete(call, line, **variables):
+    answer = call(_RECOLLECT_COMPLETE="bash_complete", COMP_LINE=line, **variables).stdout
     return [item.partition(",")[2] for item in answer.splitlines()]
 
 
 def test_commands_and_options(call):
-    assert completed(call, "recollect s") == ["serve", "sessions"]
-    assert "rename" in completed(call, "recollect sessions ")
-    assert completed(call, "recollect sessions list --so") == ["--sort"]
-    assert completed(call, "recollect sessions list --sort ") == ["activity", "created", "title"]
+    assert complete(call, "recollect s") == ["serve", "sessions"]
+    assert "rename" in complete(call, "recollect sessions ")
+    assert complete(call, "recollect sessions list --so") == ["--sort"]
+    assert complete(call, "recollect sessions list --sort ") == ["activity", "created", "title"]
 
 
-def test_ids_and_titles_from_the_right_place(call, store):
+def test_complete_ids_and_titles_of_suitable_sessions(call, store):
     store.session("cli:a", title="Alpha \x1b[31m")
-    store.session("cli:gone", title="Beta")
-    store.delete_session("cli:gone")
-    assert completed(call, "recollect sessions show cli:") == ["cli:a"]
-    assert completed(call, "recollect sessions show al") == ["Alpha ␛[31m"]
-    assert completed(call, "recollect sessions restore ") == ["cli:gone"]
-    assert completed(call, "recollect sessions delete cli:a cl") == ["cli:a"]
+    store.session("cli:deleted", title="Beta")
+    store.delete_session("cli:deleted")
+    assert complete(call, "recollect sessions show cli:") == ["cli:a"]
+    assert complete(call, "recollect sessions show al") == ["Alpha ␛[31m"]
+    assert complete(call, "recollect sessions restore ") == ["cli:deleted"]
+    assert complete(call, "recollect sessions delete cli:a cl") == ["cli:a"]
 
 
-def test_the_database_that_is_named(call, store, path, tmp_path):
+def test_complete_from_the_selected_database(call, store, path, tmp_path):
     store.session("cli:a")
     elsewhere = {"RECOLLECT_DB": str(tmp_path / "none.db")}
-    assert completed(call, "recollect sessions show ", **elsewhere) == []
-    assert completed(call, f"recollect --db {path} sessions show ", **elsewhere) == ["cli:a"]
+    assert complete(call, "recollect sessions show ", **elsewhere) == []
+    assert complete(call, f"recollect --db {path} sessions show ", **elsewhere) == ["cli:a"]
     assert not os.path.exists(tmp_path / "none.db")
 
 
-def test_trouble_is_silence(call, path):
+def test_a_damaged_database_completes_nothing_silently(call, path):
     with open(path, "w", encoding="utf-8") as file:
         file.write("no database " * 100)
-    shown = call(_RECOLLECT_COMPLETE="bash_complete", COMP_LINE="recollect sessions show ")
-    assert (shown.stdout.strip(), shown.stderr) == ("", "")
+    result = call(_RECOLLECT_COMPLETE="bash_complete", COMP_LINE="recollect sessions show ")
+    assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash")
@@ -88,7 +88,11 @@ def test_bash_itself(store, environment, tmp_path, line, breaks, answers):
     )
     path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
-        [BASH, "--norc", "-c", script], env={**environment, "PATH": path}, capture_output=True, text=True, check=False
+        [str(BASH), "--norc", "-c", script],
+        env={**environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == answers

@@ -1,4 +1,4 @@
-"""Whose conversations a command works on: --owner, RECOLLECT_OWNER and db.owner."""
+"""The owner whose conversations a command reads and writes: --owner, RECOLLECT_OWNER and db.owner."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import recollect
 
 @pytest.fixture
 def shared(path):
-    """A database of three: two with names, and one that is named by nothing."""
+    """Create a database with three owners, one of them unnamed."""
     for owner in ("", "ann", "bob"):
         with recollect.open(path, owner=owner) as store:
-            store.session("cli:a", title=f"of {owner or 'nobody'}").append({"role": "user", "content": f"{owner} says"})
+            store.session("cli:a", title=f"of {owner or 'nobody'}").append({"role": "user", "content": f"{owner} asks"})
     return path
 
 
-def titles(call, *words, **more):
-    return [item["title"] for item in json.loads(call(*words, "--json", **more).stdout)["sessions"]]
+def titles(call, *arguments, **variables):
+    return [item["title"] for item in json.loads(call(*arguments, "--json", **variables).stdout)["sessions"]]
 
 
-def test_the_option_stands_before_the_command_or_after_it(call, shared):
+def test_the_owner_option_before_or_after_the_command(call, shared):
     assert titles(call, "sessions", "list") == ["of nobody"]
     assert titles(call, "--owner", "ann", "sessions", "list") == ["of ann"]
     assert titles(call, "sessions", "list", "--owner", "bob") == ["of bob"]
@@ -35,27 +35,27 @@ def test_the_option_stands_before_the_command_or_after_it(call, shared):
     assert titles(call, "sessions", "list", "--owner", "carol") == []
 
 
-def test_the_option_counts_more_than_the_variable_and_that_more_than_the_file(call, shared, tmp_path):
+def test_the_option_overrides_the_variable_and_that_the_file(call, shared, tmp_path):
     file = tmp_path / "home/.config/recollect/config.toml"
     file.parent.mkdir(parents=True)
     file.write_text(f'[db]\npath = "{shared}"\nowner = "ann"\n', encoding="utf-8")
-    own = {"RECOLLECT_DB": ""}
-    assert titles(call, "sessions", "list", **own) == ["of ann"]
-    assert titles(call, "sessions", "list", RECOLLECT_OWNER="bob", **own) == ["of bob"]
-    assert titles(call, "sessions", "list", "--owner", "ann", RECOLLECT_OWNER="bob", **own) == ["of ann"]
-    assert titles(call, "sessions", "list", "--owner", "", RECOLLECT_OWNER="bob", **own) == ["of nobody"]
-    assert titles(call, "sessions", "list", RECOLLECT_OWNER="", **own) == ["of ann"]
-    # an owner in the file goes with the database of the file
+    no_db_variable = {"RECOLLECT_DB": ""}
+    assert titles(call, "sessions", "list", **no_db_variable) == ["of ann"]
+    assert titles(call, "sessions", "list", RECOLLECT_OWNER="bob", **no_db_variable) == ["of bob"]
+    assert titles(call, "sessions", "list", "--owner", "ann", RECOLLECT_OWNER="bob", **no_db_variable) == ["of ann"]
+    assert titles(call, "sessions", "list", "--owner", "", RECOLLECT_OWNER="bob", **no_db_variable) == ["of nobody"]
+    assert titles(call, "sessions", "list", RECOLLECT_OWNER="", **no_db_variable) == ["of ann"]
+    # The owner in the file applies only to the database in the file.
     assert titles(call, "sessions", "list") == ["of nobody"]
-    assert titles(call, "--db", shared, "sessions", "list", **own) == ["of nobody"]
-    assert titles(call, "--db", shared, "sessions", "list", RECOLLECT_OWNER="bob", **own) == ["of bob"]
-    for more, value in (({}, None), (own, "ann")):
-        settings = json.loads(call("config", "--json", **more).stdout)["settings"]
+    assert titles(call, "--db", shared, "sessions", "list", **no_db_variable) == ["of nobody"]
+    assert titles(call, "--db", shared, "sessions", "list", RECOLLECT_OWNER="bob", **no_db_variable) == ["of bob"]
+    for variables, value in (({}, None), (no_db_variable, "ann")):
+        settings = json.loads(call("config", "--json", **variables).stdout)["settings"]
         assert [item["value"] for item in settings if item["name"] == "db.owner"] == [value]
 
 
 @pytest.mark.parametrize(
-    ("options", "more", "found"),
+    ("options", "variables", "expected"),
     [
         ((), {}, (None, "default")),
         ((), {"RECOLLECT_OWNER": "bob"}, ("bob", "environment")),
@@ -63,13 +63,13 @@ def test_the_option_counts_more_than_the_variable_and_that_more_than_the_file(ca
         (("--owner", ""), {"RECOLLECT_OWNER": "bob"}, (None, "option")),
     ],
 )
-def test_it_is_said_where_it_is_from(call, options, more, found):
-    settings = json.loads(call(*options, "config", "--json", **more).stdout)["settings"]
+def test_config_shows_the_source_of_the_owner(call, options, variables, expected):
+    settings = json.loads(call(*options, "config", "--json", **variables).stdout)["settings"]
     (owner,) = [item for item in settings if item["name"] == "db.owner"]
-    assert (owner["value"], owner["source"]) == found
+    assert (owner["value"], owner["source"]) == expected
 
 
-def test_what_is_changed_is_the_owners(call, shared):
+def test_changes_affect_only_the_sessions_of_the_owner(call, shared):
     call("sessions", "rename", "cli:a", "mine", "--owner", "ann")
     call("--owner", "bob", "sessions", "delete", "cli:a", "-y")
     assert [titles(call, "sessions", "list", "--owner", owner) for owner in ("ann", "bob", "")] == [
@@ -77,37 +77,37 @@ def test_what_is_changed_is_the_owners(call, shared):
     ]  # fmt: skip
 
 
-def test_a_talk_is_the_owners(environment, shared):
-    command = [sys.executable, "-m", "recollect", "chat", "-m", "demo", "--session", "talk", "--owner", "ann"]
+def test_chat_stores_the_session_for_the_owner(environment, shared):
+    command = [sys.executable, "-m", "recollect", "chat", "-m", "demo", "--session", "math", "--owner", "ann"]
     subprocess.run(command, input=b"What is 6 * 7?", env=environment, timeout=60, check=True, capture_output=True)
-    for owner, there in (("ann", True), ("", False)):
+    for owner, expected in (("ann", True), ("", False)):
         with recollect.open(shared, owner=owner) as store:
-            assert (store.get_session("cli:talk") is not None) is there
+            assert (store.get_session("cli:math") is not None) is expected
 
 
-def test_words_are_completed_with_the_owners_own(call, shared, path):
+def test_completion_offers_the_sessions_of_the_owner(call, shared, path):
     with recollect.open(path, owner="ann") as store:
         store.session("cli:anns")
     line = "recollect --owner ann sessions show cli:"
-    shown = call(_RECOLLECT_COMPLETE="bash_complete", COMP_LINE=line).stdout
-    assert {item.partition(",")[2] for item in shown.splitlines()} == {"cli:a", "cli:anns"}
+    output = call(_RECOLLECT_COMPLETE="bash_complete", COMP_LINE=line).stdout
+    assert {item.partition(",")[2] for item in output.splitlines()} == {"cli:a", "cli:anns"}
 
 
-def test_a_copy_is_of_the_owner_that_is_named_before_it(call, shared, tmp_path):
+def test_a_copy_contains_only_the_selected_owner(call, shared, tmp_path):
     target = str(tmp_path / "copy.db")
-    found = json.loads(call("--owner", "ann", "db", "copy", shared, target, "--json").stdout)
-    assert found["owners"] == ["ann"]
-    assert found["counts"]["sessions"] == 1
+    document = json.loads(call("--owner", "ann", "db", "copy", shared, target, "--json").stdout)
+    assert document["owners"] == ["ann"]
+    assert document["counts"]["sessions"] == 1
 
 
-def test_the_server_is_the_owners(environment, shared):
+def test_the_server_shows_the_sessions_of_the_owner(environment, shared):
     command = [sys.executable, "-m", "recollect", "serve", "--port", "0", "--owner", "ann"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
             assert process.stdout is not None
             link = re.search(r"http://[^/]+/#token=([^ \n]+)", process.stdout.readline().decode())
             assert link is not None
-            assert "The conversations of ann are in" in process.stdout.readline().decode()
+            assert "Conversations of ann are stored in" in process.stdout.readline().decode()
             address = link.group().partition("/#")[0]
             request = urllib.request.Request(
                 f"{address}/api/v1/sessions", headers={"Authorization": f"Bearer {link.group(1)}"}
@@ -120,49 +120,50 @@ def test_the_server_is_the_owners(environment, shared):
 
 
 def test_a_check_of_a_file_covers_every_owner(call, shared):
-    told = call("db", "check")
-    assert "is sound" in told.stderr
-    assert "Owners: (unnamed), ann, bob." in told.stderr
+    result = call("db", "check")
+    assert ": no problems found." in result.stderr
+    assert "Owners: (default), ann, bob." in result.stderr
     connection = sqlite3.connect(shared)
     with connection:
         connection.execute("UPDATE sessions SET message_count = 7 WHERE owner = 'bob'")
     connection.close()
     assert "owner bob: Session 'cli:a' has a wrong count" in call("db", "check", code=5).stdout
-    found = json.loads(call("db", "check", "--json", code=5).stdout)
-    assert (found["owners"], found["everyone"], found["sound"]) == (["", "ann", "bob"], True, False)
-    owners = [each["owner"] for each in found["found"] if each["kind"] == "counter"]  # another program left checksums
+    document = json.loads(call("db", "check", "--json", code=5).stdout)
+    assert (document["owners"], document["everyone"], document["sound"]) == (["", "ann", "bob"], True, False)
+    # The other program also wrote pages without checksums, which are problems of another kind.
+    owners = [each["owner"] for each in document["found"] if each["kind"] == "counter"]
     assert owners == ["bob"]
-    told = call("db", "check", "--owner", "ann", code=5)
-    assert "Owner ann only." in told.stderr
-    assert "bob" not in told.stdout
-    assert "Owner ann only." in call("db", "check", code=5, RECOLLECT_OWNER="ann").stderr
-    call("db", "check", "--repair", code=5)  # the page that the other program wrote has no checksum until then
-    assert "is sound" in call("db", "check").stderr
+    result = call("db", "check", "--owner", "ann", code=5)
+    assert "Only owner ann." in result.stderr
+    assert "bob" not in result.stdout
+    assert "Only owner ann." in call("db", "check", code=5, RECOLLECT_OWNER="ann").stderr
+    call("db", "check", "--repair", code=5)  # adds the missing checksum of the page that the other program wrote
+    assert ": no problems found." in call("db", "check").stderr
 
 
 def test_the_file_itself_is_checked_once(call, shared, monkeypatch):
-    from recollect.engine.sqlite import check
+    from recollect.engine.sqlite import maintenance
 
     calls = []
-    real = check.check
-    monkeypatch.setattr(check, "check", lambda file, deep: calls.append(deep) or real(file, deep=deep))
-    told = call("db", "check")
+    real = maintenance.check_file
+    monkeypatch.setattr(maintenance, "check_file", lambda file, deep: calls.append(deep) or real(file, deep=deep))
+    result = call("db", "check")
     assert calls == [True]
-    assert "Looked at: structure" in told.stderr or "checksums" in told.stderr
+    assert "Checked: structure" in result.stderr or "checksums" in result.stderr
 
 
-def test_everyone_in_a_file_is_counted(call, shared):
-    found = json.loads(call("sessions", "stats", "--json").stdout)
-    assert (found["sessions"], found["messages"], found["owners"]) == (3, 3, ["", "ann", "bob"])
-    told = call("sessions", "stats")
-    assert told.stdout.startswith("all\t\t3\t3\t")
-    assert "Owners: (unnamed), ann, bob." in told.stderr
+def test_stats_and_reindex_cover_every_owner(call, shared):
+    document = json.loads(call("sessions", "stats", "--json").stdout)
+    assert (document["sessions"], document["messages"], document["owners"]) == (3, 3, ["", "ann", "bob"])
+    result = call("sessions", "stats")
+    assert result.stdout.startswith("all\t\t3\t3\t")
+    assert "Owners: (default), ann, bob." in result.stderr
     assert json.loads(call("sessions", "stats", "--owner", "ann", "--json").stdout)["sessions"] == 1
     assert json.loads(call("db", "reindex", "--json").stdout)["messages"] == 3
 
 
-def test_a_file_without_owners_names_none(call, store):
+def test_a_file_without_owners_mentions_no_owner(call, store):
     store.session("cli:a").append({"role": "user", "content": "hello"})
-    for words in (("db", "check"), ("sessions", "stats"), ("db", "reindex")):
-        told = call(*words)
-        assert "Owner" not in told.stdout + told.stderr
+    for arguments in (("db", "check"), ("sessions", "stats"), ("db", "reindex")):
+        result = call(*arguments)
+        assert "Owner" not in result.stdout + result.stderr

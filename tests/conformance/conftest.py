@@ -1,4 +1,4 @@
-"""The shipped suite on SQLite: in a file and in memory, sync and async."""
+"""The conformance suite on SQLite: in a file and in memory, sync and async."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import pytest
 
 @pytest.fixture(params=["sync", "async"])
 def connect(request):
-    """Give a function that opens a store, at a path or in memory, for an owner."""
+    """Yield a function that opens a store, at a path or in memory, for an owner."""
     import recollect
-    from recollect.testing.portal import Portal
+    from recollect_conformance.blocking import BlockingAdapter
 
     if request.param == "sync":
         yield lambda path, owner: recollect.open(path, owner=owner)
         return
-    with Portal() as portal:
-        yield lambda path, owner: portal.opened(recollect.open_async(path, owner=owner))
+    with BlockingAdapter() as adapter:
+        yield lambda path, owner: adapter.open(recollect.open_async(path, owner=owner))
 
 
 @pytest.fixture
-def place(connect, tmp_path, long):
-    from recollect.testing.place import Place
+def database(connect, tmp_path, long):
+    from recollect_conformance.database import DatabaseUnderTest
 
-    with Place(lambda owner: connect(tmp_path / "talks.db", owner), thorough=long) as place:
-        yield place
-        place.verify()
+    with DatabaseUnderTest(lambda owner: connect(tmp_path / "sessions.db", owner), thorough=long) as database:
+        yield database
+        database.verify()
 
 
 @pytest.fixture
-def store(place):
-    return place.open()
+def store(database):
+    return database.open()

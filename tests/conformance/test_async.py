@@ -1,4 +1,4 @@
-"""What only asyncio has: awaiting, `async with`, `async for`, many tasks, a task that is cancelled."""
+"""Behavior of the async store only: await, `async with`, `async for`, concurrent and cancelled tasks."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import asyncio
 import pytest
 
 import recollect
-from recollect.model.compaction import LABEL
+from recollect.model.compaction import SUMMARY_LABEL
 
 
-def said(text):
+def user_message(text):
     return {"role": "user", "content": text}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def path(request, tmp_path):
-    return tmp_path / "talks.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
+    return tmp_path / "sessions.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
 
 
 def test_blocks_and_iterators(path):
-    async def story():
+    async def scenario():
         async with recollect.open_async(path) as store:
             session = await store.session("a")
             async with session.turn("q") as turn:
@@ -35,17 +35,17 @@ def test_blocks_and_iterators(path):
         async with store:
             assert len(await (await store.session("a")).messages()) == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_what_is_not_awaited_is_not_open(path):
-    async def story():
+def test_a_turn_or_stream_opens_when_it_is_awaited(path):
+    async def scenario():
         async with recollect.open_async(path) as store:
             session = await store.session("a")
             turn = session.turn("q")
             assert await session.messages() == []
             with pytest.raises(recollect.InvalidValue):
-                await turn.add(said("x"))
+                await turn.add(user_message("x"))
             with pytest.raises(recollect.InvalidValue):
                 assert turn.id
             await turn
@@ -56,22 +56,22 @@ def test_what_is_not_awaited_is_not_open(path):
             await turn.complete()
             assert [message.text for message in await session.messages()] == ["q", ""]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_cancelled_task_keeps_what_it_had(path):
-    async def talk(store, begun):
+def test_a_cancelled_task_keeps_its_partial_answer(path):
+    async def answer_slowly(store, has_started):
         session = await store.session("a")
         async with session.turn("q") as turn, turn.stream() as answer:
             await answer.write("half an ans")
-            begun.set()
+            has_started.set()
             await asyncio.sleep(60)
 
-    async def story():
+    async def scenario():
         async with recollect.open_async(path) as store:
-            begun = asyncio.Event()
-            task = asyncio.create_task(talk(store, begun))
-            await begun.wait()
+            has_started = asyncio.Event()
+            task = asyncio.create_task(answer_slowly(store, has_started))
+            await has_started.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -85,11 +85,11 @@ def test_a_cancelled_task_keeps_what_it_had(path):
             async with session.turn("next"):
                 pass
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_what_came_last_is_stored_though_nothing_follows(path):
-    async def story():
+def test_the_last_chunk_is_stored_without_a_later_one(path):
+    async def scenario():
         async with recollect.open_async(path) as store:
             session = await store.session("a")
             async with session.turn("q") as turn, turn.stream() as answer:
@@ -101,36 +101,36 @@ def test_what_came_last_is_stored_though_nothing_follows(path):
                         break
                 assert (await session.message(2)).text == "the last words"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_summary_that_is_awaited(path):
+def test_an_async_summarize_function(path):
     async def summarize(messages):
         await asyncio.sleep(0)
         return f"{len(messages)} messages"
 
-    async def story():
+    async def scenario():
         async with recollect.open_async(path) as store:
             session = await store.session("a")
             for n in range(6):
-                await session.append(said(f"m{n}"))
+                await session.append(user_message(f"m{n}"))
             assert (await session.compact(summarize=summarize)).summary == "4 messages"
-            assert [m.text for m in await session.messages(active=True)] == [f"{LABEL}\n4 messages", "m4", "m5"]
+            assert [m.text for m in await session.messages(active=True)] == [f"{SUMMARY_LABEL}\n4 messages", "m4", "m5"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     with recollect.open(path) as store:
         session = store.session("a")
         with pytest.raises(recollect.InvalidValue, match="open_async"):
             session.compact(summarize=summarize, keep_turns=0)
 
 
-def test_many_tasks_at_once(path):
+def test_many_concurrent_tasks(path):
     async def write(store, writer):
         session = await store.session(f"s{writer % 8}")
         for n in range(5):
-            await session.append(said(f"{writer}:{n}"))
+            await session.append(user_message(f"{writer}:{n}"))
 
-    async def story():
+    async def scenario():
         async with recollect.open_async(path) as store:
             await asyncio.gather(*(write(store, writer) for writer in range(64)))
         async with recollect.open_async(path) as store:
@@ -143,30 +143,30 @@ def test_many_tasks_at_once(path):
                         f"{writer}:{n}" for n in range(5)
                     ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_closing_finishes_what_was_asked_for(path):
-    async def story():
+def test_close_waits_for_pending_writes(path):
+    async def scenario():
         store = await recollect.open_async(path)
         session = await store.session("a")
-        tasks = [asyncio.create_task(session.append(said(str(n)))) for n in range(20)]
+        tasks = [asyncio.create_task(session.append(user_message(str(n)))) for n in range(20)]
         await asyncio.sleep(0)
         await store.close()
         await asyncio.gather(*tasks)
-        async with recollect.open_async(path) as again:
-            assert len(await (await again.session("a")).messages()) == 20
+        async with recollect.open_async(path) as second_store:
+            assert len(await (await second_store.session("a")).messages()) == 20
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_one_loop_after_another(path):
+def test_several_event_loops_in_sequence(path):
     for number in range(3):
 
-        async def story(number=number):
+        async def scenario(number=number):
             async with recollect.open_async(path) as store:
                 session = await store.session("a")
-                await session.append(said("x"))
+                await session.append(user_message("x"))
                 assert session.message_count == number + 1
 
-        asyncio.run(story())
+        asyncio.run(scenario())

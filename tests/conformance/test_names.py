@@ -1,4 +1,4 @@
-"""The two halves offer the same, and the suite uses all of it."""
+"""The sync and async classes have the same methods, and the suite uses all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 import recollect
-from recollect import testing
+import recollect_conformance
 
 PAIRS = [
     (recollect.Store, recollect.AsyncStore),
@@ -16,13 +16,14 @@ PAIRS = [
     (recollect.Turn, recollect.AsyncTurn),
     (recollect.Stream, recollect.AsyncStream),
 ]
-INNER = {"run", "follow", "scope", "saw", "path"}  # what operations need, and what only a file has
+INTERNAL_NAMES = {"run", "follow", "scope", "saw", "path"}  # for operations, and for files only
 SUITE = "\n".join(
-    path.read_text(encoding="utf-8") for path in sorted(pathlib.Path(testing.__file__).parent.glob("*.py"))
+    path.read_text(encoding="utf-8")
+    for path in sorted(pathlib.Path(recollect_conformance.__file__).parent.glob("*.py"))
 )
 
 
-def public(kind):
+def public_methods(kind):
     return {name: member for name, member in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
 
 
@@ -30,22 +31,22 @@ def arguments(function):
     return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
 
 
-@pytest.mark.parametrize(("plain", "awaited"), PAIRS)
-def test_the_same_names_with_the_same_arguments(plain, awaited):
-    one, other = public(plain), public(awaited)
-    assert sorted(one) == sorted(other)
-    for name, function in one.items():
-        assert arguments(function) == arguments(other[name]), name
+@pytest.mark.parametrize(("sync_class", "async_class"), PAIRS)
+def test_sync_and_async_classes_have_the_same_methods_and_arguments(sync_class, async_class):
+    sync_methods, async_methods = public_methods(sync_class), public_methods(async_class)
+    assert sorted(sync_methods) == sorted(async_methods)
+    for name, function in sync_methods.items():
+        assert arguments(function) == arguments(async_methods[name]), name
 
 
-def test_opening_takes_the_same_arguments():
+def test_open_and_open_async_have_the_same_arguments():
     assert arguments(recollect.open) == arguments(recollect.open_async)
 
 
-@pytest.mark.parametrize("plain", [pair[0] for pair in PAIRS])
-def test_the_suite_uses_every_method_and_argument(plain):
-    for name, function in public(plain).items():
-        if name not in INNER:
+@pytest.mark.parametrize("sync_class", [pair[0] for pair in PAIRS])
+def test_the_suite_uses_every_method_and_argument(sync_class):
+    for name, function in public_methods(sync_class).items():
+        if name not in INTERNAL_NAMES:
             assert f".{name}" in SUITE, name
             for argument, kind, _ in arguments(function)[1:]:
                 if kind is inspect.Parameter.KEYWORD_ONLY:

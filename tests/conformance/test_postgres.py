@@ -1,20 +1,20 @@
-"""All of the suite, on PostgreSQL."""
+"""The complete suite on PostgreSQL."""
 
 from __future__ import annotations
 
 import pytest
 
-from recollect.testing import suite
-from recollect.testing.place import Place
+from recollect_conformance import suite
+from recollect_conformance.database import DatabaseUnderTest
 
 globals().update(suite.classes())
 
 
 @pytest.fixture
-def place(connect, postgres, databases, long, monkeypatch):
-    monkeypatch.setattr("recollect.ops.search.index._MANY", 1)  # each search settles what it indexed
-    with databases.pools.kept(), Place(lambda owner: connect(postgres, owner), thorough=long) as place:
-        yield place
-        # Bodies are read once, by a store that is opened for it: what the first one says of them was read from the same
-        # rows, for a server keeps no file that could be left behind. A long run reads them from both.
-        place.verify(bodies_twice=long)
+def database(connect, postgres, databases, long, monkeypatch):
+    monkeypatch.setattr("recollect.storage.search.index._SETTLE_THRESHOLD", 1)  # each search settles its index entries
+    with databases.pools.reuse(), DatabaseUnderTest(lambda owner: connect(postgres, owner), thorough=long) as database:
+        yield database
+        # Contents are read once, by a new store: the first store would read the same rows, because a server has no file
+        # that could be left behind. A long run reads them through both.
+        database.verify(bodies_twice=long)

@@ -1,5 +1,5 @@
-"""All of the suite, on a file."""
+"""The complete suite on a SQLite file."""
 
-from recollect.testing import suite
+from recollect_conformance import suite
 
 globals().update(suite.classes())

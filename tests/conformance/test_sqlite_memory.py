@@ -1,17 +1,17 @@
-"""The suite in memory, where one store is all there is: without the parts that need a second one."""
+"""The suite in memory, without the tests that need a second store."""
 
 from __future__ import annotations
 
 import pytest
 
-from recollect.testing import suite
-from recollect.testing.place import Place
+from recollect_conformance import suite
+from recollect_conformance.database import DatabaseUnderTest
 
 globals().update(suite.classes(several_stores=False))
 
 
 @pytest.fixture
-def place(connect, long):
-    with Place(lambda owner: connect(":memory:", owner), lasting=False, thorough=long) as place:
-        yield place
-        place.verify()
+def database(connect, long):
+    with DatabaseUnderTest(lambda owner: connect(":memory:", owner), persistent=False, thorough=long) as database:
+        yield database
+        database.verify()

@@ -1,6 +1,6 @@
-"""What the processes do that the tests start, and kill: `python children.py <what> <path> ...`.
+"""The commands of the child processes that the tests start and kill: `python children.py <command> <path> ...`.
 
-Each prints a line after each write that was acknowledged.
+A child prints a line after each acknowledged write.
 """
 
 from __future__ import annotations
@@ -12,205 +12,206 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import recollect
 
 
-def said(text: str) -> dict[str, str]:
+def user_message(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def ack(text: object) -> None:
-    """Say it in one write, so that a line is whole or not there."""
+def acknowledge(text: object) -> None:
+    """Print a line in one write(), so that the test reads all of it or nothing."""
     os.write(1, f"{text}\n".encode())
 
 
-def start(what: str, *args: object, **options: object) -> subprocess.Popen[bytes]:
-    """Start a child that does this. Unbuffered: communicate() does not see what readline() has read ahead."""
-    command = [sys.executable, os.path.abspath(__file__), what, *map(str, args)]
+def start(command_name: str, *args: object, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a child with a command. Unbuffered: communicate() does not return data that readline() has buffered."""
+    command = [sys.executable, os.path.abspath(__file__), command_name, *map(str, args)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, **options)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, **options)  # pyright: ignore[reportReturnType]
 
 
-def append(path: str, session: str, first: str) -> None:
-    """Append one message after another, for ever."""
+def append(path: str, session_id: str, first: str) -> None:
+    """Append one message after another until killed."""
     store = recollect.open(path)
-    talk = store.session(session)
+    session = store.session(session_id)
     for number in range(int(first), 1_000_000):
-        talk.append(said(str(number)))
-        ack(number)
+        session.append(user_message(str(number)))
+        acknowledge(number)
 
 
-def group(path: str, tasks: str, first: str) -> None:
-    """Append from many tasks that commit together, for ever."""
+def append_concurrently(path: str, tasks: str, first: str) -> None:
+    """Append from many tasks, in group commits, until killed."""
 
-    async def one(store, name: str) -> None:
-        talk = await store.session(name)
+    async def write_session(store, name: str) -> None:
+        session = await store.session(name)
         for number in range(int(first), 1_000_000):
-            await talk.append(said(str(number)))
-            ack(f"{name} {number}")
+            await session.append(user_message(str(number)))
+            acknowledge(f"{name} {number}")
 
     async def main() -> None:
         async with recollect.open_async(path) as store:
-            await asyncio.gather(*(one(store, f"cli:{task}") for task in range(int(tasks))))
+            await asyncio.gather(*(write_session(store, f"cli:{task}") for task in range(int(tasks))))
 
     asyncio.run(main())
 
 
-def numbered(path: str, tasks: str, seed: str) -> None:
-    """Write turns from many tasks, each going on where its session stands, until killed.
+def write_turns(path: str, tasks: str, seed: str) -> None:
+    """Write turns from many tasks, each continuing its session, until killed.
 
-    Every second task holds each turn open over several writes; the others write it at once.
+    Every second task holds each turn open over several writes; the others call save_turn().
     """
 
-    async def one(store, name: str, *, held: bool) -> None:
-        talk = await store.session(name)
-        asked = [int(message.text) for message in await talk.messages(last=3) if message.role == "user"]
-        for number in range(asked[-1] + 1 if asked else 0, 1_000_000):
+    async def write_session(store, name: str, *, holds_turn: bool) -> None:
+        session = await store.session(name)
+        questions = [int(message.text) for message in await session.messages(last=3) if message.role == "user"]
+        for number in range(questions[-1] + 1 if questions else 0, 1_000_000):
             answer = {"role": "assistant", "content": f"answer {number}"}
-            if held:
-                async with talk.turn(str(number), wait=0) as turn:
+            if holds_turn:
+                async with session.turn(str(number), wait=0) as turn:
                     await turn.add(answer)
             else:
-                await talk.save_turn(str(number), answer)
-            ack(f"{name} {number}")
+                await session.save_turn(str(number), answer)
+            acknowledge(f"{name} {number}")
 
     async def main() -> None:
         async with recollect.open_async(path) as store:
             names = [f"cli:{task}" for task in range(int(tasks))]
             random.Random(int(seed)).shuffle(names)
-            await asyncio.gather(*(one(store, name, held=int(name[4:]) % 2 == 1) for name in names))
+            await asyncio.gather(*(write_session(store, name, holds_turn=int(name[4:]) % 2 == 1) for name in names))
 
     asyncio.run(main())
 
 
-def turns(path: str, session: str, first: str) -> None:
+def hold_turns(path: str, session_id: str, first: str) -> None:
     """Hold one turn after another, with a step and an answer in each."""
     store = recollect.open(path)
-    talk = store.session(session)
+    session = store.session(session_id)
     for number in range(int(first), 1_000_000):
-        with talk.turn(f"{number} ask") as turn:
-            ack(f"{number} ask")
+        with session.turn(f"{number} ask") as turn:
+            acknowledge(f"{number} ask")
             turn.add({"role": "assistant", "content": f"{number} step"})
-            ack(f"{number} step")
+            acknowledge(f"{number} step")
             time.sleep(0.005)
-        ack(f"{number} done")
+        acknowledge(f"{number} done")
 
 
-def stream(path: str, session: str, first: str) -> None:
+def stream_answers(path: str, session_id: str, first: str) -> None:
     """Stream one answer after another, storing each chunk."""
     store = recollect.open(path)
-    talk = store.session(session)
+    session = store.session(session_id)
     for number in range(int(first), 1_000_000):
-        with talk.turn(f"{number} ask") as turn:
-            ack(f"{number} ask")
+        with session.turn(f"{number} ask") as turn:
+            acknowledge(f"{number} ask")
             with turn.stream() as answer:
                 for chunk in range(5):
                     answer.write(f"{chunk},")
                     answer.flush()
-                    ack(f"{number} chunk {chunk}")
-            ack(f"{number} closed")
-        ack(f"{number} done")
+                    acknowledge(f"{number} chunk {chunk}")
+            acknowledge(f"{number} closed")
+        acknowledge(f"{number} done")
 
 
-def hold(path: str, session: str, streaming: str = "") -> None:
-    """Open a turn and keep it until told to end."""
+def hold_turn(path: str, session_id: str, streaming: str = "") -> None:
+    """Open a turn and hold it until a line arrives on stdin."""
     store = recollect.open(path)
-    with store.session(session).turn("mine") as turn:
+    with store.session(session_id).turn("mine") as turn:
         answer = turn.stream() if streaming else None
         if answer is not None:
             answer.write("half an")
             answer.flush()
-        ack("open")
+        acknowledge("open")
         sys.stdin.readline()
         if answer is not None:
             answer.close()
         turn.add({"role": "assistant", "content": "still mine"})
-    ack("done")
+    acknowledge("done")
 
 
-def crowd(path: str, name: str, threads: str, count: str) -> None:
-    """Append from several threads, each to a session of its own and to one that all share."""
+def append_from_threads(path: str, name: str, threads: str, count: str) -> None:
+    """Append from several threads, each to its own session and to a shared one."""
     store = recollect.open(path, timeout=60)
-    trouble: list[BaseException] = []
+    errors: list[BaseException] = []
 
-    def one(thread: int) -> None:
+    def write_session(thread: int) -> None:
         try:
             own, shared = store.session(f"own:{name}:{thread}"), store.session("cli:shared")
             for number in range(int(count)):
-                own.append(said(str(number)))
-                shared.append([said(f"{name}:{thread} {number}"), said(f"{name}:{thread} {number}+")])
-        except BaseException as error:  # noqa: BLE001  it is shown below
-            trouble.append(error)
+                own.append(user_message(str(number)))
+                shared.append([user_message(f"{name}:{thread} {number}"), user_message(f"{name}:{thread} {number}+")])
+        except BaseException as error:  # noqa: BLE001  raised below
+            errors.append(error)
 
-    running = [threading.Thread(target=one, args=(thread,)) for thread in range(int(threads))]
-    ack("ready")
+    workers = [threading.Thread(target=write_session, args=(thread,)) for thread in range(int(threads))]
+    acknowledge("ready")
     sys.stdin.readline()
-    for thread in running:
+    for thread in workers:
         thread.start()
-    for thread in running:
+    for thread in workers:
         thread.join()
     store.close()
-    if trouble:
-        raise trouble[0]
+    if errors:
+        raise errors[0]
 
 
-def lock(path: str) -> None:
-    """Hold the write lock until told to let go."""
+def hold_write_lock(path: str) -> None:
+    """Hold the write lock until a line arrives on stdin."""
     from recollect.engine.sqlite.connection import connect
 
     connection = connect(path, 5.0)
     connection.execute("BEGIN IMMEDIATE")
-    ack("locked")
+    acknowledge("locked")
     sys.stdin.readline()
     connection.execute("ROLLBACK")
     connection.close()
-    ack("free")
+    acknowledge("free")
 
 
-def catch_up(path: str) -> None:
-    """Bring the search index up to date, in small pieces, and say after each that it was committed."""
-    from recollect.ops.search import index
+def update_search_index(path: str) -> None:
+    """Update the search index in small transactions, and print a line after each commit."""
+    from recollect.storage.search import index
 
-    index._CHARACTERS = 1
-    index.PAGE = 5
+    index._MAX_CHARACTERS = 1
+    index.PAGE_SIZE = 5
     store = recollect.open(path)
     plan = index.catch_up(store.scope())
     result = store.run(next(plan))
-    ack("ready")
+    acknowledge("ready")
     sys.stdin.readline()
     while True:
         try:
             result = store.run(plan.send(result))
-        except StopIteration as done:
-            ack(f"done {done.value}")
+        except StopIteration as stop:
+            acknowledge(f"done {stop.value}")
             return
-        ack("step")
+        acknowledge("step")
 
 
-def talkative(path: str, name: str, count: str) -> None:
-    """Append messages, and find each as soon as it is there."""
+def append_and_search(path: str, name: str, count: str) -> None:
+    """Append messages, and search for each one right after its append."""
     store = recollect.open(path, timeout=60)
-    ack("ready")
+    acknowledge("ready")
     sys.stdin.readline()
-    talk = store.session(f"cli:{name}")
+    session = store.session(f"cli:{name}")
     for number in range(int(count)):
-        talk.append(said(f"word by{name} n{number}"))
+        session.append(user_message(f"word by{name} n{number}"))
         if number % 4 == 0:
             assert [hit.text for hit in store.search(f"by{name} n{number}")] == [f"word by{name} n{number}"]
     store.close()
 
 
-def look(path: str, count: str) -> None:
-    """Search again and again; what was found once is found ever after."""
+def search_repeatedly(path: str, count: str) -> None:
+    """Search repeatedly; a message that was found once must be found again."""
     store = recollect.open(path, timeout=60)
-    ack("ready")
+    acknowledge("ready")
     sys.stdin.readline()
-    before: set[tuple[str, str | None]] = set()
+    previous_hits: set[tuple[str, str | None]] = set()
     for _ in range(int(count)):
-        found = {(hit.session, hit.message) for hit in store.search("word", 1_000)}
-        assert before <= found
-        before = found
+        hits = {(hit.session, hit.message) for hit in store.search("word", 1_000)}
+        assert previous_hits <= hits
+        previous_hits = hits
     store.close()
 
 

@@ -1,4 +1,4 @@
-"""What the durability tests share: a path, children that are always ended, and a look at the whole file."""
+"""Fixtures of the durability tests: a path, child processes that are always ended, and a check of the whole file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def filled(path):
-    """A store that was closed: two sessions of some length."""
+def filled_path(path):
+    """Return the path of a closed store with two sessions of 100 messages."""
     with recollect.open(path) as store:
         for name in ("cli:a", "cli:b"):
             texts = [f"{number} {'word ' * 100}" for number in range(100)]
@@ -27,24 +27,24 @@ def filled(path):
 
 @pytest.fixture
 def spawn():
-    """Start children; whatever happens, none is left behind."""
-    started = []
+    """Return a function that starts child processes; all of them are killed after the test."""
+    processes = []
 
-    def start(what, *args, **options):
-        child = children.start(what, *args, **options)
-        started.append(child)
+    def start(command_name, *args, **options):
+        child = children.start(command_name, *args, **options)
+        processes.append(child)
         return child
 
     yield start
-    for child in started:
+    for child in processes:
         if child.poll() is None:
             child.kill()
         child.communicate()
 
 
 @pytest.fixture
-def sound():
-    """Check a whole file: structure, references, checksums, and the counts that are kept beside the messages."""
+def check_database():
+    """Return a function that checks a file: structure, references, checksums, and the stored message counts."""
 
     def check(path: str) -> None:
         connection = connect_verified(path, 10.0)
@@ -59,7 +59,7 @@ def sound():
 
 
 def _wrong_counts(connection: apsw.Connection) -> list[tuple]:
-    """Find sessions without forks whose count differs from their messages."""
+    """Return the sessions without forks whose stored count differs from the number of their messages."""
     return connection.execute(
         "SELECT s.id, s.message_count, s.last, count(m.key), max(m.key & 4294967295) FROM sessions AS s "
         "LEFT JOIN messages AS m ON m.key >> 32 = s.head GROUP BY s.key "

@@ -1,7 +1,7 @@
-"""A disk that fails now and then: `python faulty.py <path> <percent> <seed> <writes>`, under `fiu-run -x`.
+"""A disk that fails at random: `python faulty.py <path> <percent> <seed> <writes>`, under `fiu-run -x`.
 
 libfiu makes some calls of read, write, sync and truncate fail. A write that fails is repeated with its key until it
-succeeds, as a careful program does. It prints what it met as JSON.
+succeeds, as a careful program does. It prints the errors by class as JSON.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import recollect
 from recollect.errors import RecollectError, StoreError
 
 CALLS = (b"posix/io/rw/*", b"posix/io/sync/*", b"posix/io/oc/open", b"posix/io/dir/*")
-PATIENCE = 200
-_ONE_IN_ALL = 1
+MAX_TRIES = 200  # attempts per write. At 5% failing calls, a write needs far fewer
+_FAILURE_NUMBER = 1  # the number that libfiu returns at a failing call; nothing reads it
 
 
 class Faults:
-    """Switches the faults on and off."""
+    """Turns the faults on for the time of a `with` block."""
 
     def __init__(self, percent: float) -> None:
         self.library = ctypes.CDLL("libfiu.so.0")
         self.library.fiu_init(0)
-        self.share = ctypes.c_float(percent / 100)
+        self.probability = ctypes.c_float(percent / 100)
 
     def __enter__(self):
         for name in CALLS:
-            self.library.fiu_enable_random(name, _ONE_IN_ALL, None, 0, self.share)
+            self.library.fiu_enable_random(name, _FAILURE_NUMBER, None, 0, self.probability)
         return self
 
     def __exit__(self, *_):
@@ -38,69 +38,71 @@ class Faults:
             self.library.fiu_disable(name)
 
 
-def said(text: str) -> dict[str, str]:
+def user_message(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def insisted(action, met: collections.Counter):
-    """Repeat something until it succeeds; every error on the way must be one of ours."""
-    for _ in range(PATIENCE):
+def retry(action, error_counts: collections.Counter):
+    """Repeat an action until it succeeds; every error must be a StoreError."""
+    for _ in range(MAX_TRIES):
         try:
             return action()
         except StoreError as error:
-            met[type(error).__name__] += 1
-    raise AssertionError(f"it never succeeded: {dict(met)}")
+            error_counts[type(error).__name__] += 1
+    raise AssertionError(f"no try succeeded: {dict(error_counts)}")
 
 
-async def insisted_async(action, met: collections.Counter):
-    for _ in range(PATIENCE):
+async def retry_async(action, error_counts: collections.Counter):
+    for _ in range(MAX_TRIES):
         try:
             return await action()
         except StoreError as error:
-            met[type(error).__name__] += 1
-    raise AssertionError(f"it never succeeded: {dict(met)}")
+            error_counts[type(error).__name__] += 1
+    raise AssertionError(f"no try succeeded: {dict(error_counts)}")
 
 
-def one_by_one(path: str, faults: Faults, writes: int, met: collections.Counter) -> None:
+def append_serially(path: str, faults: Faults, writes: int, error_counts: collections.Counter) -> None:
     store = recollect.open(path, timeout=5)
-    talk = store.session("cli:one")
-    talk.append(said("0"), key="0")
-    talk.messages(last=3)  # what is loaded for this is no file of the store's
+    session = store.session("cli:one")
+    session.append(user_message("0"), key="0")
+    session.messages(last=3)  # loads the modules before the faults begin
     with faults:
         for number in range(1, writes):
-            insisted(lambda number=number: talk.append(said(str(number)), key=str(number)), met)
+            retry(lambda number=number: session.append(user_message(str(number)), key=str(number)), error_counts)
             if number % 10 == 0:
-                found = insisted(lambda: talk.messages(last=3), met)
-                assert [message.text for message in found][-1] == str(number)
+                messages = retry(lambda: session.messages(last=3), error_counts)
+                assert [message.text for message in messages][-1] == str(number)
     store.close()
 
 
-async def together(path: str, faults: Faults, writes: int, met: collections.Counter) -> None:
+async def append_concurrently(path: str, faults: Faults, writes: int, error_counts: collections.Counter) -> None:
     async with recollect.open_async(path, timeout=5) as store:
-        talks = [await store.session(f"cli:{task}") for task in range(8)]
+        sessions = [await store.session(f"cli:{task}") for task in range(8)]
 
-        async def one(talk) -> None:
+        async def write_session(session) -> None:
             for number in range(writes // 8):
-                await insisted_async(lambda number=number: talk.append(said(str(number)), key=str(number)), met)
+                await retry_async(
+                    lambda number=number: session.append(user_message(str(number)), key=str(number)), error_counts
+                )
 
         with faults:
-            await asyncio.gather(*map(one, talks))
+            await asyncio.gather(*map(write_session, sessions))
 
 
 def main() -> None:
     path, percent, seed, writes = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     ctypes.CDLL(None).srandom(seed)
-    met: collections.Counter = collections.Counter()
+    error_counts: collections.Counter = collections.Counter()
     faults = Faults(percent)
-    one_by_one(path, faults, writes, met)
-    asyncio.run(together(path, faults, writes, met))
+    append_serially(path, faults, writes, error_counts)
+    asyncio.run(append_concurrently(path, faults, writes, error_counts))
     with recollect.open(path) as store:
         problems = [finding.message for finding in store.check().problems]
         assert not problems, problems
         assert [m.text for m in store.session("cli:one").messages()] == [str(n) for n in range(writes)]
         for task in range(8):
             assert [m.text for m in store.session(f"cli:{task}").messages()] == [str(n) for n in range(writes // 8)]
-    print(json.dumps({"written": writes + writes // 8 * 8, "errors met": dict(met)}))
+    print(json.dumps({"written": writes + writes // 8 * 8, "errors": dict(error_counts)}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A network that fails now and then: `python faulty_network.py <url> <percent> <seed> <writes>`, under `fiu-run -x`.
+"""A network that fails at random: `python faulty_network.py <url> <percent> <seed> <writes>`, under `fiu-run -x`.
 
-libfiu makes some receiving and connecting fail, while the server has what was sent. Nothing here is repeated and nothing
-has a key: the engine finds out by itself what became of a change. It prints what it wrote as JSON.
+libfiu makes some recv() and connect() calls fail after the server has received a statement. Nothing here is repeated and
+nothing has an idempotency key: the engine finds out whether a change was committed. It prints the number of writes as JSON.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import faulty
 
 import recollect
 
-# Not send(): libpq leaves the telling of a failed send to the end of what it receives, which a made-up failure has not.
+# Not send(): libpq reports a failed send only at the end of the data that it receives, which an injected fault never ends.
 CALLS = (b"posix/io/net/recv", b"posix/io/net/connect", b"posix/io/net/socket")
 
 
-def write(talk: recollect.Session, number: int) -> None:
+def write(session: recollect.Session, number: int) -> None:
     answer = {"role": "assistant", "content": f"answer {number}"}
     if number % 3 == 0:
-        talk.append(faulty.said(str(number)))
-        talk.append(answer)
+        session.append(faulty.user_message(str(number)))
+        session.append(answer)
     elif number % 3 == 1:
-        talk.save_turn(str(number), answer)
+        session.save_turn(str(number), answer)
     else:
-        with talk.turn(str(number)) as turn:
+        with session.turn(str(number)) as turn:
             turn.add(answer)
 
 
@@ -35,17 +35,17 @@ def main() -> None:
     faulty.CALLS = CALLS
     ctypes.CDLL(None).srandom(seed)
     with recollect.open(url, timeout=60) as store:
-        talk = store.session("cli:faulty")
+        session = store.session("cli:faulty")
         with faulty.Faults(percent):
             for number in range(writes):
-                write(talk, number)
+                write(session, number)
                 if number % 10 == 0:
-                    assert [message.text for message in talk.messages(last=2)] == [str(number), f"answer {number}"]
+                    assert [message.text for message in session.messages(last=2)] == [str(number), f"answer {number}"]
     with recollect.open(url) as store:
-        talk = store.session("cli:faulty")
+        session = store.session("cli:faulty")
         expected = [text for number in range(writes) for text in (str(number), f"answer {number}")]
-        assert [message.text for message in talk.messages()] == expected
-        assert {turn.status for turn in talk.turns()} == {"completed"}
+        assert [message.text for message in session.messages()] == expected
+        assert {turn.status for turn in session.turns()} == {"completed"}
         assert store.check().problems == ()
     print(json.dumps({"written": 2 * writes}))
 

@@ -1,4 +1,4 @@
-"""File systems that a test makes for itself, where it may."""
+"""Small and read-only file systems for tests that run as root on Linux."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 MAY_MOUNT = sys.platform.startswith("linux") and os.geteuid() == 0 and shutil.which("mount") is not None
 
 
-def mounted(*command: str) -> bool:
+def mount(*command: str) -> bool:
+    """Run mount and return whether it succeeded."""
     return MAY_MOUNT and subprocess.run(["mount", *command], capture_output=True, check=False).returncode == 0
 
 
@@ -25,10 +26,10 @@ def unmount(folder: str | Path) -> None:
 
 @contextlib.contextmanager
 def disk_of(folder: Path, size: str) -> Iterator[Path]:
-    """Make a new folder that is a disk of its own, of a size such as 3m."""
+    """Create a tmpfs of a size such as 3m for the time of a `with` block, or skip the test if that is not possible."""
     folder.mkdir()
-    if not mounted("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)):
-        pytest.skip("a small disk can not be mounted here: only root can, and not everywhere")
+    if not mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)):
+        pytest.skip("a tmpfs cannot be mounted here: it needs root, and not every system allows it")
     try:
         yield folder
     finally:

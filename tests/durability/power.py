@@ -1,11 +1,11 @@
-"""A disk that loses its power: `python power.py <work> <cuts> <seed> [full|normal]`.
+"""A simulated power failure: `python power.py <work> <cuts> <seed> [full|normal]`.
 
-A VFS of our own stands below SQLite (and below its checksums) and knows, for each file, what was synced and what was only
-written. At a random moment of the work it makes the disk that would be left if the power went away then: what was synced
-is there, and of what was only written anything may be: nothing, all, the beginning, some of the writes, or some sectors
-of them. That disk is then opened, and everything that was acknowledged before the cut must be in it, once and in order.
+A VFS below SQLite (and below its checksum VFS) records for each file which writes were synced. At random points of the
+work it writes a disk image as a power failure would leave it: synced data is present; of unsynced writes, none, all, a
+prefix, a random subset, or random sectors survive. The image is then opened: every write that was acknowledged before
+the failure must be in it, once and in order.
 
-It prints what it found as JSON. It is a program of its own because it makes its VFS the default of the process.
+It prints its counts as JSON. It is a separate program because its VFS becomes the default of the process.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ import time
 
 import apsw
 
-SECTOR = 512
-MOST_WRONG = 20
-CUTS_OF_A_LIFE = 250
-SMALL_LOG = 40
-"""Pages after which the log is folded into the file: so few that a cut often falls into that."""
+SECTOR = 512  # bytes that a disk writes atomically
+MAX_PROBLEMS = 20  # problems after which the run ends: more of them tell nothing new
+CUTS_PER_DISK = 250  # then a new disk begins, so that images stay small
+WAL_PAGES = 40  # pages of the WAL that trigger a checkpoint: so few that a power failure often falls into one
 
 
-class Kept:
-    """One file: what is surely on the disk, and what was written since."""
+class FileState:
+    """One file: its synced content, and the writes since the last sync."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.durable = bytearray(content)
@@ -44,7 +43,7 @@ class Kept:
 
 
 def apply(content: bytearray, offset: int, data: bytes | None) -> None:
-    """Do one write, or with no data cut the file off there."""
+    """Apply one write, or truncate the file at `offset` if `data` is None."""
     if data is None:
         del content[offset:]
         return
@@ -54,32 +53,32 @@ def apply(content: bytearray, offset: int, data: bytes | None) -> None:
 
 
 class Disk:
-    """A folder as it is after a loss of power, at any moment."""
+    """The state of a folder on disk, from which images after a power failure are made."""
 
-    def __init__(self, folder: str, dice: random.Random) -> None:
+    def __init__(self, folder: str, rng: random.Random) -> None:
         self.folder = folder
-        self.dice = dice
-        self.files: dict[str, Kept]
-        self.ghosts: dict[str, Kept]
-        self.renames: list[tuple[str, str, Kept]]
-        self.forget()
+        self.rng = rng
+        self.files: dict[str, FileState]
+        self.unsynced_deletions: dict[str, FileState]
+        self.renames: list[tuple[str, str, FileState]]
+        self.reset()
         self.lock = threading.RLock()
         self.cut = None
         self.until_cut = 0
 
-    def forget(self) -> None:
-        """Begin with an empty folder."""
-        self.files, self.ghosts, self.renames = {}, {}, []
+    def reset(self) -> None:
+        """Start with an empty folder."""
+        self.files, self.unsynced_deletions, self.renames = {}, {}, []
 
     def has(self, path: str | None) -> bool:
         return path is not None and os.path.dirname(path) == self.folder
 
-    def opened(self, path: str) -> None:
+    def open(self, path: str) -> None:
         with self.lock:
             if path not in self.files:
                 with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-                    self.files[path] = Kept(file.read())
-                self.files.setdefault(path, Kept())
+                    self.files[path] = FileState(file.read())
+                self.files.setdefault(path, FileState())
 
     def change(self, path: str, offset: int, data: bytes | None) -> None:
         with self.lock:
@@ -88,89 +87,89 @@ class Disk:
 
     def sync(self, path: str, *, folder: bool = False) -> None:
         with self.lock:
-            self.tick()  # what was not synced yet when the power went
+            self.tick()  # a power failure just before the sync
             self.files[path].sync()
             if folder:
-                self.ghosts.clear()
+                self.unsynced_deletions.clear()
 
-    def delete(self, path: str, *, synced: bool) -> None:
+    def delete(self, path: str, *, syncs_folder: bool) -> None:
         with self.lock:
-            kept = self.files.pop(path, None)
-            if kept is not None and not synced:
-                self.ghosts[path] = kept  # it may come back
+            state = self.files.pop(path, None)
+            if state is not None and not syncs_folder:
+                self.unsynced_deletions[path] = state  # without a sync of the folder, the name may reappear
 
     def rename(self, old: str, new: str) -> None:
         with self.lock:
-            kept = self.files.pop(old, None)
-            if kept is not None:
-                self.renames.append((old, new, kept))
+            state = self.files.pop(old, None)
+            if state is not None:
+                self.renames.append((old, new, state))
                 self.tick()
 
     def sync_folder(self) -> None:
         with self.lock:
-            for _, new, kept in self.renames:
-                self.files[new] = kept
+            for _, new, state in self.renames:
+                self.files[new] = state
             self.renames.clear()
-            self.ghosts.clear()
+            self.unsynced_deletions.clear()
 
     def tick(self) -> None:
-        """Count a step of the disk; at some of them its power goes."""
+        """Count an operation of the disk; at random ones, simulate a power failure."""
         if self.cut is None:
             return
         self.until_cut -= 1
         if self.until_cut <= 0:
-            self.until_cut = self.dice.randrange(1, 12)
+            self.until_cut = self.rng.randrange(1, 12)
             self.cut()
 
     def image(self, target: str) -> None:
-        """Write what could be left."""
+        """Write a disk image as a power failure could leave it."""
         os.makedirs(target)
-        left = dict(self.files)
-        left |= {path: kept for path, kept in self.ghosts.items() if self.dice.random() < 0.5}
-        for old, new, kept in self.renames:
-            left[new if self.dice.random() < 0.5 else old] = kept
-        way = self.dice.choice(("none", "all", "beginning", "some", "torn"))
-        for path, kept in left.items():
-            content = bytearray(kept.durable)
-            for change in self.survivors(kept.pending, way):
+        files = dict(self.files)
+        files |= {path: state for path, state in self.unsynced_deletions.items() if self.rng.random() < 0.5}
+        for old, new, state in self.renames:
+            files[new if self.rng.random() < 0.5 else old] = state
+        outcome = self.rng.choice(("none", "all", "beginning", "some", "torn"))
+        for path, state in files.items():
+            content = bytearray(state.durable)
+            for change in self.surviving_writes(state.pending, outcome):
                 apply(content, *change)
             with open(os.path.join(target, os.path.basename(path)), "wb") as file:
                 file.write(content)
 
-    def survivors(self, pending, way):
-        if way == "all":
+    def surviving_writes(self, pending, outcome):
+        if outcome == "all":
             return pending
-        if way == "beginning":
-            return pending[: self.dice.randint(0, len(pending))]
-        if way == "some":
-            return [change for change in pending if self.dice.random() < 0.5]
-        if way == "torn":
-            return [piece for change in pending for piece in self.torn(*change)]
+        if outcome == "beginning":
+            return pending[: self.rng.randint(0, len(pending))]
+        if outcome == "some":
+            return [change for change in pending if self.rng.random() < 0.5]
+        if outcome == "torn":
+            return [sector for change in pending for sector in self.surviving_sectors(*change)]
         return []
 
-    def torn(self, offset, data):
-        """Give some sectors of a write. A sector is whole or not there, which is what disks promise."""
+    def surviving_sectors(self, offset, data):
+        """Return random sectors of a write. Disks write a sector completely or not at all."""
         if data is None:
-            return [(offset, None)] if self.dice.random() < 0.5 else []
-        pieces, at = [], 0
-        while at < len(data):
-            size = min(SECTOR - (offset + at) % SECTOR, len(data) - at)
-            if self.dice.random() < 0.6:
-                pieces.append((offset + at, data[at : at + size]))
-            at += size
-        return pieces
+            return [(offset, None)] if self.rng.random() < 0.5 else []
+        sectors, position = [], 0
+        while position < len(data):
+            size = min(SECTOR - (offset + position) % SECTOR, len(data) - position)
+            if self.rng.random() < 0.6:
+                sectors.append((offset + position, data[position : position + size]))
+            position += size
+        return sectors
 
 
 def name_of(name) -> str | None:
     return name.filename() if isinstance(name, apsw.URIFilename) else name
 
 
-class Watched(apsw.VFSFile):
-    """A file whose writes and syncs the disk knows of."""
+class RecordedFile(apsw.VFSFile):
+    """A file that reports its writes and syncs to the disk."""
 
     def __init__(self, disk, path, name, flags):
         self.disk, self.path, self.new = disk, path, True
-        disk.opened(path)
+        disk.open(path)
         super().__init__("unix", name, flags)
 
     def xWrite(self, data, offset):  # noqa: N802
@@ -183,13 +182,13 @@ class Watched(apsw.VFSFile):
 
     def xSync(self, flags):  # noqa: N802
         super().xSync(flags)
-        # SQLite syncs the folder with the first sync of a journal or log that it opened.
+        # SQLite syncs the folder with the first sync of a journal or WAL that it opened.
         self.disk.sync(self.path, folder=self.new and self.path.endswith(("-wal", "-journal")))
         self.new = False
 
 
-class Cutting(apsw.VFS):
-    """The VFS below everything; files elsewhere are left alone."""
+class PowerCutVFS(apsw.VFS):
+    """The VFS below SQLite; files outside the folder are passed through."""
 
     def __init__(self, disk):
         self.disk = disk
@@ -198,25 +197,25 @@ class Cutting(apsw.VFS):
     def xOpen(self, name, flags):  # noqa: N802
         path = name_of(name)
         if self.disk.has(path) and not path.endswith("-shm"):
-            return Watched(self.disk, path, name, flags)
+            return RecordedFile(self.disk, path, name, flags)
         return apsw.VFSFile("unix", name, flags)
 
     def xDelete(self, filename, syncdir):  # noqa: N802
         super().xDelete(filename, syncdir)
         if self.disk.has(filename):
-            self.disk.delete(filename, synced=bool(syncdir))
+            self.disk.delete(filename, syncs_folder=bool(syncdir))
 
 
-def watch_os(disk: Disk) -> None:
-    """Let the disk know what the program renames and syncs by itself."""
+def record_os_calls(disk: Disk) -> None:
+    """Report renames and syncs that Recollect makes without SQLite to the disk."""
     replace, fsync = os.replace, os.fsync
 
-    def replaced(old, new, **options):
+    def recorded_replace(old, new, **options):
         replace(old, new, **options)
         if disk.has(os.fspath(new)):
             disk.rename(os.fspath(old), os.fspath(new))
 
-    def synced(handle):
+    def recorded_fsync(handle):
         fsync(handle)
         path = os.readlink(f"/proc/self/fd/{handle}")
         if path == disk.folder:
@@ -224,70 +223,72 @@ def watch_os(disk: Disk) -> None:
         elif path in disk.files:
             disk.sync(path)
 
-    os.replace, os.fsync = replaced, synced
+    os.replace, os.fsync = recorded_replace, recorded_fsync
 
 
-class Story:
-    """What was asked for and what was acknowledged, by session; and what else must be true of a disk."""
+class Workload:
+    """The requested texts and the number of acknowledged ones, by session; and further checks of an image."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, list[str]] = {}
-        self.acknowledged: dict[str, int] = {}
-        self.others: list = []
-        self.thorough = 10  # one of so many disks is opened with Recollect and checked, checksums included
+        self.requested_texts: dict[str, list[str]] = {}
+        self.acknowledged_counts: dict[str, int] = {}
+        self.extra_checks: list = []
+        self.deep_check_interval = 10  # every n-th image is opened with Recollect and checked, checksums included
 
-    def ask(self, session: str, *texts: str) -> None:
-        self.asked.setdefault(session, []).extend(texts)
+    def request(self, session_id: str, *texts: str) -> None:
+        self.requested_texts.setdefault(session_id, []).extend(texts)
 
-    def ack(self, session: str) -> None:
-        self.acknowledged[session] = len(self.asked[session])
+    def acknowledge(self, session_id: str) -> None:
+        self.acknowledged_counts[session_id] = len(self.requested_texts[session_id])
 
 
-class Judge:
-    """Opens what is left of a disk, and counts what is wrong with it."""
+class Verifier:
+    """Opens disk images and counts their problems."""
 
-    def __init__(self, disk: Disk, story: Story, limit: int) -> None:
-        self.disk, self.story, self.limit = disk, story, limit
-        self.cuts = self.lost = self.doubled = self.corrupt = self.deep = 0
-        self.wrong: list[str] = []
+    def __init__(self, disk: Disk, workload: Workload, limit: int) -> None:
+        self.disk, self.workload, self.limit = disk, workload, limit
+        self.cuts = self.losses = self.duplicates = self.corrupt = self.deep = 0
+        self.problems: list[str] = []
 
     def cut(self) -> None:
         if self.cuts >= self.limit:
             return
         self.cuts += 1
-        promised = dict(self.story.acknowledged)
-        left = tempfile.mkdtemp(dir=os.path.dirname(self.disk.folder))
+        acknowledged_counts = dict(self.workload.acknowledged_counts)
+        folder = tempfile.mkdtemp(dir=os.path.dirname(self.disk.folder))
         try:
-            self.disk.image(os.path.join(left, "disk"))
-            self.look(os.path.join(left, "disk", "recollect.db"), promised)
+            self.disk.image(os.path.join(folder, "disk"))
+            self.verify(os.path.join(folder, "disk", "recollect.db"), acknowledged_counts)
         finally:
-            shutil.rmtree(left)
+            shutil.rmtree(folder)
 
-    def look(self, path: str, promised: dict[str, int]) -> None:
+    def verify(self, path: str, acknowledged_counts: dict[str, int]) -> None:
         try:
-            if self.cuts % self.story.thorough == 0:
+            if self.cuts % self.workload.deep_check_interval == 0:
                 self.deep += 1
-                checked(path, promised)
-            found = said(path)
-        except Exception as error:  # noqa: BLE001  whatever it is, the disk can not be read
+                check_with_recollect(path, acknowledged_counts)
+            stored_texts = read_texts(path)
+        except Exception as error:  # noqa: BLE001  any error means that the image cannot be read
             self.corrupt += 1
-            self.wrong.append(f"cut {self.cuts}: {type(error).__name__}: {error}")
+            self.problems.append(f"cut {self.cuts}: {type(error).__name__}: {error}")
             return
-        for session, asked in list(self.story.asked.items()):
-            have = found.get(session, [])
-            self.lost += max(promised.get(session, 0) - len(have), 0)
-            if have != asked[: len(have)]:
-                self.doubled += 1
-                self.wrong.append(f"cut {self.cuts}: {session} has {have[-3:]} of {asked[-3:]}")
-        for other in list(self.story.others):
-            problem = other(path)
+        for session_id, requested_texts in list(self.workload.requested_texts.items()):
+            texts = stored_texts.get(session_id, [])
+            self.losses += max(acknowledged_counts.get(session_id, 0) - len(texts), 0)
+            if texts != requested_texts[: len(texts)]:
+                self.duplicates += 1
+                self.problems.append(
+                    f"cut {self.cuts}: {session_id} has {texts[-3:]}, requested were {requested_texts[-3:]}"
+                )
+        for check in list(self.workload.extra_checks):
+            problem = check(path)
             if problem:
-                self.lost += 1
-                self.wrong.append(f"cut {self.cuts}: {problem}")
+                self.losses += 1
+                self.problems.append(f"cut {self.cuts}: {problem}")
 
 
-def said(path: str) -> dict[str, list[str]]:
-    """Read every message as any SQLite would, after a check of the whole file."""
+def read_texts(path: str) -> dict[str, list[str]]:
+    """Return the texts of every session, read with plain SQLite after an integrity check."""
     if not os.path.exists(path) or (os.path.getsize(path) == 0 and not os.path.exists(path + "-wal")):
         return {}
     connection = apsw.Connection(path, vfs="unix")
@@ -297,225 +298,229 @@ def said(path: str) -> dict[str, list[str]]:
             raise AssertionError(lines[0][0])
         if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'messages'").fetchall():
             return {}
-        found: dict[str, list[str]] = {}
+        stored_texts: dict[str, list[str]] = {}
         query = (
             "SELECT s.id, m.parts ->> '$[0].text' FROM messages AS m JOIN sessions AS s ON s.head = m.key >> 32 "
             "ORDER BY m.key"
         )
-        for session, text in connection.execute(query):
-            found.setdefault(session, []).append(text)
-        return found
+        for session_id, text in connection.execute(query):
+            stored_texts.setdefault(session_id, []).append(text)
+        return stored_texts
     finally:
         connection.close()
 
 
-def checked(disk: str, promised: dict[str, int]) -> None:
-    """Open a copy with Recollect, as its user would: nothing is wrong, and it can be written to."""
+def check_with_recollect(disk: str, acknowledged_counts: dict[str, int]) -> None:
+    """Open a copy with Recollect: its check finds no problem, and it accepts writes."""
     import recollect
 
     folder = os.path.dirname(disk) + "-copy"
     shutil.copytree(os.path.dirname(disk), folder)
     with recollect.open(os.path.join(folder, os.path.basename(disk))) as store:
-        wrong = [finding for finding in store.check().found if finding.kind not in ("history", "turn")]
-        assert not wrong, wrong[0]
-        for session in promised:
-            store.session(session).append({"role": "user", "content": "after the power came back"})
+        problems = [finding for finding in store.check().found if finding.kind not in ("history", "turn")]
+        assert not problems, problems[0]
+        for session_id in acknowledged_counts:
+            store.session(session_id).append({"role": "user", "content": "after the power failure"})
 
 
-def small_log(store) -> None:
-    from recollect.engine.sqlite.log import fold_at
+def use_short_wal(store) -> None:
+    from recollect.engine.sqlite.checkpoint import checkpoint_at
 
-    fold_at(store._engine._file.writer, SMALL_LOG, 5.0)
+    checkpoint_at(store._engine._file.writer, WAL_PAGES, 5.0)
 
 
 def settings(store, level: str) -> None:
-    small_log(store)
+    use_short_wal(store)
     if level == "normal":
         store._engine._file.writer.execute("PRAGMA synchronous = NORMAL")
 
 
-def append(path: str, story: Story, level: str, over) -> None:
-    """Messages and whole turns, one after the other, in a few sessions."""
+def append(path: str, workload: Workload, level: str, is_over) -> None:
+    """Append messages and complete turns, one after the other, in three sessions."""
     import recollect
 
     with recollect.open(path) as store:
         settings(store, level)
         for number in range(100_000):
-            if over():
+            if is_over():
                 return
             name = f"cli:{number % 3}"
-            talk = store.session(name)
+            session = store.session(name)
             if number % 4:
-                story.ask(name, f"message {number}")
-                talk.append({"role": "user", "content": f"message {number}"})
+                workload.request(name, f"message {number}")
+                session.append({"role": "user", "content": f"message {number}"})
             else:
-                story.ask(name, f"question {number}", f"answer {number}" + " and more" * (number % 300))
-                talk.save_turn(f"question {number}", {"role": "assistant", "content": story.asked[name][-1]})
-            story.ack(name)
+                workload.request(name, f"question {number}", f"answer {number}" + " and more" * (number % 300))
+                session.save_turn(
+                    f"question {number}", {"role": "assistant", "content": workload.requested_texts[name][-1]}
+                )
+            workload.acknowledge(name)
 
 
-def group(path: str, story: Story, level: str, over) -> None:
-    """Many tasks whose writes are committed together."""
+def group(path: str, workload: Workload, level: str, is_over) -> None:
+    """Append from many tasks, in group commits."""
     import recollect
 
-    async def one(store, name: str) -> None:
-        talk = await store.session(name)
+    async def write_session(store, name: str) -> None:
+        session = await store.session(name)
         for number in range(100_000):
-            if over():
+            if is_over():
                 return
-            story.ask(name, f"message {number}")
-            await talk.append({"role": "user", "content": f"message {number}"})
-            story.ack(name)
+            workload.request(name, f"message {number}")
+            await session.append({"role": "user", "content": f"message {number}"})
+            workload.acknowledge(name)
 
     async def main() -> None:
         async with recollect.open_async(path) as store:
             settings(store, level)
-            await asyncio.gather(*(one(store, f"cli:{task}") for task in range(12)))
+            await asyncio.gather(*(write_session(store, f"cli:{task}") for task in range(12)))
 
     asyncio.run(main())
 
 
-def compaction(path: str, story: Story, level: str, over) -> None:
-    """Messages, compactions, deleting and restoring, renaming."""
+def compaction(path: str, workload: Workload, level: str, is_over) -> None:
+    """Append, compact, rename, delete and restore."""
     import recollect
 
-    done: list[str] = []
+    compacted_names: list[str] = []
 
-    def compacted(image: str) -> str | None:
-        if not done:
+    def find_missing_compaction(image: str) -> str | None:
+        if not compacted_names:
             return None
         connection = apsw.Connection(image, vfs="unix")
         try:
             query = "SELECT s.id FROM compactions AS c JOIN sessions AS s ON s.head = c.branch"
-            have = {name for (name,) in connection.execute(query)}
+            stored_names = {name for (name,) in connection.execute(query)}
         finally:
             connection.close()
-        return next((f"the compaction of {name} is gone" for name in list(done) if name not in have), None)
+        return next(
+            (f"the compaction of {name} is missing" for name in list(compacted_names) if name not in stored_names), None
+        )
 
-    story.others.append(compacted)
+    workload.extra_checks.append(find_missing_compaction)
     with recollect.open(path) as store:
         settings(store, level)
         for number in range(10_000):
-            if over():
+            if is_over():
                 return
             name = f"cli:{number}"
-            talk = store.session(name)
+            session = store.session(name)
             for step in range(8):
-                story.ask(name, f"message {step}")
-                talk.append({"role": "user" if step % 2 == 0 else "assistant", "content": f"message {step}"})
-                story.ack(name)
-            talk.compact(before=talk.messages()[4].id, summary=f"what was said in {number}")
-            done.append(name)
-            talk.update(title=f"Talk {number}")
+                workload.request(name, f"message {step}")
+                session.append({"role": "user" if step % 2 == 0 else "assistant", "content": f"message {step}"})
+                workload.acknowledge(name)
+            session.compact(before=session.messages()[4].id, summary=f"summary of {number}")
+            compacted_names.append(name)
+            session.update(title=f"Session {number}")
             if number % 3 == 0:
                 store.delete_session(name)
                 store.restore_session(name)
 
 
-def erasure(path: str, story: Story, level: str, over) -> None:
-    """Sessions that are erased beside one that is kept: every page matches its checksum after any cut."""
+def erasure(path: str, workload: Workload, level: str, is_over) -> None:
+    """Erase sessions next to one that stays: every page matches its checksum after any power failure."""
     import recollect
 
-    story.thorough = 1
+    workload.deep_check_interval = 1
     with recollect.open(path) as store:
         settings(store, level)
         for number in range(10_000):
-            if over():
+            if is_over():
                 return
             for step in range(4):
                 store.session(f"old:{step}", title=f"Old {number}").append({"role": "user", "content": "old " * 300})
-                story.ask("cli:kept", f"message {number}.{step}")
+                workload.request("cli:kept", f"message {number}.{step}")
                 store.session("cli:kept").append({"role": "user", "content": f"message {number}.{step}"})
-                story.ack("cli:kept")
+                workload.acknowledge("cli:kept")
             store.erase_session(f"old:{number % 4}")
 
 
-def backup(path: str, story: Story, level: str, over) -> None:
-    """Backups, while messages are written: the one that was made is there, and whole."""
+def backup(path: str, workload: Workload, level: str, is_over) -> None:
+    """Back up while messages are written: each completed backup exists and is complete."""
     import recollect
 
-    made: list[tuple[str, int]] = []
+    backups: list[tuple[str, int]] = []
 
-    def copies(image: str) -> str | None:
-        for name, count in made:
+    def find_missing_backup(image: str) -> str | None:
+        for name, count in backups:
             copy = os.path.join(os.path.dirname(image), name)
             if not os.path.exists(copy) or os.path.getsize(copy) == 0:
-                return f"the backup {name} is gone"
-            have = sum(len(texts) for texts in said(copy).values())
-            if have < count:
-                return f"the backup {name} has {have} messages, not {count}"
+                return f"the backup {name} is missing"
+            stored_count = sum(len(texts) for texts in read_texts(copy).values())
+            if stored_count < count:
+                return f"the backup {name} has {stored_count} messages, not {count}"
         return None
 
-    story.others.append(copies)
+    workload.extra_checks.append(find_missing_backup)
     with recollect.open(path) as store:
         settings(store, level)
-        talk = store.session("cli:0")
+        session = store.session("cli:0")
         for number in range(10_000):
-            if over():
+            if is_over():
                 return
             for step in range(5):
-                story.ask("cli:0", f"message {number}.{step}")
-                talk.append({"role": "user", "content": f"message {number}.{step}"})
-                story.ack("cli:0")
+                workload.request("cli:0", f"message {number}.{step}")
+                session.append({"role": "user", "content": f"message {number}.{step}"})
+                workload.acknowledge("cli:0")
             name = f"copy{number % 3}.db"
-            made[:] = [entry for entry in made if entry[0] != name]
+            backups[:] = [entry for entry in backups if entry[0] != name]
             store.backup(os.path.join(os.path.dirname(path), name), overwrite=True)
-            made.append((name, len(story.asked["cli:0"])))
+            backups.append((name, len(workload.requested_texts["cli:0"])))
 
 
-def migration(path: str, story: Story, level: str, over) -> None:
-    """A file of the first schema that is brought to the newest one, again and again."""
+def migration(path: str, workload: Workload, level: str, is_over) -> None:
+    """Migrate a file of the first schema to the newest one, repeatedly."""
     import recollect
 
     for number in range(10_000):
-        if over():
+        if is_over():
             return
-        cut, story_disk.cut = story_disk.cut, None  # the old file is made in peace
-        make_old(path, story)
-        story_disk.cut = cut
+        cut, live_disk.cut = live_disk.cut, None  # no power failure while the old file is created
+        create_old_database(path, workload)
+        live_disk.cut = cut
         with recollect.open(path) as store:
             settings(store, level)
-            talk = store.session("cli:old")
-            story.ask("cli:old", f"new {number}")
-            talk.append({"role": "user", "content": f"new {number}"})
-            story.ack("cli:old")
+            session = store.session("cli:old")
+            workload.request("cli:old", f"new {number}")
+            session.append({"role": "user", "content": f"new {number}"})
+            workload.acknowledge("cli:old")
 
 
-def make_old(path: str, story: Story) -> None:
-    """Make a file of the first schema in an empty folder, all of it on the disk."""
+def create_old_database(path: str, workload: Workload) -> None:
+    """Create a file of the first schema in an empty folder, completely synced."""
     from recollect import sql
-    from recollect.engine.sqlite import migration as steps
+    from recollect.engine.sqlite import migrations as migration_steps
     from recollect.engine.sqlite.connection import connect
-    from recollect.engine.sqlite.filesystem import prepare
+    from recollect.engine.sqlite.filesystem import prepare_file
 
     for name in os.listdir(os.path.dirname(path)):
         os.unlink(os.path.join(os.path.dirname(path), name))
-    story_disk.forget()
-    story.asked.clear()
-    story.acknowledged.clear()
-    prepare(path)
+    live_disk.reset()
+    workload.requested_texts.clear()
+    workload.acknowledged_counts.clear()
+    prepare_file(path)
     connection = connect(path, 5.0)
-    steps.ready(connection, path, 5.0, sql.migrations("sqlite")[:1])
-    story.ask("cli:old", *(f"message {number}" for number in range(20)))
-    fill(connection, story.asked["cli:old"])
+    migration_steps.prepare_schema(connection, path, 5.0, sql.migrations("sqlite")[:1])
+    workload.request("cli:old", *(f"message {number}" for number in range(20)))
+    insert_messages(connection, workload.requested_texts["cli:old"])
     connection.close()
-    for kept in story_disk.files.values():
-        kept.sync()
-    story_disk.sync_folder()
-    story.ack("cli:old")
+    for state in live_disk.files.values():
+        state.sync()
+    live_disk.sync_folder()
+    workload.acknowledge("cli:old")
 
 
-def fill(connection, texts) -> None:
-    """Put messages into a file of the first schema."""
+def insert_messages(connection, texts) -> None:
+    """Insert messages into a file of the first schema."""
     now, count = 1_700_000_000_000, len(texts)
     connection.execute("BEGIN IMMEDIATE")
     tree = insert(connection, "trees", owner="", branches=1)
     branch = insert(connection, "branches", tree=tree, number=1, created_at=now)
-    session = insert(
+    session_key = insert(
         connection, "sessions", owner="", id="cli:old", tree=tree, head=branch, last=count, message_count=count,
         token_count=count, created_at=now, updated_at=now, active_at=now,
     )  # fmt: skip
-    connection.execute("UPDATE branches SET session = ?", (session,))
+    connection.execute("UPDATE branches SET session = ?", (session_key,))
     for position, text in enumerate(texts, 1):
         parts = json.dumps([{"kind": "text", "text": text}])
         insert(connection, "messages", key=branch << 32 | position, role="user", parts=parts, created_at=now, tokens=1)
@@ -523,9 +528,9 @@ def fill(connection, texts) -> None:
 
 
 def insert(connection, table: str, **values) -> int:
-    """Insert a row and give its key."""
-    marks = ", ".join("?" for _ in values)
-    connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+    """Insert a row and return its key."""
+    placeholders = ", ".join("?" for _ in values)
+    connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({placeholders})", tuple(values.values()))
     return connection.last_insert_rowid()
 
 
@@ -533,44 +538,44 @@ WORK = {
     "append": append, "group": group, "compaction": compaction, "erasure": erasure, "backup": backup,
     "migration": migration,
 }  # fmt: skip
-story_disk: Disk
+live_disk: Disk
 
 
-def one_life(disk: Disk, work: str, level: str, cuts: int) -> tuple[Judge, Story]:
-    """Do the work on a new disk until its power went so many times."""
+def run_on_new_disk(disk: Disk, work: str, level: str, cuts: int) -> tuple[Verifier, Workload]:
+    """Run the work on a new disk until `cuts` power failures were simulated."""
     shutil.rmtree(disk.folder, ignore_errors=True)
     os.makedirs(disk.folder, mode=0o700)
-    disk.forget()
-    story = Story()
-    judge = Judge(disk, story, cuts)
-    disk.cut, disk.until_cut = judge.cut, disk.dice.randrange(1, 30)
-    over = lambda: judge.cuts >= judge.limit or len(judge.wrong) > MOST_WRONG  # noqa: E731
-    WORK[work](os.path.join(disk.folder, "recollect.db"), story, level, over)
+    disk.reset()
+    workload = Workload()
+    verifier = Verifier(disk, workload, cuts)
+    disk.cut, disk.until_cut = verifier.cut, disk.rng.randrange(1, 30)  # pyright: ignore[reportAttributeAccessIssue]
+    is_over = lambda: verifier.cuts >= verifier.limit or len(verifier.problems) > MAX_PROBLEMS  # noqa: E731
+    WORK[work](os.path.join(disk.folder, "recollect.db"), workload, level, is_over)
     disk.cut = None
-    return judge, story
+    return verifier, workload
 
 
 def main() -> None:
-    global story_disk  # noqa: PLW0603  the migration makes its old files in peace
+    global live_disk  # noqa: PLW0603  migration() suspends the power failures
     work, cuts, seed, *level = sys.argv[1:]
     root = tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    begun = time.monotonic()
-    total = dict.fromkeys(("cuts", "lost", "doubled", "corrupt", "deep", "acknowledged"), 0)
-    wrong: list[str] = []
-    story_disk = disk = Disk(os.path.join(root, "live"), random.Random(int(seed)))
-    Cutting.kept = Cutting(disk)
-    watch_os(disk)
+    start = time.monotonic()
+    total = dict.fromkeys(("cuts", "losses", "duplicates", "corrupt", "deep", "acknowledged"), 0)
+    problems: list[str] = []
+    live_disk = disk = Disk(os.path.join(root, "live"), random.Random(int(seed)))
+    PowerCutVFS.instance = PowerCutVFS(disk)  # pyright: ignore[reportAttributeAccessIssue]
+    record_os_calls(disk)
     try:
-        while total["cuts"] < int(cuts) and len(wrong) <= MOST_WRONG:
-            left = min(int(cuts) - total["cuts"], CUTS_OF_A_LIFE)
-            judge, story = one_life(disk, work, level[0] if level else "full", left)
-            for name in ("cuts", "lost", "doubled", "corrupt", "deep"):
-                total[name] += getattr(judge, name)
-            total["acknowledged"] += sum(story.acknowledged.values())
-            wrong += judge.wrong
+        while total["cuts"] < int(cuts) and len(problems) <= MAX_PROBLEMS:
+            cuts_on_disk = min(int(cuts) - total["cuts"], CUTS_PER_DISK)
+            verifier, workload = run_on_new_disk(disk, work, level[0] if level else "full", cuts_on_disk)
+            for name in ("cuts", "losses", "duplicates", "corrupt", "deep"):
+                total[name] += getattr(verifier, name)
+            total["acknowledged"] += sum(workload.acknowledged_counts.values())
+            problems += verifier.problems
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    print(json.dumps({**total, "seconds": round(time.monotonic() - begun, 1), "wrong": wrong[:5]}))
+    print(json.dumps({**total, "seconds": round(time.monotonic() - start, 1), "problems": problems[:5]}))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Two processes on one database file whose file operations a test schedules one by one.
 
-`python stepped.py` is one process. It sits on a VFS that stops before every file operation until the test grants it some,
-and runs the actions that the test names: maintenance on one side (erase, optimize, prune, reindex, backup, restore), what
-another program may do meanwhile on the other (write, checkpoint, vacuum). `Pair` is the test's side: it grants operations
-to one process or the other by a seed, so that a schedule that found a defect can be run again.
+`python stepped.py` is one process. Its VFS stops before every file operation until the test grants some, and it runs the
+actions that the test requests: maintenance in one process (erase, optimize, prune, reindex, backup, restore), and the
+interference of another program in the other one (write, checkpoint, vacuum). `Pair` is the test's side: it grants operations
+to one process or the other by a seed, so that a schedule that found a defect can be repeated.
 
-The locks of the write-ahead log are in shared memory, which no VFS of Python sees: SQLite takes them between two file
-operations, so a process that is stopped keeps what it holds. One that waits for a lock reports nothing; then the other
-one continues.
+The locks of the WAL are in shared memory, which no VFS of Python sees: SQLite takes them between two file operations, so
+a stopped process keeps its locks. A process that waits for a lock reports nothing; then the other one continues.
 """
 
 from __future__ import annotations
@@ -26,47 +25,44 @@ from typing import Any
 import apsw
 
 SECRET = "SEKRET"
-WAITS = 0.02
-"""Seconds without a report after which a process is taken for one that waits for a lock."""
-
-SUDDEN = 0.7
-"""The share of schedules in which one process stops once, at any operation, and the other one runs to its end. A page
-that is written around SQLite is found by these; by short turns of both it hardly is."""
-
-EVERYTHING = 1_000_000
-PAGE = 4096
-DEADLINE = 120.0
-SIDES = ("erase", "optimize", "prune", "empty_trash", "reindex", "backup", "restore")
-OTHERS = ("write", "checkpoint", "vacuum")
+LOCK_WAIT = 0.02  # seconds without a report after which a process is assumed to wait for a lock
+# Share of schedules in which one process stops once, at any operation, and the other one runs to its end. These find a
+# page that is written without SQLite; schedules of short alternating steps hardly do.
+INTERRUPTION_SHARE = 0.7
+NO_LIMIT = 1_000_000  # file operations: more than any action needs
+PAGE = 4096  # bytes
+DEADLINE = 120.0  # seconds for one schedule
+MAINTENANCE = ("erase", "optimize", "prune", "empty_trash", "reindex", "backup", "restore")
+INTERFERENCE = ("write", "checkpoint", "vacuum")
 
 
-# The process
+# The child process
 
 
-class Gate:
-    """Lets a process do as many file operations as it was granted, then asks for more."""
+class OperationGate:
+    """Blocks a process after the granted number of file operations, until the test grants more."""
 
     def __init__(self) -> None:
         self.credit = 0
-        self.open = True
+        self.is_open = True
 
     def step(self) -> None:
-        if self.open:
+        if self.is_open:
             return
         if self.credit == 0:
-            _tell("stopped")
-            self.credit = int(_hear())
+            _send_line("stopped")
+            self.credit = int(_read_line())
         self.credit -= 1
 
 
-GATE = Gate()
+GATE = OperationGate()
 
 
-def _tell(line: str) -> None:
+def _send_line(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
 
-def _hear() -> str:
+def _read_line() -> str:
     line = sys.stdin.readline()
     if not line:
         os._exit(0)
@@ -122,16 +118,16 @@ class SteppedVFS(apsw.VFS):
 
 
 class Actions:
-    """What a process does, by name. Each returns the texts whose write was acknowledged."""
+    """The actions of a process by name. Each returns the texts whose append was acknowledged."""
 
     def __init__(self, path: str, seed: int) -> None:
         self.path = path
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
 
     def erase(self) -> list[str]:
         with self._store() as store:
-            for victim in ("v0", "v1"):
-                store.erase_session(victim)
+            for session_id in ("v0", "v1"):
+                store.erase_session(session_id)
         return []
 
     def optimize(self) -> list[str]:
@@ -171,49 +167,51 @@ class Actions:
         texts = []
         with self._store() as store:
             session = store.session("kept")
-            for number in range(self.dice.randint(1, 6)):
-                text = f"{number}" + "." * self.dice.choice((1, 200, 5_000))
+            for number in range(self.rng.randint(1, 6)):
+                text = f"{number}" + "." * self.rng.choice((1, 200, 5_000))
                 session.append({"role": "user", "content": text})
                 texts.append(text)
         return texts
 
     def checkpoint(self) -> list[str]:
         modes = ("PASSIVE", "FULL", "RESTART", "TRUNCATE")
-        self._plain([f"PRAGMA wal_checkpoint({self.dice.choice(modes)})" for _ in range(self.dice.randint(1, 4))])
+        self._run_statements(
+            [f"PRAGMA wal_checkpoint({self.rng.choice(modes)})" for _ in range(self.rng.randint(1, 4))]
+        )
         return []
 
     def vacuum(self) -> list[str]:
-        self._plain(["VACUUM", f"PRAGMA wal_checkpoint({self.dice.choice(('PASSIVE', 'TRUNCATE'))})"])
+        self._run_statements(["VACUUM", f"PRAGMA wal_checkpoint({self.rng.choice(('PASSIVE', 'TRUNCATE'))})"])
         return []
 
-    def careless(self) -> list[str]:
-        """Write pages of the file back around SQLite, and take the answer of a busy checkpoint for done."""
-        keeper, other = (apsw.Connection(self.path, vfs="cksmvfs") for _ in range(2))
-        keeper.set_busy_timeout(30_000)
-        keeper.execute("BEGIN IMMEDIATE")
-        other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    def write_pages_directly(self) -> list[str]:
+        """Write pages of the file without SQLite, and ignore that a checkpoint reported busy: the defect to find."""
+        writer, checkpointer = (apsw.Connection(self.path, vfs="cksmvfs") for _ in range(2))
+        writer.set_busy_timeout(30_000)
+        writer.execute("BEGIN IMMEDIATE")
+        checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
         file = apsw.VFSFile("cksmvfs", self.path, [flags, 0])
         pages = [(offset, file.xRead(PAGE, offset)) for offset in range(0, file.xFileSize(), PAGE)]
         for offset, page in pages:
             file.xWrite(page, offset)
         file.xClose()
-        keeper.execute("COMMIT")
-        keeper.close()
-        other.close()
+        writer.execute("COMMIT")
+        writer.close()
+        checkpointer.close()
         return []
 
     def _store(self):
         import recollect
 
         store = recollect.open(self.path)
-        # A short log: the checkpoints of the store itself fall into the schedule too.
-        from recollect.engine.sqlite.log import fold_at
+        # A short WAL, so that checkpoints of the store itself are part of the schedule.
+        from recollect.engine.sqlite.checkpoint import checkpoint_at
 
-        fold_at(store._engine._file.writer, self.dice.choice((10, 50, 1_000)), 30.0)
+        checkpoint_at(store._engine._file.writer, self.rng.choice((10, 50, 1_000)), 30.0)  # pyright: ignore[reportAttributeAccessIssue]
         return store
 
-    def _plain(self, statements: list[str]) -> None:
+    def _run_statements(self, statements: list[str]) -> None:
         connection = apsw.Connection(self.path, vfs="cksmvfs")
         connection.set_busy_timeout(30_000)
         try:
@@ -224,74 +222,74 @@ class Actions:
 
 
 def main() -> None:
-    """Run the actions that are read from the input, one line each."""
+    """Run the actions that arrive on stdin, one JSON line each."""
     vfs = SteppedVFS()
     from recollect.engine.sqlite.connection import checksum_vfs
 
     assert checksum_vfs() is not None
-    _tell("ready")
+    _send_line("ready")
     while True:
-        order = json.loads(_hear())
-        GATE.credit, GATE.open = 0, False
+        request = json.loads(_read_line())
+        GATE.credit, GATE.is_open = 0, False
         try:
-            texts = getattr(Actions(order["path"], order["seed"]), order["action"])()
+            texts = getattr(Actions(request["path"], request["seed"]), request["action"])()
             reply: dict[str, Any] = {"texts": texts}
-        except Exception as error:  # noqa: BLE001  the test says what was raised
+        except Exception as error:  # noqa: BLE001  the test reports it
             cause = getattr(error.__cause__, "extendedresult", None)
             reply = {"error": f"{type(error).__name__}: {error} ({error.__cause__!r}, {cause})"}
-        GATE.open = True
-        _tell("done " + json.dumps(reply))
+        GATE.is_open = True
+        _send_line("done " + json.dumps(reply))
         del reply
         assert vfs is not None
 
 
-# The test's side
+# The scheduler
 
 
 class Worker:
-    """One process, and what it reported last."""
+    """One child process and its last report."""
 
     def __init__(self) -> None:
         command = [sys.executable, os.path.abspath(__file__)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.reply: dict[str, Any] | None = None
         self.stopped = False
-        self.waits = False
+        self.is_waiting = False
         self._buffer = b""
-        assert self.hear(DEADLINE) == "ready"
+        assert self.read_line(DEADLINE) == "ready"
 
     def begin(self, action: str, path: str, seed: int) -> None:
-        self.reply, self.stopped, self.waits = None, False, False
+        self.reply, self.stopped, self.is_waiting = None, False, False
         self.send(json.dumps({"action": action, "path": path, "seed": seed}))
 
     def send(self, line: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
 
-    def hear(self, seconds: float) -> str | None:
+    def read_line(self, seconds: float) -> str | None:
         assert self.process.stdout is not None
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
-            if not select.select([self.process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            if not select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 return None
-            piece = os.read(self.process.stdout.fileno(), 65_536)
-            if not piece:
+            chunk = os.read(self.process.stdout.fileno(), 65_536)
+            if not chunk:
                 raise AssertionError(f"the process ended with {self.process.wait()}")
-            self._buffer += piece
+            self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode()
 
-    def look(self) -> None:
-        """Take in a report: the process stopped, or is done."""
-        line = self.hear(0.0)
-        self.waits = False
+    def read_report(self) -> None:
+        """Read a report: the process has stopped, or is done."""
+        line = self.read_line(0.0)
+        self.is_waiting = False
         if line == "stopped":
             self.stopped = True
         elif line is not None:
             self.reply = json.loads(line.removeprefix("done "))
 
     def grant(self, operations: int) -> None:
-        self.stopped, self.waits = False, False
+        self.stopped, self.is_waiting = False, False
         self.send(str(operations))
 
     def close(self) -> None:
@@ -312,46 +310,46 @@ class Pair:
         self.workers = (Worker(), Worker())
 
     def run(self, path: str, actions: tuple[str, str], seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Run two actions at once; which process goes on, and how far, is decided by the seed."""
-        dice = random.Random(seed)
+        """Run two actions at once; the seed decides which process continues, and for how many operations."""
+        rng = random.Random(seed)
         for worker, action in zip(self.workers, actions, strict=True):
             worker.begin(action, path, seed)
-        until = time.monotonic() + DEADLINE
-        burst = dice.choice((2, 8, 30, 120))
-        if dice.random() < SUDDEN:
-            self._interrupt(*dice.sample(self.workers, 2), operations=int(math.exp(dice.uniform(0, 6.5))))
+        deadline = time.monotonic() + DEADLINE
+        burst = rng.choice((2, 8, 30, 120))
+        if rng.random() < INTERRUPTION_SHARE:
+            self._interrupt(*rng.sample(self.workers, 2), operations=int(math.exp(rng.uniform(0, 6.5))))
         while any(worker.reply is None for worker in self.workers):
-            assert time.monotonic() < until, f"seed {seed}: {actions} did not end"
+            assert time.monotonic() < deadline, f"seed {seed}: {actions} did not end"
             self._settle()
             ready = [worker for worker in self.workers if worker.stopped]
             if ready:
-                dice.choice(ready).grant(1 + int(dice.expovariate(1 / burst)))
+                rng.choice(ready).grant(1 + int(rng.expovariate(1 / burst)))
         first, second = (worker.reply for worker in self.workers)
         assert first is not None
         assert second is not None
         return first, second
 
     def _interrupt(self, first: Worker, second: Worker, *, operations: int) -> None:
-        """Stop one process after so many operations, and have the other one do as much as it can meanwhile."""
+        """Stop one process after `operations`, and let the other one run as far as it can."""
         self._settle()
-        for worker, granted in ((first, operations), (second, EVERYTHING)):
+        for worker, granted_count in ((first, operations), (second, NO_LIMIT)):
             if worker.stopped:
-                worker.grant(granted)
+                worker.grant(granted_count)
             self._settle()
 
     def _settle(self) -> None:
-        """Take in reports until each process has stopped, is done, or waits for a lock."""
+        """Read reports until each process has stopped, is done, or waits for a lock."""
         while running := [worker for worker in self.workers if worker.reply is None and not worker.stopped]:
             pipes = {worker.process.stdout: worker for worker in running}
-            active = any(not worker.waits for worker in running)
-            reports = select.select(list(pipes), [], [], WAITS if active or len(running) == len(self.workers) else 0.0)[
-                0
-            ]
+            active = any(not worker.is_waiting for worker in running)
+            reports = select.select(
+                list(pipes), [], [], LOCK_WAIT if active or len(running) == len(self.workers) else 0.0
+            )[0]
             for pipe in reports:
-                pipes[pipe].look()
+                pipes[pipe].read_report()
             if not reports:
                 for worker in running:
-                    worker.waits = True
+                    worker.is_waiting = True
                 return
 
     def close(self) -> None:
@@ -360,7 +358,7 @@ class Pair:
 
 
 def secrets_in(path: str) -> dict[str, int]:
-    """Count the secret in the file and in its log. A copy of another process: plain I/O here would drop locks."""
+    """Count the secret in the file and its WAL. Read by another process: plain I/O here would drop SQLite's locks."""
     counts = {}
     for name in (path, *glob.glob(glob.escape(path) + "-*")):
         content = subprocess.run(["cat", name], capture_output=True, check=True).stdout

@@ -1,6 +1,6 @@
-"""Every public operation of the async store, cancelled at every single await of it: nothing is half done, or left open.
+"""Every public method of the async store is cancelled at each of its awaits: no write is partial, and no turn stays open.
 
-A test fails where a method has neither a row in the table below nor a word on why it needs none.
+A test fails if a public method is neither in the tables below nor in EXCLUSIONS with a reason.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from recollect.store_async import AsyncStore
 from recollect.store_async.session import AsyncSession
 
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]}
-AWAITS = 400
+MAX_AWAITS = 400  # awaits of one method; more mean that it does not end
 
 
-def said(text: object) -> dict[str, str]:
+def user_message(text: object) -> dict[str, str]:
     return {"role": "user", "content": str(text)}
 
 
@@ -31,78 +31,78 @@ async def _turn(session) -> None:
             await stream.flush()
 
 
-async def _taken_up(session) -> None:
+async def _resume(session) -> None:
     turn = await session.turn("question", wait=0)
-    again = await session.resume_turn(turn.id)
-    await again.complete()
+    resumed_turn = await session.resume_turn(turn.id)
+    await resumed_turn.complete()
 
 
-async def _each(session) -> None:
+async def _iterate(session) -> None:
     async for _ in session.iter_messages():
         pass
 
 
-async def _compact_twice(session) -> None:
+async def _compact_and_undo(session) -> None:
     await session.compact(before="1.3", summary="in short")
     await session.undo_compaction()
 
 
-async def _back_and_forth(session) -> None:
+async def _rewind_and_switch(session) -> None:
     await session.rewind("1.2")
-    await session.append(said("otherwise"))
+    await session.append(user_message("otherwise"))
     await session.switch(1)
 
 
-async def _attended(session) -> None:
+async def _attend(session) -> None:
     await session.arrive("test", id="me")
     await session.stay("me")
     await session.leave("me")
 
 
-async def _trashed(store) -> None:
+async def _delete_and_restore_session(store) -> None:
     await store.delete_session("cli:b")
     await store.restore_session("cli:b")
 
 
-async def _pinned(session) -> None:
+async def _pin_and_unpin(session) -> None:
     await session.pin_message("1.2")
     await session.unpin_message("1.2")
 
 
-async def _marked(session) -> None:
+async def _delete_and_restore_message(session) -> None:
     await session.delete_message("1.2")
     await session.restore_message("1.2")
 
 
 SESSION = {
-    "append": lambda session: session.append([said(number) for number in range(5)]),
+    "append": lambda session: session.append([user_message(number) for number in range(5)]),
     "messages": lambda session: session.messages(),
-    "iter_messages": _each,
+    "iter_messages": _iterate,
     "message": lambda session: session.message("1.1"),
     "response": lambda session: session.response("1.1"),
     "history": lambda session: session.history("anthropic"),
     "active_tokens": lambda session: session.active_tokens(),
-    "compact undo_compaction": _compact_twice,
+    "compact undo_compaction": _compact_and_undo,
     "compactions": lambda session: session.compactions(),
     "compaction": lambda session: session.compaction(),
     "snapshot": lambda session: session.snapshot("summary", "so far"),
     "snapshots": lambda session: session.snapshots(),
-    "pin_message unpin_message": _pinned,
-    "delete_message restore_message": _marked,
+    "pin_message unpin_message": _pin_and_unpin,
+    "delete_message restore_message": _delete_and_restore_message,
     "update": lambda session: session.update(title="Other", metadata={"a": 1}),
     "turn": _turn,
-    "resume_turn": _taken_up,
+    "resume_turn": _resume,
     "save_turn": lambda session: session.save_turn("question", {"role": "assistant", "content": "answer"}),
     "turns": lambda session: session.turns(),
     "tool_calls": lambda session: session.tool_calls(),
     "start_tool_call": lambda session: session.start_tool_call("c1"),
     "record_tool_result": lambda session: session.record_tool_result("c1", "found"),
     "branches": lambda session: session.branches(),
-    "rewind switch": _back_and_forth,
+    "rewind switch": _rewind_and_switch,
     "fork": lambda session: session.fork(at="1.2"),
     "stats": lambda session: session.stats(),
     "refresh": lambda session: session.refresh(),
-    "arrive stay leave": _attended,
+    "arrive stay leave": _attend,
     "present": lambda session: session.present(),
 }
 STORE = {
@@ -114,7 +114,7 @@ STORE = {
     "search": lambda store: store.search("word"),
     "index": lambda store: store.index(),
     "reindex": lambda store: store.reindex(),
-    "delete_session restore_session": _trashed,
+    "delete_session restore_session": _delete_and_restore_session,
     "erase_session": lambda store: store.erase_session("cli:gone", deleted=True),
     "empty_trash": lambda store: store.empty_trash(),
     "prune": lambda store: store.prune(keep=1),
@@ -131,32 +131,32 @@ STORE = {
     "space": lambda store: store.space(),
     "optimize": lambda store: store.optimize(),
 }
-ELSEWHERE = {
-    "run": "what all of these are made of",
-    "follow": "what those of several operations are made of",
+EXCLUSIONS = {
+    "run": "the basis of all other methods",
+    "follow": "the basis of methods with several operations",
     "scope": "awaits nothing",
     "watch": "tests/conformance",
-    "backup": "makes a file beside the store; tests/durability/test_maintenance.py",
+    "backup": "writes a file next to the store; tests/durability/test_maintenance.py",
     "close": "tests/durability/test_cancel.py",
 }
 
 
-def named(kind: type) -> set[str]:
-    return {name for name, value in vars(kind).items() if isinstance(value, types.FunctionType) and name[0] != "_"}
+def public_methods(api_class: type) -> set[str]:
+    return {name for name, value in vars(api_class).items() if isinstance(value, types.FunctionType) and name[0] != "_"}
 
 
-@pytest.mark.parametrize(("kind", "table"), [(AsyncStore, STORE), (AsyncSession, SESSION)])
-def test_no_operation_is_missing(kind, table):
-    assert named(kind) - set(ELSEWHERE) - {name for row in table for name in row.split()} == set()
+@pytest.mark.parametrize(("api_class", "table"), [(AsyncStore, STORE), (AsyncSession, SESSION)])
+def test_every_public_method_is_in_a_table(api_class, table):
+    assert public_methods(api_class) - set(EXCLUSIONS) - {name for row in table for name in row.split()} == set()
 
 
 @types.coroutine
-def cut(coroutine, at: int):
-    """Await something, cancelled at its n-th await; give how many awaits there were."""
+def cancel_at_await(coroutine, at: int):
+    """Run a coroutine and cancel it at its n-th await. Return how many awaits there were."""
     count = 0
     steps = coroutine.__await__()
     try:
-        waited = steps.send(None)
+        awaitable = steps.send(None)
         while True:
             count += 1
             if count == at:
@@ -164,49 +164,51 @@ def cut(coroutine, at: int):
                 assert task is not None
                 task.cancel()
             try:
-                told = yield waited
+                value = yield awaitable
             except asyncio.CancelledError as error:
-                waited = steps.throw(error)
+                awaitable = steps.throw(error)
             else:
-                waited = steps.send(told)
+                awaitable = steps.send(value)
     except StopIteration:
         return count
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory):
+def filled_path(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("filled") / "filled.db")
     with recollect.open(path) as store:
         session = store.session("cli:a")
-        session.append([said("word one"), said("word two"), said("word three"), said("word four")])
+        session.append(
+            [user_message("word one"), user_message("word two"), user_message("word three"), user_message("word four")]
+        )
         session.append(CALL, "anthropic")
-        store.session("cli:b").append(said("b"))
+        store.session("cli:b").append(user_message("b"))
         store.session("cli:gone")
         store.delete_session("cli:gone")
     return path
 
 
-async def cancelled_everywhere(filled: str, path: str, of: str, action) -> int:
-    """Cancel one operation at each of its awaits, each time on a new store; give how many there were."""
-    for at in range(1, AWAITS):
-        shutil.copy(filled, path)
+async def cancel_at_every_await(filled_path: str, path: str, receiver: str, action) -> int:
+    """Cancel one method at each of its awaits, each time on a new store. Return how many awaits it has."""
+    for at in range(1, MAX_AWAITS):
+        shutil.copy(filled_path, path)
         async with recollect.open_async(path) as store:
             session = await store.session("cli:a")
-            task = asyncio.create_task(cut(action(session if of == "session" else store), at))
+            task = asyncio.create_task(cancel_at_await(action(session if receiver == "session" else store), at))
             await asyncio.wait([task], timeout=60)
             assert task.done()
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-            await settled(store)
+            await check_store_usable(store)
             if not task.cancelled() and task.result() < at:
                 return at - 1
-    raise AssertionError("there is no end to its awaits")
+    raise AssertionError(f"it has more than {MAX_AWAITS} awaits")
 
 
-async def settled(store) -> None:
-    """Nothing is wrong, nothing is half there, and the next one is not kept out."""
-    found = await store.check(deep=False)
-    assert [problem.message for problem in found.problems] == []
+async def check_store_usable(store) -> None:
+    """Check that the store is intact, no append is partial, and a new turn starts without waiting."""
+    report = await store.check(deep=False)
+    assert [problem.message for problem in report.problems] == []
     session = await store.session("cli:a")
     count = (await session.refresh()).message_count
     texts = [message.text for message in await session.messages()]
@@ -217,12 +219,12 @@ async def settled(store) -> None:
     assert {turn.status for turn in await session.turns()} <= {"completed", "cancelled", "failed", "interrupted"}
 
 
-ROWS = [("session", name) for name in SESSION] + [("store", name) for name in STORE]
+CASES = [("session", name) for name in SESSION] + [("store", name) for name in STORE]
 
 
-@pytest.mark.parametrize(("of", "name"), ROWS)
-def test_cancelled_at_every_await(filled, path, of, name):
-    action = (SESSION if of == "session" else STORE)[name]
-    awaits = asyncio.run(cancelled_everywhere(filled, path, of, action))
-    print(f"{of}.{name}: cancelled at each of {awaits} awaits")
+@pytest.mark.parametrize(("receiver", "name"), CASES)
+def test_cancelling_at_every_await_leaves_the_store_usable(filled_path, path, receiver, name):
+    action = (SESSION if receiver == "session" else STORE)[name]
+    awaits = asyncio.run(cancel_at_every_await(filled_path, path, receiver, action))
+    print(f"{receiver}.{name}: cancelled at each of {awaits} awaits")
     assert awaits > 0

@@ -1,6 +1,7 @@
-"""Files with bytes that were flipped, overwritten, zeroed, moved or cut off anywhere: told in our own words, and soon.
+"""Files with flipped, overwritten, zeroed, moved or truncated bytes: the damage is reported as a RecollectError.
 
-A damaged file must not raise a stranger's error, go on for ever, or be written to as if nothing were wrong with the rest.
+A damaged file must not raise an error of the driver, make an operation run forever, or be written to as if the rest were
+intact.
 """
 
 from __future__ import annotations
@@ -17,58 +18,58 @@ import recollect
 from recollect import export
 from recollect.errors import RecollectError, StoreError
 
-DAMAGES, LONG = 12, 1_000
-PATIENCE = 3_000
-PAGE = 4_096
+DAMAGES, LONG_DAMAGES = 12, 1_000
+MAX_OPERATIONS = 3_000  # operations of one method; more mean that it does not end
+PAGE = 4_096  # bytes
 
 
 @pytest.fixture
-def whole(tmp_path):
-    """A store with something of everything."""
+def intact_path(tmp_path):
+    """Return the path of a closed store with every kind of row."""
     path = str(tmp_path / "whole.db")
     with recollect.open(path) as store:
         for number in range(12):
-            talk = store.session(f"cli:{number}", title=f"Talk {number}", metadata={"n": number})
+            session = store.session(f"cli:{number}", title=f"Session {number}", metadata={"n": number})
             for step in range(12):
                 call = {"type": "tool_use", "id": f"c{step}", "name": "look", "input": {"at": step}}
-                told = {"type": "tool_result", "tool_use_id": f"c{step}", "content": "found " * 200}
-                talk.append([{"role": "user", "content": f"question {step} {'word ' * 60}"}])
-                talk.append(
-                    [{"role": "assistant", "content": [call]}, {"role": "user", "content": [told]}], "anthropic"
+                result = {"type": "tool_result", "tool_use_id": f"c{step}", "content": "found " * 200}
+                session.append([{"role": "user", "content": f"question {step} {'word ' * 60}"}])
+                session.append(
+                    [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}], "anthropic"
                 )
-            talk.compact(before=talk.messages()[9].id, summary="what was said")
+            session.compact(before=session.messages()[9].id, summary="summary")
             if number % 3 == 0:
-                talk.fork(id=f"fork:{number}").append({"role": "user", "content": "elsewhere"})
+                session.fork(id=f"fork:{number}").append({"role": "user", "content": "elsewhere"})
         store.search("word")
     return path
 
 
-def damage(path: str, dice: random.Random) -> str:
-    """Do some harm; give its name."""
+def damage(path: str, rng: random.Random) -> str:
+    """Change a file at a random offset and return the name of the damage."""
     size = os.path.getsize(path)
-    place, kind = dice.randrange(100, size), dice.choice(("bit", "bytes", "zeros", "page", "cut", "copy"))
+    offset, damage_name = rng.randrange(100, size), rng.choice(("bit", "bytes", "zeros", "page", "cut", "copy"))
     with open(path, "r+b") as file:
-        if kind == "cut":
-            file.truncate(place)
-            return kind
-        if kind in ("page", "copy"):
-            place = place // PAGE * PAGE
-        file.seek(dice.randrange(0, size // PAGE) * PAGE if kind == "copy" else place)
-        there = file.read(PAGE)
-        harm = {
-            "bit": bytes([there[0] ^ 1 << dice.randrange(8)]),
-            "bytes": dice.randbytes(dice.randrange(1, 64)),
-            "zeros": bytes(min(512, size - place)),
-            "page": dice.randbytes(PAGE),
-            "copy": there,
-        }[kind]
-        file.seek(place)
-        file.write(harm)
-    return kind
+        if damage_name == "cut":
+            file.truncate(offset)
+            return damage_name
+        if damage_name in ("page", "copy"):
+            offset = offset // PAGE * PAGE
+        file.seek(rng.randrange(0, size // PAGE) * PAGE if damage_name == "copy" else offset)
+        content = file.read(PAGE)
+        replacement = {
+            "bit": bytes([content[0] ^ 1 << rng.randrange(8)]),
+            "bytes": rng.randbytes(rng.randrange(1, 64)),
+            "zeros": bytes(min(512, size - offset)),
+            "page": rng.randbytes(PAGE),
+            "copy": content,
+        }[damage_name]
+        file.seek(offset)
+        file.write(replacement)
+    return damage_name
 
 
-class Bounded:
-    """Counts the operations of a store, and ends what goes on for ever."""
+class OperationLimit:
+    """Counts the operations of a store, and fails if there are too many."""
 
     def __init__(self, store) -> None:
         self.run, self.count = store._engine.run, 0
@@ -76,7 +77,7 @@ class Bounded:
 
     def __call__(self, op):
         self.count += 1
-        assert self.count < PATIENCE, f"{op.steps.__name__} goes on for ever"
+        assert self.count < MAX_OPERATIONS, f"{op.steps.__name__} does not end"
         return self.run(op)
 
 
@@ -88,32 +89,36 @@ def pages_in_use(path: str) -> set[int]:
         connection.close()
 
 
-def changed(whole: str, path: str) -> set[int]:
-    """Number the pages that differ."""
-    with open(whole, "rb") as one, open(path, "rb") as other:
-        before, after = one.read(), other.read()
-    return {at // PAGE + 1 for at in range(0, len(before), PAGE) if before[at : at + PAGE] != after[at : at + PAGE]}
+def changed_pages(intact_path: str, path: str) -> set[int]:
+    """Return the numbers of the pages that differ."""
+    with open(intact_path, "rb") as intact_file, open(path, "rb") as damaged_file:
+        before, after = intact_file.read(), damaged_file.read()
+    return {
+        start // PAGE + 1
+        for start in range(0, len(before), PAGE)
+        if before[start : start + PAGE] != after[start : start + PAGE]
+    }
 
 
-def is_found(path: str) -> bool:
-    """Check a file before anyone writes to it: a page that is written again gets a new checksum."""
+def is_damage_found(path: str) -> bool:
+    """Return whether a check finds the damage. Before any write: a page that is written again gets a new checksum."""
     try:
         with recollect.open(path, timeout=5) as store:
-            Bounded(store)
+            OperationLimit(store)
             return bool(store.check().problems)
     except StoreError:
         return True
 
 
-def use(path: str) -> list[str]:
-    """Do what a user does, each thing alone; give which errors were met."""
-    met: list[str] = []
+def use_store(path: str) -> list[str]:
+    """Call each method that a user calls. Return the names of the errors that were raised."""
+    errors: list[str] = []
 
-    def tried(action) -> None:
+    def attempt(action) -> None:
         try:
             action()
         except RecollectError as error:
-            met.append(type(error).__name__)
+            errors.append(type(error).__name__)
             assert isinstance(error, StoreError) or "session" in str(error), error  # noqa: PT017  of any kind
 
     try:
@@ -121,46 +126,48 @@ def use(path: str) -> list[str]:
     except StoreError as error:
         return [type(error).__name__]
     with store:
-        bounded = Bounded(store)
+        limit = OperationLimit(store)
         for number in range(12):
-            tried(lambda number=number: store.session(f"cli:{number}", create=False).messages())
-            tried(lambda number=number: store.session(f"cli:{number}", create=False).history("anthropic"))
+            attempt(lambda number=number: store.session(f"cli:{number}", create=False).messages())
+            attempt(lambda number=number: store.session(f"cli:{number}", create=False).history("anthropic"))
         for action in (
             store.list_sessions, lambda: store.search("word"), store.last_session, store.stats,
             lambda: list(export.chunks(store, None, "jsonl")), lambda: store.session("cli:1").append({"role": "user", "content": "on"}),
             lambda: store.session("cli:2").turns(), lambda: store.delete_session("cli:3"),
         ):  # fmt: skip
-            bounded.count = 0
-            tried(action)
-    return met
+            limit.count = 0
+            attempt(action)
+    return errors
 
 
-def harm_again_and_again(whole: str, path: str, times: int) -> None:
-    told: collections.Counter[str] = collections.Counter()
-    used = pages_in_use(whole)
+def check_damaged_copies(intact_path: str, path: str, times: int) -> None:
+    error_counts: collections.Counter[str] = collections.Counter()
+    pages = pages_in_use(intact_path)
     for seed in range(times):
         for name in (path, path + "-wal", path + "-shm"):
             if os.path.exists(name):
                 os.unlink(name)
-        shutil.copy(whole, path)
-        kind = damage(path, random.Random(seed))
-        harmed = bool(changed(whole, path) & used)
+        shutil.copy(intact_path, path)
+        damage_name = damage(path, random.Random(seed))
+        is_damaged = bool(changed_pages(intact_path, path) & pages)
         try:
-            found = is_found(path)
-            told.update(use(path))
+            is_found = is_damage_found(path)
+            error_counts.update(use_store(path))
         except Exception as error:
-            raise AssertionError(f"seed {seed}, {kind}: {error!r}") from error
-        # A sound page in the place of another of its kind has a good checksum, and need not contradict the rest.
-        assert found or not harmed or kind == "copy", f"seed {seed}: {kind} was not found"
-        told["found" if found else "not found" if harmed else "nothing in use was harmed"] += 1
-    print(f"{times} damaged files: {dict(told)}")
-    assert told["found"] > times // 2
+            raise AssertionError(f"seed {seed}, {damage_name}: {error!r}") from error
+        # A copy of another page has a correct checksum and may be consistent with the rest.
+        assert is_found or not is_damaged or damage_name == "copy", (
+            f"seed {seed}: the damage {damage_name} was not found"
+        )
+        error_counts["found" if is_found else "not found" if is_damaged else "no used page was damaged"] += 1
+    print(f"{times} damaged files: {dict(error_counts)}")
+    assert error_counts["found"] > times // 2
 
 
-def test_a_damaged_file_is_told_in_words(whole, path):
-    harm_again_and_again(whole, path, DAMAGES)
+def test_damage_is_reported_as_a_recollect_error(intact_path, path):
+    check_damaged_copies(intact_path, path, DAMAGES)
 
 
 @pytest.mark.long
-def test_many_damaged_files(whole, path):
-    harm_again_and_again(whole, path, LONG)
+def test_damage_is_reported_in_a_thousand_files(intact_path, path):
+    check_damaged_copies(intact_path, path, LONG_DAMAGES)

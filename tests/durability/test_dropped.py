@@ -1,4 +1,4 @@
-"""Stores that nobody closed and nobody holds any more: what they held is given back, and nothing is lost."""
+"""Stores that were dropped without being closed: threads and descriptors are released, and no write is lost."""
 
 from __future__ import annotations
 
@@ -11,102 +11,102 @@ import time
 import pytest
 
 import recollect
-from recollect.engine.sqlite.file import File
+from recollect.engine.sqlite.database_file import DatabaseFile
 
-LIMIT = 60
-STORES = 10
+TIMEOUT = 60  # seconds; only a failure reaches it
+STORES = 10  # more than one, so that a leak adds up
 HELLO = {"role": "user", "content": "hello"}
 
 
-def writers() -> int:
+def count_threads() -> int:
     return sum(thread.name.startswith(("recollect-write", "recollect-read")) for thread in threading.enumerate())
 
 
-def descriptors(path: str) -> int:
-    found = 0
+def count_descriptors(path: str) -> int:
+    count = 0
     for name in os.listdir("/proc/self/fd"):
         try:
-            found += os.readlink(f"/proc/self/fd/{name}").startswith(path)
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(path)
         except OSError:
             continue
-    return found
+    return count
 
 
-def until(done) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not done() and time.monotonic() < deadline:
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition() and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.01)
-    assert done()
+    assert condition()
 
 
-async def used(path: str) -> None:
+async def open_and_use(path: str) -> None:
     store = await recollect.open_async(path)
     session = await store.session("cli:a")
     await session.append(HELLO)
     await session.messages()
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors as Linux shows them")
-def test_dropped_stores_leave_no_threads_and_no_descriptors(path):
-    before = writers()
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_dropped_stores_release_threads_and_descriptors(path):
+    before = count_threads()
 
     async def main() -> None:
         for _ in range(STORES):
-            await used(path)
+            await open_and_use(path)
 
     asyncio.run(main())
-    until(lambda: writers() == before)
-    until(lambda: descriptors(path) == 0)
+    wait_until(lambda: count_threads() == before)
+    wait_until(lambda: count_descriptors(path) == 0)
     assert not os.path.exists(f"{path}-wal")
     with recollect.open(path) as store:
         assert len(store.get_session("cli:a").messages()) == STORES
 
 
-def test_a_store_that_is_only_awaited_is_kept_until_it_has_answered(path, sound):
+def test_a_store_with_pending_operations_is_not_collected(path, check_database):
     async def main() -> None:
         session = await (await recollect.open_async(path)).session("cli:a")
-        asked = [asyncio.ensure_future(session.append(HELLO)) for _ in range(50)]
+        appends = [asyncio.ensure_future(session.append(HELLO)) for _ in range(50)]
         del session
         gc.collect()
-        assert len(await asyncio.gather(*asked)) == len(asked)
+        assert len(await asyncio.gather(*appends)) == len(appends)
 
-    before = writers()
+    before = count_threads()
     asyncio.run(main())
-    until(lambda: writers() == before)
+    wait_until(lambda: count_threads() == before)
     with recollect.open(path) as store:
         assert len(store.get_session("cli:a").messages()) == 50
-    sound(path)
+    check_database(path)
 
 
-def test_what_had_begun_when_the_last_hand_let_go_is_written(path, monkeypatch):
-    begun, go_on, write = threading.Event(), threading.Event(), File.write
+def test_an_operation_that_has_begun_completes_after_the_store_is_dropped(path, monkeypatch):
+    write_started, continue_write, write = threading.Event(), threading.Event(), DatabaseFile.write
 
-    def slowly(self, op):
-        begun.set()
-        assert go_on.wait(LIMIT)
+    def write_slowly(self, op):
+        write_started.set()
+        assert continue_write.wait(TIMEOUT)
         return write(self, op)
 
     async def main() -> None:
         store = await recollect.open_async(path)
         session = await store.session("cli:a")
-        monkeypatch.setattr(File, "write", slowly)
-        asked = asyncio.ensure_future(session.append(HELLO))
-        await asyncio.to_thread(begun.wait, LIMIT)
-        asked.cancel()
-        await asyncio.wait([asked])
+        monkeypatch.setattr(DatabaseFile, "write", write_slowly)
+        append_task = asyncio.ensure_future(session.append(HELLO))
+        await asyncio.to_thread(write_started.wait, TIMEOUT)
+        append_task.cancel()
+        await asyncio.wait([append_task])
 
-    before = writers()
+    before = count_threads()
     asyncio.run(main())
     gc.collect()
     monkeypatch.undo()
-    go_on.set()
-    until(lambda: writers() == before)
+    continue_write.set()
+    wait_until(lambda: count_threads() == before)
     with recollect.open(path) as store:
         assert len(store.get_session("cli:a").messages()) == 1
 
 
-def test_a_store_in_memory_is_let_go_of_too():
-    before = writers()
-    asyncio.run(used(":memory:"))
-    until(lambda: writers() == before)
+def test_a_dropped_store_in_memory_releases_its_threads():
+    before = count_threads()
+    asyncio.run(open_and_use(":memory:"))
+    wait_until(lambda: count_threads() == before)

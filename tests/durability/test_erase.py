@@ -1,7 +1,6 @@
-"""What was erased is nowhere: not in the file, not in its log, not in a page that is free or that rows moved away from.
+"""Erased text is not in the file, its WAL, free pages, or the slack space of pages from which rows were moved.
 
-The bytes are read from copies that another process made: a plain open and close of the live file would drop the locks
-of this one.
+Another process reads the bytes: opening and closing the live file with plain I/O would drop the locks of this one.
 """
 
 from __future__ import annotations
@@ -17,33 +16,33 @@ import apsw
 import pytest
 
 import recollect
-from recollect.engine.sqlite import file as engine_file
+from recollect.engine.sqlite import database_file as engine_file
 from recollect.engine.sqlite.connection import connect, connect_reader
 
 SECRET = b"SEKRET"
 
 
-def said(text: str) -> dict[str, str]:
+def user_message(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def found(path: str, words: bytes = SECRET) -> dict[str, int]:
-    """Count a word in the file and in whatever lies beside it under its name."""
+def count_secret(path: str, word: bytes = SECRET) -> dict[str, int]:
+    """Count a word in the database file and the files next to it; files without it are left out."""
     counts = {}
     for file in glob.glob(glob.escape(path) + "*"):
-        bytes_ = subprocess.run(["cat", file], capture_output=True, check=True).stdout
-        counts[file.removeprefix(path)] = bytes_.count(words)
+        content = subprocess.run(["cat", file], capture_output=True, check=True).stdout
+        counts[file.removeprefix(path)] = content.count(word)
     return {name: count for name, count in counts.items() if count}
 
 
-def everything(store, name: str = "v") -> None:
-    """Put a secret in every place that a session has."""
+def fill_session_with_secrets(store, name: str = "v") -> None:
+    """Store a secret in every column and kind of row that a session has."""
     session = store.session(
         name, title="SEKRET title", task="SEKRET task", model="SEKRET-model", provider_config="SEKRET config",
         working_dir="/SEKRET", system_prompt="SEKRET prompt", external_id="SEKRET-ext", color="SEKRET",
         channel="SEKRET-channel", metadata={"SEKRET": ["SEKRET"]},
     )  # fmt: skip
-    session.append(said("SEKRET said"), key="SEKRET key")
+    session.append(user_message("SEKRET text"), key="SEKRET key")
     session.append(
         {"role": "user", "content": [{"type": "text", "text": "x", "SEKRETfield": "SEKRET native"}]}, "anthropic"
     )
@@ -60,87 +59,87 @@ def everything(store, name: str = "v") -> None:
     image = base64.b64encode(SECRET * 3_000).decode()
     session.append(recollect.Draft(role="user", parts=(recollect.AttachmentPart(mime_type="image/png", data=image),)))
     session.save_turn("SEKRET q", {"role": "assistant", "content": "SEKRET a"}, error={"SEKRET": 1}, model="SEKRET-m")
-    with session.turn("SEKRET asked") as turn, turn.stream() as answer:
+    with session.turn("SEKRET question") as turn, turn.stream() as answer:
         for _ in range(20):
             answer.write("SEKRET as it streams, ")
             answer.flush()
-        answer.close(said("something else altogether") | {"role": "assistant"})
+        answer.close(user_message("something else altogether") | {"role": "assistant"})
     for number in range(20):
         session.update(title=f"SEKRET title {'long ' * number}", metadata={"SEKRET": "x" * 100 * number})
     session.rewind(2)
-    session.append(said("SEKRET on a branch"))
+    session.append(user_message("SEKRET on a branch"))
     session.delete_message(session.messages()[-1].id)
 
 
-def test_a_session_with_everything_in_it(path):
+def test_erasing_removes_every_field_of_a_session(path):
     with recollect.open(path) as store:
-        kept = store.session("kept")
-        kept.append(said("KEPT"))
-        everything(store)
+        kept_session = store.session("kept")
+        kept_session.append(user_message("KEPT"))
+        fill_session_with_secrets(store)
         store.set_setting("mine", "SEKRET setting")
-        assert found(path)
+        assert count_secret(path)
         assert store.erase_session("v") == ["v"]
         store.set_setting("mine", None)
         store.session("x")
         store.erase_session("x")
-        assert found(path) == {}
-        assert found(path, b"KEPT")
-        kept.append(said("more"))
-    assert found(path) == {}
+        assert count_secret(path) == {}
+        assert count_secret(path, b"KEPT")
+        kept_session.append(user_message("more"))
+    assert count_secret(path) == {}
     with recollect.open(path) as store:
         assert [message.text for message in store.session("kept").messages()] == ["KEPT", "more"]
 
 
-def test_out_of_the_trash_and_under_asyncio(path):
+def test_an_async_store_erases_a_session_in_the_trash(path):
     with recollect.open(path) as store:
-        everything(store)
+        fill_session_with_secrets(store)
         store.delete_session("v")
-        assert found(path)
+        assert count_secret(path)
 
     async def erase():
         async with recollect.open_async(path) as store:
             await store.erase_session("v")
-            assert found(path) == {}
+            assert count_secret(path) == {}
 
     asyncio.run(erase())
-    assert found(path) == {}
+    assert count_secret(path) == {}
 
 
-def test_an_old_title_goes_with_the_new_one(path):
+def test_erasing_removes_former_titles(path):
     with recollect.open(path) as store:
         session = store.session("a", title="SEKRET name")
         session.update(title="other")
         store.erase_session("a")
-        assert found(path) == {}
-        assert found(path, b"sekret") == {}
+        assert count_secret(path) == {}
+        assert count_secret(path, b"sekret") == {}
 
 
-def test_what_a_fork_keeps_stays_and_the_rest_goes(path):
+def test_erasing_keeps_only_the_messages_that_a_fork_shares(path):
     with recollect.open(path) as store:
         session = store.session("a", title="SEKRET")
-        session.append([said("SHARED"), said("SEKRET later")])
+        session.append([user_message("SHARED"), user_message("SEKRET later")])
         session.fork(1, id="f", title="mine")
         store.erase_session("a", forks="keep")
-        assert found(path) == {}
-        assert found(path, b"SHARED")
+        assert count_secret(path) == {}
+        assert count_secret(path, b"SHARED")
         store.erase_session("f")
-        assert found(path, b"SHARED") == {}
+        assert count_secret(path, b"SHARED") == {}
 
 
-def crowded(store, seed: int) -> list[str]:
-    """Write to many sessions in turn, so that full pages are split and rows move from page to page."""
-    chance = random.Random(seed)
+def write_many_sessions(store, seed: int) -> list[str]:
+    """Write to many sessions alternately, so that pages are split and rows move between pages."""
+    rng = random.Random(seed)
     victims = [store.session(f"v{number}", title=f"SEKRET {number}") for number in range(25)]
     others = [store.session(f"o{number}", title=f"plain {number}") for number in range(50)]
     for number in range(1_500):
-        if chance.random() < 0.5:
-            chance.choice(others).append(said("fine " * chance.randint(1, 60)))
+        if rng.random() < 0.5:
+            rng.choice(others).append(user_message("fine " * rng.randint(1, 60)))
             continue
-        session, kind = chance.choice(victims), chance.random()
-        if kind < 0.5:
-            session.append(said("SEKRET " * chance.randint(1, 60)))
-        elif kind < 0.8:
-            session.update(title="SEKRET" * chance.randint(1, 10), metadata={"a": "SEKRET" * chance.randint(1, 80)})
+        session, choice = rng.choice(victims), rng.random()
+        if choice < 0.5:
+            session.append(user_message("SEKRET " * rng.randint(1, 60)))
+        elif choice < 0.8:
+            session.update(title="SEKRET" * rng.randint(1, 10), metadata={"a": "SEKRET" * rng.randint(1, 80)})
         else:
             session.append(
                 {
@@ -152,38 +151,38 @@ def crowded(store, seed: int) -> list[str]:
     return [session.id for session in victims]
 
 
-def test_copies_in_pages_that_rows_moved_away_from(path, sound, monkeypatch):
+def test_erasing_wipes_slack_space_after_page_splits(path, check_database, monkeypatch):
     with recollect.open(path) as store:
-        victims = crowded(store, 8)
-        with monkeypatch.context() as patch:  # without the rewrite there is something left, so that this test can fail
-            patch.setattr(engine_file.File, "_rewritten", lambda _: True)
+        victims = write_many_sessions(store, 8)
+        with monkeypatch.context() as patch:  # control: without the rewrite, text is left
+            patch.setattr(engine_file.DatabaseFile, "_rewrite_after_erasure", lambda _: True)
             for victim in victims:
                 store.erase_session(victim)
-            assert found(path)
+            assert count_secret(path)
         store.session("x")
         store.erase_session("x")
-        assert found(path) == {}
+        assert count_secret(path) == {}
         for number in range(50):
-            store.session(f"o{number}").append(said("after"))
-    sound(path)
-    assert found(path) == {}
+            store.session(f"o{number}").append(user_message("after"))
+    check_database(path)
+    assert count_secret(path) == {}
 
 
-def test_optimize_finishes_what_an_erasure_left(path, monkeypatch):
+def test_optimize_wipes_slack_space(path, monkeypatch):
     with recollect.open(path) as store:
-        victims = crowded(store, 8)
-        monkeypatch.setattr(engine_file.File, "_rewritten", lambda _: True)
+        victims = write_many_sessions(store, 8)
+        monkeypatch.setattr(engine_file.DatabaseFile, "_rewrite_after_erasure", lambda _: True)
         for victim in victims:
             store.erase_session(victim)
-        assert found(path)
+        assert count_secret(path)
         store.optimize()
-        assert found(path) == {}
+        assert count_secret(path) == {}
 
 
-def test_a_process_that_had_read_the_pages_before_does_not_bring_it_back(path, spawn):
-    """Its own copy of a page, with what the gap held, must not be what it writes next."""
+def test_another_process_does_not_write_erased_text_back(path, spawn):
+    """Its cached copy of a page, with the old slack space, must not be written again."""
     with recollect.open(path) as store:
-        victims = crowded(store, 5)
+        victims = write_many_sessions(store, 5)
         child = spawn("append", path, "o1", 0)
         for _ in range(20):
             child.stdout.readline()
@@ -195,84 +194,84 @@ def test_a_process_that_had_read_the_pages_before_does_not_bring_it_back(path, s
         child.communicate()
         store.session("x")
         store.erase_session("x")
-        assert found(path) == {}
+        assert count_secret(path) == {}
 
 
-def test_a_reader_that_holds_the_log_delays_it_and_the_next_write_makes_up_for_it(path):
+def test_the_next_write_finishes_a_wipe_that_a_reader_delayed(path):
     store = recollect.open(path)
-    everything(store)
+    fill_session_with_secrets(store)
     reader = connect_reader(path, 5.0)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM messages").fetchall()
     store.erase_session("v")
-    assert found(path)
-    assert store._engine._file.unscrubbed
+    assert count_secret(path)
+    assert store._engine._file.wipe_pending  # pyright: ignore[reportAttributeAccessIssue]
     reader.execute("COMMIT")
     reader.close()
     store.session("next")
-    assert found(path) == {}
+    assert count_secret(path) == {}
     store.close()
 
 
-def test_closing_makes_up_for_it_too(path):
+def test_closing_finishes_a_wipe_that_a_reader_delayed(path):
     store = recollect.open(path)
-    everything(store)
+    fill_session_with_secrets(store)
     reader = connect_reader(path, 5.0)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM messages").fetchall()
     store.erase_session("v")
     reader.close()
     store.close()
-    assert found(path) == {}
+    assert count_secret(path) == {}
 
 
-def test_a_rewrite_that_another_writer_delays_is_made_up_for(path):
+def test_the_next_write_finishes_a_wipe_that_a_writer_delayed(path):
     store = recollect.open(path, timeout=0.2)
-    victims = crowded(store, 8)
+    victims = write_many_sessions(store, 8)
     other = connect(path, 5.0)
-    erase = engine_file.File.finish_erasure
+    erase = engine_file.DatabaseFile.finish_erasure
 
-    def locked_out(file: engine_file.File, *, erased: bool) -> None:
+    def finish_with_lock_held(file: engine_file.DatabaseFile, *, has_erased: bool) -> None:
         other.execute("BEGIN IMMEDIATE")
         try:
-            erase(file, erased=erased)
+            erase(file, has_erased=has_erased)
         finally:
             other.execute("COMMIT")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_file.File, "finish_erasure", locked_out)
+        patch.setattr(engine_file.DatabaseFile, "finish_erasure", finish_with_lock_held)
         for victim in victims:
             store.erase_session(victim)
-    assert store._engine._file.unscrubbed
-    assert found(path)
+    assert store._engine._file.wipe_pending  # pyright: ignore[reportAttributeAccessIssue]
+    assert count_secret(path)
     other.close()
     store.session("next")
-    assert found(path) == {}
+    assert count_secret(path) == {}
     store.close()
 
 
-def test_a_rewrite_for_which_there_is_no_room_is_not_tried_after_every_write(path, monkeypatch):
-    tries = []
+def test_a_rewrite_that_fails_on_a_full_disk_is_not_retried_by_every_write(path, monkeypatch):
+    attempts = []
 
-    def full(connection):
-        tries.append(connection)
-        raise apsw.FullError("no room")
+    def fail_with_disk_full(connection):
+        attempts.append(connection)
+        raise apsw.FullError("disk full")
 
     with recollect.open(path) as store:
-        everything(store)
+        fill_session_with_secrets(store)
         with monkeypatch.context() as patch:
-            patch.setattr(engine_file, "_vacuum", full)
+            patch.setattr(engine_file, "_vacuum", fail_with_disk_full)
             assert store.erase_session("v") == ["v"]
-            store.session("a").append(said("next"))
-            store.session("a").append(said("next"))
-            assert len(tries) == 1
+            store.session("a").append(user_message("next"))
+            store.session("a").append(user_message("next"))
+            assert len(attempts) == 1
             with pytest.raises(recollect.DiskFull):
                 store.optimize()
-        assert store._engine._file.slack
-    assert found(path) == {}  # closing made up for it
+        assert store._engine._file.slack  # pyright: ignore[reportAttributeAccessIssue]
+    assert count_secret(path) == {}  # closing the store wiped it
 
 
-HOLD = """
+HOLD_CHECKPOINT_LOCK = """
 import fcntl, sys
 shared = open(sys.argv[1] + "-shm", "r+b")
 fcntl.lockf(shared, fcntl.LOCK_EX, 1, 121)  # SQLite's checkpoint lock, as a process in the middle of a checkpoint holds it
@@ -281,21 +280,21 @@ sys.stdin.read()
 """
 
 
-def test_a_checkpoint_of_another_process_delays_it_and_nothing_is_damaged(path, sound):
+def test_a_checkpoint_of_another_process_delays_the_wipe(path, check_database):
     store = recollect.open(path)
-    victims = crowded(store, 8)
+    victims = write_many_sessions(store, 8)
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=pipe, stdout=pipe) as other:
+    with subprocess.Popen([sys.executable, "-c", HOLD_CHECKPOINT_LOCK, path], stdin=pipe, stdout=pipe) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         for victim in victims:
             store.erase_session(victim)
         store.optimize()
-        assert store._engine._file.unscrubbed
-        assert found(path)
+        assert store._engine._file.wipe_pending  # pyright: ignore[reportAttributeAccessIssue]
+        assert count_secret(path)
         other.communicate()
     store.session("next")
-    assert found(path) == {}
+    assert count_secret(path) == {}
     assert store.check().problems == ()
     store.close()
-    sound(path)
+    check_database(path)

@@ -1,4 +1,4 @@
-"""Calls that fail at random, by libfiu, of the disk and of the network: no error but ours, and nothing lost or doubled."""
+"""Disk and network calls that fail at random (libfiu): only RecollectErrors, and no message is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import pytest
 
 HERE = os.path.dirname(__file__)
 FAULTY, NETWORK = os.path.join(HERE, "faulty.py"), os.path.join(HERE, "faulty_network.py")
-FEWEST = 10  # it takes about 5 where none is lost
-LIMIT = 30.0
+MIN_CONNECTIONS = 10  # about 5 are opened if none is lost
+TIMEOUT = 30.0  # seconds until the server has counted the connections
 CONNECTIONS = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
 pytestmark = pytest.mark.skipif(not shutil.which("fiu-run"), reason="needs libfiu (Debian: fiu-utils)")
 
 
 def run(path: str, percent: int, seed: int, writes: int, program: str = FAULTY) -> dict:
-    done = subprocess.run(
+    process = subprocess.run(
         ["fiu-run", "-x", sys.executable, program, path, str(percent), str(seed), str(writes)],
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    print(f"{percent}% of calls fail: {found}")
-    return found
+    assert process.returncode == 0, process.stderr[-3000:]
+    report = json.loads(process.stdout)
+    print(f"{percent}% of calls fail: {report}")
+    return report
 
 
 @pytest.mark.parametrize("percent", [1, 5])
-def test_some_calls_fail(path, percent, sound):
-    found = run(path, percent, seed=1, writes=240)
-    assert sum(found["errors met"].values()) > 0
-    sound(path)
+def test_appends_succeed_on_a_faulty_disk(path, percent, check_database):
+    report = run(path, percent, seed=1, writes=240)
+    assert sum(report["errors"].values()) > 0
+    check_database(path)
 
 
-ONE_READ = """
+FAIL_ONE_READ = """
 import asyncio, ctypes, errno, sys
 import recollect
 
@@ -64,61 +64,61 @@ with recollect.open(path) as store:
     fail(1)
     store.session("a").append({"role": "user", "content": "more"})
 
-async def together():
+async def append_concurrently():
     async with await recollect.open_async(path) as store:
-        talks = [await store.session(name) for name in ("a", "b", "c")]
+        sessions = [await store.session(name) for name in ("a", "b", "c")]
         fail(1)
-        await asyncio.gather(*(talk.append({"role": "user", "content": "again"}) for talk in talks))
+        await asyncio.gather(*(session.append({"role": "user", "content": "again"}) for session in sessions))
 
-asyncio.run(together())
+asyncio.run(append_concurrently())
 heal()
 with recollect.open(path) as store:
-    fail(9)  # from now on all of them
+    fail(9)  # every read fails from now on
     try:
         store.session("a", create=False).messages()
     except (recollect.Corrupted, recollect.StoreUnavailable):
-        print("said")
+        print("raised")
     heal()
     assert len(store.session("a").messages()) == 42
     assert store.check().sound
 """
 
 
-def test_one_read_that_fails_is_no_damage(path):
-    """SQLite calls a page that the disk failed to read damage; it is read again before anyone is told so."""
-    done = subprocess.run(
-        ["fiu-run", "-x", sys.executable, "-c", ONE_READ, path],
+def test_a_single_failed_read_is_not_reported_as_damage(path):
+    """SQLite reports a failed read of a page as damage; the engine reads it again before it raises Corrupted."""
+    process = subprocess.run(
+        ["fiu-run", "-x", sys.executable, "-c", FAIL_ONE_READ, path],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "said\n"), done.stderr[-3000:]
+    assert (process.returncode, process.stdout) == (0, "raised\n"), process.stderr[-3000:]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("percent", [1, 2, 3, 4, 5])
-def test_for_a_long_time(path, percent, seed, sound):
+def test_thousands_of_appends_succeed_on_a_faulty_disk(path, percent, seed, check_database):
     run(path, percent, seed, 4_000)
-    sound(path)
+    check_database(path)
 
 
-def broken(url: str, percent: int, seed: int, writes: int) -> None:
-    """Write over a network that fails, and see that connections were lost by it."""
+def write_over_faulty_network(url: str, percent: int, seed: int, writes: int) -> None:
+    """Write over a faulty network, and check that connections were lost and replaced."""
     with psycopg.connect(url, autocommit=True) as server:
         before = server.execute(CONNECTIONS).fetchone()[0]
         run(url, percent, seed, writes, NETWORK)
-        until = time.monotonic() + LIMIT
-        while (made := server.execute(CONNECTIONS).fetchone()[0] - before) <= FEWEST:
-            assert time.monotonic() < until, f"only {made} connections were made"
-            time.sleep(0.1)  # the server counts those that ended a little later
-    print(f"{made} connections for it")
+        deadline = time.monotonic() + TIMEOUT
+        while (new_connections := server.execute(CONNECTIONS).fetchone()[0] - before) <= MIN_CONNECTIONS:
+            assert time.monotonic() < deadline, f"only {new_connections} connections were opened"
+            time.sleep(0.1)  # the server counts ended connections with a delay
+    print(f"{new_connections} connections were opened")
 
 
 @pytest.mark.parametrize("percent", [2, 5])
-def test_some_calls_of_the_network_fail(postgres, percent):
-    broken(postgres, percent, 1, 300)
+def test_writes_happen_once_over_a_faulty_network(postgres, percent):
+    write_over_faulty_network(postgres, percent, 1, 300)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("percent", [1, 2, 3, 4, 5])
-def test_the_network_fails_for_a_long_time(postgres, percent):
-    broken(postgres, percent, 2, 4_000)
+def test_thousands_of_writes_happen_once_over_a_faulty_network(postgres, percent):
+    write_over_faulty_network(postgres, percent, 2, 4_000)

@@ -1,4 +1,4 @@
-"""What the system lets a process have: as many files as it may open, and files as large as they may be."""
+"""Limits of a process: the number of open files (RLIMIT_NOFILE) and the size of a file (RLIMIT_FSIZE)."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ import pytest
 
 import recollect
 
-pytest.importorskip("resource", reason="limits of a process are set as POSIX has them")
+pytest.importorskip("resource", reason="needs POSIX resource limits")
 
 TOO_MANY = """
 import os, resource, sys
-import recollect, recollect.ops.messages
+import recollect.storage.messages
 path, when = sys.argv[1:]
 store = recollect.open(path)
 store.session("cli:a").append({"role": "user", "content": "kept"})
 if when != "reading":
     store.close()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-taken = []
+descriptors = []
 try:
     while True:
-        taken.append(os.open(os.devnull, os.O_RDONLY))
+        descriptors.append(os.open(os.devnull, os.O_RDONLY))
 except OSError:
     pass
-for _ in range(when == "opening its log"):
-    os.close(taken.pop())
+for _ in range(when == "opening its WAL"):
+    os.close(descriptors.pop())
 try:
     if when == "reading":
         list(store.session("cli:a", create=False).messages())
     else:
-        recollect.open(path if when != "a new one" else path + ".new")
+        recollect.open(path if when != "a new file" else path + ".new")
 except recollect.StoreUnavailable as error:
     print(error)
 """
 TOO_LARGE = """
 import asyncio, resource, sys
 import recollect
-path, how = sys.argv[1:]
+path, mode = sys.argv[1:]
 large = [{"role": "user", "content": "x" * 50_000}]
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, resource.RLIM_INFINITY))
 
@@ -50,7 +50,7 @@ async def tasks():
             await asyncio.gather(*(session.append(large) for session in sessions))
 
 try:
-    if how == "tasks":
+    if mode == "tasks":
         asyncio.run(tasks())
     store = recollect.open(path)
     for _ in range(100):
@@ -60,29 +60,29 @@ except recollect.StoreUnavailable as error:
 """
 
 
-def told(code: str, *arguments: str) -> str:
-    run = subprocess.run(
+def run_script(code: str, *arguments: str) -> str:
+    process = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
-@pytest.mark.parametrize("when", ["opening", "opening its log", "a new one", "reading"])
-def test_too_many_files_are_not_blamed_on_the_folder(path, when, sound):
-    words = told(TOO_MANY, path, when)
-    assert "as many files open as it may" in words
-    assert "ulimit -n" in words
-    assert "folder" not in words
-    sound(path)
+@pytest.mark.parametrize("when", ["opening", "opening its WAL", "a new file", "reading"])
+def test_the_limit_of_open_files_is_named_in_the_error(path, when, check_database):
+    output = run_script(TOO_MANY, path, when)
+    assert "has reached its limit of open files" in output
+    assert "ulimit -n" in output
+    assert "folder" not in output
+    check_database(path)
 
 
-@pytest.mark.parametrize("how", ["threads", "tasks"])
-def test_a_file_that_may_not_grow_says_so(path, how, sound):
+@pytest.mark.parametrize("mode", ["threads", "tasks"])
+def test_the_file_size_limit_is_named_in_the_error(path, mode, check_database):
     recollect.open(path).close()
-    words = told(TOO_LARGE, path, how)
-    assert "as large as this process or the file system lets a file be" in words
-    assert "disk" not in words
+    output = run_script(TOO_LARGE, path, mode)
+    assert "the file has reached the size limit of this process or of the file system" in output
+    assert "disk" not in output
     with recollect.open(path) as store:
         assert any(session.messages() for session in store.list_sessions())
-    sound(path)
+    check_database(path)

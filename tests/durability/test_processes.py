@@ -1,4 +1,4 @@
-"""Many processes and threads on one file, and processes that were forked from one another."""
+"""Many processes and threads on one file, and forked processes."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import recollect
 PROCESSES, THREADS, COUNT = 6, 3, 30
 
 
-def test_a_crowd_on_one_file(path, spawn, sound):
+def test_processes_with_threads_append_to_one_file(path, spawn, check_database):
     recollect.open(path).close()
-    crowd = [spawn("crowd", path, number, THREADS, COUNT) for number in range(PROCESSES)]
-    for child in crowd:
+    children = [spawn("append_from_threads", path, number, THREADS, COUNT) for number in range(PROCESSES)]
+    for child in children:
         assert child.stdout.readline() == b"ready\n"
-    for child in crowd:
+    for child in children:
         child.stdin.write(b"go\n")
         child.stdin.flush()
-    complaints = [child.communicate(timeout=120)[1].decode() for child in crowd]
-    assert complaints == [""] * PROCESSES
+    error_outputs = [child.communicate(timeout=120)[1].decode() for child in children]
+    assert error_outputs == [""] * PROCESSES
     with recollect.open(path) as store:
         for process in range(PROCESSES):
             for thread in range(THREADS):
                 own = [message.text for message in store.get_session(f"own:{process}:{thread}").messages()]
                 assert own == [str(number) for number in range(COUNT)]
         check_shared(store.get_session("cli:shared").messages())
-    sound(path)
+    check_database(path)
 
 
 def check_shared(messages) -> None:
-    """Nothing is lost or doubled, each writer's messages are in its order, and no pair is torn apart."""
+    """Check that no message is lost or duplicated, each writer's messages are in order, and no append is split."""
     assert len(messages) == PROCESSES * THREADS * COUNT * 2
     assert [message.position for message in messages] == list(range(1, len(messages) + 1))
     by_writer: dict[str, list[str]] = {}
@@ -44,17 +44,17 @@ def check_shared(messages) -> None:
     assert all(numbers == [str(number) for number in range(COUNT)] for numbers in by_writer.values())
 
 
-def forked(code: str, path: str) -> None:
-    """Run a story with fork() in a process of its own, away from the test runner's threads."""
-    run = subprocess.run(
+def run_forking_script(code: str, path: str) -> None:
+    """Run a script that calls fork() in a separate process, away from the threads of the test runner."""
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PRELUDE + code, path],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.endswith("the end\n")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.endswith("the end\n")
 
 
 PRELUDE = """
@@ -62,12 +62,12 @@ import asyncio, gc, multiprocessing, os, sys, threading, time
 import recollect
 from recollect.errors import StoreClosed, SessionBusy
 path = sys.argv[1]
-def said(text): return {"role": "user", "content": str(text)}
+def user_message(text): return {"role": "user", "content": str(text)}
 def texts(session): return [message.text for message in session.messages()]
-def ended(pid): assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+def wait_for(pid): assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 """
 
-ENDINGS = {
+EXIT_STATEMENTS = {
     "os._exit": "os._exit(0)",
     "normally": "sys.exit(0)",
     "closing": "store.close(); sys.exit(0)",
@@ -75,73 +75,73 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-def test_children_use_the_parents_store_while_it_goes_on(path, sound, ending):
-    forked(
+@pytest.mark.parametrize("exit_statement", EXIT_STATEMENTS.values(), ids=EXIT_STATEMENTS)
+def test_forked_children_and_their_parent_use_one_store(path, check_database, exit_statement):
+    run_forking_script(
         f"""
 store = recollect.open(path)
 session = store.session("cli:parent")
-for number in range(20): session.append(said(number))
+for number in range(20): session.append(user_message(number))
 session.messages()
 children = []
 for child in range(4):
     pid = os.fork()
     if pid == 0:
         own = store.session(f"cli:child{{child}}")
-        for number in range(20): own.append(said(number))
-        session.append(said(f"from {{child}}"))
+        for number in range(20): own.append(user_message(number))
+        session.append(user_message(f"from {{child}}"))
         assert len(texts(session)) >= 21
-        {ending}
+        {exit_statement}
     children.append(pid)
-    for number in range(10): session.append(said(f"more {{child}} {{number}}"))
-for pid in children: ended(pid)
-found = texts(store.session("cli:parent"))
-assert len(found) == 20 + 40 + 4, len(found)
-assert [text for text in found if text.startswith("more")] == [f"more {{c}} {{n}}" for c in range(4) for n in range(10)]
+    for number in range(10): session.append(user_message(f"more {{child}} {{number}}"))
+for pid in children: wait_for(pid)
+stored_texts = texts(store.session("cli:parent"))
+assert len(stored_texts) == 20 + 40 + 4, len(stored_texts)
+assert [text for text in stored_texts if text.startswith("more")] == [f"more {{c}} {{n}}" for c in range(4) for n in range(10)]
 for child in range(4):
     assert texts(store.session(f"cli:child{{child}}")) == [str(number) for number in range(20)]
-session.append(said("last"))
+session.append(user_message("last"))
 store.close()
 with recollect.open(path) as store: assert texts(store.session("cli:parent"))[-1] == "last"
 print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-def test_a_child_that_does_nothing_harms_nothing(path, sound, ending):
-    """It must neither fold the parent's log nor drop its locks: others on the file would then write over it."""
-    forked(
+@pytest.mark.parametrize("exit_statement", EXIT_STATEMENTS.values(), ids=EXIT_STATEMENTS)
+def test_an_idle_forked_child_does_not_affect_the_parent(path, check_database, exit_statement):
+    """It must neither checkpoint the parent's WAL nor drop its locks: other processes would then overwrite it."""
+    run_forking_script(
         f"""
 import subprocess
 other = "import sys, recollect; s = recollect.open(sys.argv[1]); [s.session('cli:other').append({{'role': 'user', 'content': 'o'}}) for _ in range(5)]; s.close()"
 store = recollect.open(path)
 session = store.session("cli:parent")
-for number in range(50): session.append(said(number))
+for number in range(50): session.append(user_message(number))
 session.messages()
 for child in range(3):
-    for again in range(2):  # twice without any use of the store in between
+    for attempt in range(2):  # twice without using the store in between
         pid = os.fork()
         if pid == 0:
-            {ending}
-        ended(pid)
+            {exit_statement}
+        wait_for(pid)
     assert len(texts(session)) == 50 + child
     subprocess.run([sys.executable, "-c", other, path], check=True)
-    session.append(said("on"))
+    session.append(user_message("on"))
     assert len(texts(store.session("cli:other"))) == 5 * (child + 1)
 assert len(texts(session)) == 53
 print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-def test_a_fork_while_another_thread_writes(path, sound):
-    """The child's copy of the lock is held by a thread that is not there."""
-    forked(
+def test_fork_while_another_thread_writes(path, check_database):
+    """The child's copy of the lock is held by a thread that does not exist in it."""
+    run_forking_script(
         """
 store = recollect.open(path, timeout=60)
 session = store.session("cli:parent")
@@ -149,7 +149,7 @@ stop = threading.Event()
 count = [0]
 def write():
     while not stop.is_set():
-        session.append(said(count[0])); count[0] += 1
+        session.append(user_message(count[0])); count[0] += 1
 writer = threading.Thread(target=write, daemon=True); writer.start()
 children = []
 for child in range(8):
@@ -157,11 +157,11 @@ for child in range(8):
     pid = os.fork()
     if pid == 0:
         own = store.session(f"cli:child{child}")
-        for number in range(5): own.append(said(number))
+        for number in range(5): own.append(user_message(number))
         assert texts(own) == ["0", "1", "2", "3", "4"]
         os._exit(0)
     children.append(pid)
-for pid in children: ended(pid)
+for pid in children: wait_for(pid)
 stop.set(); writer.join()
 assert texts(session) == [str(number) for number in range(count[0])]
 for child in range(8): assert len(texts(store.session(f"cli:child{child}"))) == 5
@@ -169,13 +169,15 @@ print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-@pytest.mark.parametrize("module", ["recollect.ops.appends", "recollect.formats.registry", "recollect.formats.openai"])
-def test_a_fork_while_another_thread_loads_what_it_needs(path, sound, module):
-    """The child's copy of the lock of a module is held by a thread that is not there."""
-    forked(
+@pytest.mark.parametrize(
+    "module", ["recollect.storage.appends", "recollect.formats.registry", "recollect.formats.openai_chat"]
+)
+def test_fork_while_another_thread_imports(path, check_database, module):
+    """The child's copy of an import lock is held by a thread that does not exist in it."""
+    run_forking_script(
         f"slow = {module!r}\n"
         """
 import importlib.machinery, signal
@@ -191,73 +193,75 @@ sys.meta_path.insert(0, Slow())
 store = recollect.open(path)
 session = store.session("cli:parent")
 assert slow not in sys.modules
-writer = threading.Thread(target=lambda: session.append(said(1))); writer.start()
+writer = threading.Thread(target=lambda: session.append(user_message(1))); writer.start()
 loading.wait()
 pid = os.fork()
 if pid == 0:
     signal.alarm(30)
-    store.session("cli:child").append(said(1))
+    store.session("cli:child").append(user_message(1))
     os._exit(0)
-ended(pid)
+wait_for(pid)
 writer.join()
 assert texts(session) == texts(store.session("cli:child")) == ["1"]
 print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-@pytest.mark.parametrize("last", ["store.close()", "os._exit(0)", "sys.exit(0)", "del store, session; gc.collect()"])
-def test_a_child_goes_on_after_its_parent_has_left(path, sound, last):
-    """A server that opens its store and then goes into the background, or that forks its workers and closes."""
+@pytest.mark.parametrize(
+    "parent_end", ["store.close()", "os._exit(0)", "sys.exit(0)", "del store, session; gc.collect()"]
+)
+def test_a_forked_child_continues_after_its_parent_ended(path, check_database, parent_end):
+    """A server that opens its store and then daemonizes, or that forks workers and closes its store."""
     code = f"""
 store = recollect.open(path)
 session = store.session("cli:a")
-for number in range(3): session.append(said(f"parent {{number}}"))
+for number in range(3): session.append(user_message(f"parent {{number}}"))
 session.messages()
 ready, started = os.pipe()
 left, leave = os.pipe()
 pid = os.fork()
 if pid == 0:
     os.close(leave)
-    for number in range(3): session.append(said(f"child {{number}}"))
+    for number in range(3): session.append(user_message(f"child {{number}}"))
     os.write(started, b"x")
-    os.read(left, 1)  # returns when the parent is gone, or says that it has closed
-    for number in range(3, 6): session.append(said(f"child {{number}}"))
-    found = texts(session)
-    assert found == [f"{{who}} {{n}}" for who, count in (("parent", 3), ("child", 6)) for n in range(count)], found
+    os.read(left, 1)  # returns when the parent has ended or closed its store
+    for number in range(3, 6): session.append(user_message(f"child {{number}}"))
+    stored_texts = texts(session)
+    assert stored_texts == [f"{{who}} {{n}}" for who, count in (("parent", 3), ("child", 6)) for n in range(count)], stored_texts
     print("the end", flush=True)
     os._exit(0)
 os.read(ready, 1)
-{last}
+{parent_end}
 os.write(leave, b"x")
-ended(pid)
+wait_for(pid)
 """
-    forked(code, path)
+    run_forking_script(code, path)
     with recollect.open(path) as store:
-        found = [message.text for message in store.session("cli:a").messages()]
-    assert found == [f"{who} {n}" for who, count in (("parent", 3), ("child", 6)) for n in range(count)]
-    sound(path)
+        texts = [message.text for message in store.session("cli:a").messages()]
+    assert texts == [f"{who} {n}" for who, count in (("parent", 3), ("child", 6)) for n in range(count)]
+    check_database(path)
 
 
-def test_workers_outlive_the_one_that_forked_them(path, sound):
-    forked(
+def test_forked_workers_continue_after_the_parent_closed(path, check_database):
+    run_forking_script(
         """
 store = recollect.open(path)
-store.session("cli:a").append(said("first"))
+store.session("cli:a").append(user_message("first"))
 workers = []
 for worker in range(3):
     pid = os.fork()
     if pid == 0:
         own = store.session(f"cli:worker{worker}")
         for number in range(30):
-            own.append(said(number)); time.sleep(0.01)
+            own.append(user_message(number)); time.sleep(0.01)
         os._exit(0)
     workers.append(pid)
 time.sleep(0.1)
 store.close()
-for pid in workers: ended(pid)
+for pid in workers: wait_for(pid)
 with recollect.open(path) as store:
     for worker in range(3):
         assert texts(store.session(f"cli:worker{worker}")) == [str(number) for number in range(30)]
@@ -265,59 +269,59 @@ print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-def test_multiprocessing_with_fork(path, sound):
-    forked(
+def test_multiprocessing_with_fork(path, check_database):
+    run_forking_script(
         """
 store = recollect.open(path)
 session = store.session("cli:shared")
 def work(number):
-    for step in range(10): session.append(said(f"{number} {step}"))
+    for step in range(10): session.append(user_message(f"{number} {step}"))
     return os.getpid()
 pool = multiprocessing.get_context("fork").Pool(4)
 result = pool.map_async(work, range(8))
-for step in range(20): session.append(said(f"parent {step}"))
+for step in range(20): session.append(user_message(f"parent {step}"))
 assert os.getpid() not in result.get(30)
 pool.close(); pool.join()
-found = texts(session)
-assert len(found) == len(set(found)) == 100
+stored_texts = texts(session)
+assert len(stored_texts) == len(set(stored_texts)) == 100
 for writer in [*map(str, range(8)), "parent"]:
-    steps = [int(text.split()[1]) for text in found if text.split()[0] == writer]
+    steps = [int(text.split()[1]) for text in stored_texts if text.split()[0] == writer]
     assert steps == sorted(steps)
 print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-def test_a_grandchild_opens_its_own_too(path, sound):
-    forked(
+def test_a_grandchild_opens_its_own_connections(path, check_database):
+    run_forking_script(
         """
 store = recollect.open(path)
-session = store.session("cli:a"); session.append(said(0))
+session = store.session("cli:a"); session.append(user_message(0))
 pid = os.fork()
 if pid == 0:
-    session.append(said(1))
+    session.append(user_message(1))
     inner = os.fork()
     if inner == 0:
-        session.append(said(2)); os._exit(0)
-    ended(inner)
-    session.append(said(3)); os._exit(0)
-ended(pid)
-session.append(said(4))
+        session.append(user_message(2)); os._exit(0)
+    wait_for(inner)
+    session.append(user_message(3)); os._exit(0)
+wait_for(pid)
+session.append(user_message(4))
 assert texts(session) == ["0", "1", "2", "3", "4"]
 print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-def test_a_turn_of_the_parent_is_the_parents(path):
-    forked(
+def test_a_forked_child_cannot_take_the_turn_of_its_parent(path):
+    run_forking_script(
         """
 store = recollect.open(path)
 session = store.session("cli:a")
@@ -329,7 +333,7 @@ with session.turn("mine") as turn:
         except SessionBusy as busy:
             os._exit(0 if str(os.getppid()) in busy.holder else 2)
         os._exit(1)
-    ended(pid)
+    wait_for(pid)
     turn.add({"role": "assistant", "content": "still"})
 assert [turn.status for turn in session.turns()] == ["completed"]
 print("the end")
@@ -338,21 +342,21 @@ print("the end")
     )
 
 
-def test_the_child_of_an_async_store(path, sound):
-    forked(
+def test_a_forked_child_uses_an_async_store(path, check_database):
+    run_forking_script(
         """
 async def main():
     store = await recollect.open_async(path)
     session = await store.session("cli:a")
-    await asyncio.gather(*(session.append(said(number)) for number in range(20)))
+    await asyncio.gather(*(session.append(user_message(number)) for number in range(20)))
     await session.messages()
     pid = os.fork()
     if pid == 0:
         return store, session
     os.waitpid(pid, 0)
-    await session.append(said("after"))
-    found = [message.text for message in await session.messages()]
-    assert found[-1] == "after" and len(found) == 22, found
+    await session.append(user_message("after"))
+    stored_texts = [message.text for message in await session.messages()]
+    assert stored_texts[-1] == "after" and len(stored_texts) == 22, stored_texts
     await store.close()
     return None, None
 
@@ -361,7 +365,7 @@ loop = asyncio.new_event_loop()
 store, session = loop.run_until_complete(main())
 if os.getpid() != parent:
     async def child():
-        await asyncio.wait_for(session.append(said("from the child")), 10)
+        await asyncio.wait_for(session.append(user_message("from the child")), 10)
         await asyncio.wait_for(store.close(), 10)
     asyncio.new_event_loop().run_until_complete(child())
     os._exit(0)
@@ -370,16 +374,16 @@ print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-def test_a_child_that_only_closes_an_async_store(path, sound):
-    forked(
+def test_a_forked_child_closes_an_async_store(path, check_database):
+    run_forking_script(
         """
 async def main():
     store = await recollect.open_async(path)
     session = await store.session("cli:a")
-    await session.append(said(1))
+    await session.append(user_message(1))
     pid = os.fork()
     if pid == 0:
         return store
@@ -391,7 +395,7 @@ async def main():
         os.kill(pid, 9); os.waitpid(pid, 0)
         raise SystemExit("the child hangs")
     assert os.waitstatus_to_exitcode(status) == 0
-    await session.append(said(2))
+    await session.append(user_message(2))
     await store.close()
 
 parent = os.getpid()
@@ -403,21 +407,21 @@ print("the end")
 """,
         path,
     )
-    sound(path)
+    check_database(path)
 
 
-def test_memory_is_not_shared_with_a_child(path):
-    forked(
+def test_a_store_in_memory_is_not_shared_with_a_forked_child(path):
+    run_forking_script(
         """
 store = recollect.open(":memory:")
 session = store.session("cli:a")
 pid = os.fork()
 if pid == 0:
-    try: session.append(said(1))
+    try: session.append(user_message(1))
     except StoreClosed as error: os._exit(0 if "fork" in str(error) else 2)
     os._exit(1)
-ended(pid)
-session.append(said(1))
+wait_for(pid)
+session.append(user_message(1))
 assert texts(session) == ["1"]
 print("the end")
 """,
@@ -425,12 +429,12 @@ print("the end")
     )
 
 
-def test_many_threads_on_one_store(path, sound):
+def test_many_threads_use_one_store(path, check_database):
     import threading
 
     with recollect.open(path) as store:
         session = store.session("cli:shared")
-        trouble = []
+        errors = []
 
         def work(name: int) -> None:
             try:
@@ -438,50 +442,52 @@ def test_many_threads_on_one_store(path, sound):
                     session.append({"role": "user", "content": f"{name} {number}"})
                     session.messages(last=3)
                     store.list_sessions(5)
-            except BaseException as error:  # noqa: BLE001  it is shown below
-                trouble.append(error)
+            except BaseException as error:  # noqa: BLE001  asserted below
+                errors.append(error)
 
         threads = [threading.Thread(target=work, args=(name,)) for name in range(12)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert trouble == []
-        found = [message.text for message in session.messages()]
-        assert len(found) == len(set(found)) == 300
-        assert store._engine._file.writer is not None
-        assert len(store._engine._file._idle) <= 8
-    sound(path)
+        assert errors == []
+        texts = [message.text for message in session.messages()]
+        assert len(texts) == len(set(texts)) == 300
+        assert store._engine._file.writer is not None  # pyright: ignore[reportAttributeAccessIssue]
+        assert len(store._engine._file._idle) <= 8  # pyright: ignore[reportAttributeAccessIssue]
+    check_database(path)
 
 
-def test_closing_while_threads_write_loses_nothing_acknowledged(path, sound):
+def test_closing_while_threads_write_keeps_every_acknowledged_message(path, check_database):
     import threading
 
     store = recollect.open(path)
-    acknowledged: list[tuple[int, int]] = []
-    ended: list[BaseException] = []
+    acknowledged_appends: list[tuple[int, int]] = []
+    errors: list[BaseException] = []
 
     def work(name: int) -> None:
         session = store.session(f"cli:{name}")
         try:
             for number in range(1_000_000):
                 session.append({"role": "user", "content": str(number)})
-                acknowledged.append((name, number))
+                acknowledged_appends.append((name, number))
         except recollect.RecollectError as error:
-            ended.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
     for thread in threads:
         thread.start()
-    while len(acknowledged) < 40:
+    while len(acknowledged_appends) < 40:
         threads[0].join(0.01)
     store.close()
     for thread in threads:
         thread.join(60)
-    assert {type(error) for error in ended} == {recollect.StoreClosed}
+    assert {type(error) for error in errors} == {recollect.StoreClosed}
     with recollect.open(path) as store:
         for name in range(8):
-            found = [message.text for message in store.session(f"cli:{name}").messages()]
-            assert found == [str(number) for who, number in acknowledged if who == name]
-    print(f"closed while 8 threads wrote: {len(acknowledged)} messages acknowledged, none lost, none besides")
-    sound(path)
+            texts = [message.text for message in store.session(f"cli:{name}").messages()]
+            assert texts == [str(number) for who, number in acknowledged_appends if who == name]
+    print(
+        f"closed while 8 threads wrote: {len(acknowledged_appends)} messages acknowledged, none lost, no other stored"
+    )
+    check_database(path)

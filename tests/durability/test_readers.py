@@ -1,4 +1,4 @@
-"""Readers: SQLite keeps no lock of its own on their connections, so two threads must never have the same one."""
+"""Reader connections are opened without SQLite's mutex, so two threads must never use the same one."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import recollect
-from recollect.engine.sqlite.transaction import Transactions
+from recollect.engine.sqlite.transactions import Transactions
 
-THREADS, EACH = 12, 60
+THREADS, ROUNDS = 12, 60
 
 
-def test_no_two_threads_have_one_connection(tmp_path, monkeypatch):
-    at_work: dict[int, str] = {}
-    met: list[str] = []
-    once = Transactions._once
+def test_no_two_threads_use_one_connection(tmp_path, monkeypatch):
+    users: dict[int, str] = {}
+    conflicts: list[str] = []
+    run_once = Transactions._run_once
 
-    def noted(file, begin, connection, op):
+    def record_user(file, begin, connection, op):
         name = threading.current_thread().name
-        if at_work.setdefault(id(connection), name) != name:
-            met.append(name)
+        if users.setdefault(id(connection), name) != name:
+            conflicts.append(name)
         try:
-            return once(file, begin, connection, op)
+            return run_once(file, begin, connection, op)
         finally:
-            at_work.pop(id(connection), None)
+            users.pop(id(connection), None)
 
-    path = str(tmp_path / "talks.db")
+    path = str(tmp_path / "sessions.db")
     with recollect.open(path) as store:
         for number in range(4):
             store.session(f"s:{number}").append([{"role": "user", "content": f"{n} " * 500} for n in range(40)])
-        monkeypatch.setattr(Transactions, "_once", noted)
+        monkeypatch.setattr(Transactions, "_run_once", record_user)
 
         def work(number):
-            for turn in range(EACH):
-                session = store.session(f"s:{(number + turn) % 4}")
+            for step in range(ROUNDS):
+                session = store.session(f"s:{(number + step) % 4}")
                 assert len(session.messages(last=30)) == 30
                 assert len(store.list_sessions(10)) == 4
-                if turn % 20 == number:
+                if step % 20 == number:
                     session.append({"role": "user", "content": "more"})
-                    gc.collect()  # what an error or a cycle kept alive ends in whichever thread this is
+                    gc.collect()  # objects in reference cycles are finalized on this thread
 
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(work, range(THREADS)))
-        assert not met
+        assert not conflicts
 
     async def tasks():
         async with recollect.open_async(path) as store:
@@ -54,4 +54,4 @@ def test_no_two_threads_have_one_connection(tmp_path, monkeypatch):
             )
 
     asyncio.run(tasks())
-    assert not met
+    assert not conflicts

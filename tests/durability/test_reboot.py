@@ -1,4 +1,4 @@
-"""What a killed process leaves behind is found after a reboot: turns, and files that are not whole."""
+"""Open turns and temporary files of killed processes are recovered after a reboot or a container restart."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import time
 import pytest
 
 import recollect
-from recollect.engine import part, process
+from recollect.engine import atomic_file, process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
-KILLED = """
+OPEN_TURN = """
 import os, sys, recollect
 store = recollect.open(sys.argv[1])
 turn = store.session("a").turn("question")
@@ -27,69 +27,69 @@ with turn.stream() as stream:
 
 
 @pytest.fixture
-def rebooted(monkeypatch):
-    """Return a function after which this process runs on another boot of the same machine."""
+def reboot(monkeypatch):
+    """Return a function that makes this process appear to run after a reboot of the same machine."""
 
-    def reboot():
+    def simulate_reboot():
         monkeypatch.setattr(process, "_boot", lambda: "another boot")
         monkeypatch.setattr(process, "_namespace", lambda: "pid:[1]")
-        process._this.clear()
+        process._holder_cache.clear()
 
     monkeypatch.setattr(process, "_machine_id", lambda: "0123456789abcdef")
-    process._this.clear()
-    yield reboot
-    process._this.clear()
+    process._holder_cache.clear()
+    yield simulate_reboot
+    process._holder_cache.clear()
 
 
-def killed(path):
-    done = subprocess.run([sys.executable, "-c", KILLED, path], check=False, timeout=60)
-    assert done.returncode == -9
+def kill_during_turn(path):
+    child = subprocess.run([sys.executable, "-c", OPEN_TURN, path], check=False, timeout=60)
+    assert child.returncode == -9
 
 
-def test_a_turn_from_before_a_reboot_is_recovered(tmp_path, rebooted):
-    path = str(tmp_path / "talks.db")
-    killed(path)
-    rebooted()
+def test_a_turn_from_before_a_reboot_is_recovered(tmp_path, reboot):
+    path = str(tmp_path / "sessions.db")
+    kill_during_turn(path)
+    reboot()
     with recollect.open(path) as store:
         assert store.recover() == ["a"]
         assert store.session("a").turns()[-1].status == "interrupted"
 
 
-def test_a_turn_from_before_a_reboot_makes_way(tmp_path, rebooted):
-    path = str(tmp_path / "talks.db")
-    killed(path)
-    rebooted()
+def test_a_turn_from_before_a_reboot_does_not_block_a_new_turn(tmp_path, reboot):
+    path = str(tmp_path / "sessions.db")
+    kill_during_turn(path)
+    reboot()
     with recollect.open(path) as store, store.get_session("a").turn("next") as turn:
         turn.add({"role": "assistant", "content": "here"})
 
 
-def test_a_part_from_before_a_reboot_is_removed(tmp_path, rebooted):
+def test_a_temporary_file_from_before_a_reboot_is_removed(tmp_path, reboot):
     copy = str(tmp_path / "copy.db")
-    left = part.begin(copy)
-    open(left + "-wal", "wb").close()
-    part.begin(copy)
-    assert os.path.exists(left)  # its maker, which is this process, lives
-    rebooted()
-    new = part.begin(copy)
-    assert glob.glob(f"{copy}*") == [new]
+    old_temporary = atomic_file.create_temporary(copy)
+    open(old_temporary + "-wal", "wb").close()
+    atomic_file.create_temporary(copy)
+    assert os.path.exists(old_temporary)  # its process, this one, is running
+    reboot()
+    new_temporary = atomic_file.create_temporary(copy)
+    assert glob.glob(f"{copy}*") == [new_temporary]
 
 
-def test_a_part_of_an_earlier_version_is_removed_by_its_process(tmp_path):
+def test_a_temporary_file_of_an_earlier_version_is_removed(tmp_path):
     copy = str(tmp_path / "copy.db")
-    before = process.former(process.holder().rsplit(":", 2)[0])
-    gone = f"{copy}.{part._checksum(before)}-999999999-1-00000000.part"
-    elsewhere = f"{copy}.{part._checksum('elsewhere:00000000')}-999999999-1-00000000.part"
-    for name in (gone, elsewhere):
+    legacy_machine = process.legacy_machine(process.holder().rsplit(":", 2)[0])
+    legacy_temporary = f"{copy}.{atomic_file._checksum(legacy_machine)}-999999999-1-00000000.part"
+    foreign_temporary = f"{copy}.{atomic_file._checksum('other-machine:00000000')}-999999999-1-00000000.part"
+    for name in (legacy_temporary, foreign_temporary):
         open(name, "wb").close()
-    part.begin(copy)
-    assert not os.path.exists(gone)
-    assert os.path.exists(elsewhere)
+    atomic_file.create_temporary(copy)
+    assert not os.path.exists(legacy_temporary)
+    assert os.path.exists(foreign_temporary)
 
 
 @pytest.fixture
-def contained(tmp_path):
-    """A process in a pid namespace of its own, as in a container, in the middle of a turn; and how to kill it."""
-    path = str(tmp_path / "talks.db")
+def container(tmp_path):
+    """Start a process in its own pid namespace, as in a container, with an open turn. Return its path and a kill function."""
+    path = str(tmp_path / "sessions.db")
     command = [
         "unshare",
         "--pid",
@@ -98,46 +98,46 @@ def contained(tmp_path):
         "--mount-proc",
         sys.executable,
         "-c",
-        KILLED,
+        OPEN_TURN,
         path,
         "lives",
     ]
     pipe = subprocess.PIPE
-    running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+    child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
     def kill(lock=f"{path}-live"):
-        running.kill()
-        running.communicate()
-        until = time.monotonic() + 30
-        while not _unlocked(lock) and time.monotonic() < until:  # its child ends a moment later
+        child.kill()
+        child.communicate()
+        deadline = time.monotonic() + 30
+        while not _is_unlocked(lock) and time.monotonic() < deadline:  # its child ends a little later
             time.sleep(0.01)
 
     try:
-        if not running.stdout.readline():
-            pytest.skip(f"no pid namespace can be made here: {running.stderr.read().decode().strip()}")
+        if not child.stdout.readline():
+            pytest.skip(f"a pid namespace cannot be created here: {child.stderr.read().decode().strip()}")
         yield path, kill
     finally:
-        running.kill()
-        running.communicate()
+        child.kill()
+        child.communicate()
 
 
-def _unlocked(lock):
-    """Return whether no other process holds a lock of the store. Asked in a child: closing drops this process's own."""
-    look = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    return subprocess.run([sys.executable, "-c", look, lock], capture_output=True, check=False).returncode == 0
+def _is_unlocked(lock):
+    """Return whether no other process holds a lock of the store. Tested in a child: closing the file drops own locks."""
+    script = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    return subprocess.run([sys.executable, "-c", script, lock], capture_output=True, check=False).returncode == 0
 
 
-def test_a_living_turn_of_another_container_is_left_alone(contained):
-    path, _ = contained
+def test_a_turn_of_a_running_container_is_not_interrupted(container):
+    path, _ = container
     with recollect.open(path) as store:
         assert store.recover() == []
         with pytest.raises(recollect.SessionBusy):
             store.get_session("a").turn("next")
 
 
-def test_a_turn_of_a_container_that_was_killed_is_recovered(contained):
-    """Its process id means nothing here. Its lock is gone, which only its end can have done."""
-    path, kill = contained
+def test_a_turn_of_a_killed_container_is_recovered(container):
+    """Its process id means nothing here; its lock is free, so it has ended."""
+    path, kill = container
     kill()
     with recollect.open(path) as store:
         assert store.recover() == ["a"]
@@ -146,8 +146,8 @@ def test_a_turn_of_a_container_that_was_killed_is_recovered(contained):
             turn.add({"role": "assistant", "content": "here"})
 
 
-def test_a_lock_file_that_was_made_again_proves_nothing(contained):
-    path, kill = contained
+def test_a_replaced_lock_file_does_not_prove_that_a_process_ended(container):
+    path, kill = container
     os.rename(f"{path}-live", f"{path}-moved")
     with recollect.open(path) as store:
         kill(f"{path}-moved")
@@ -156,8 +156,8 @@ def test_a_lock_file_that_was_made_again_proves_nothing(contained):
             store.get_session("a").turn("next")
 
 
-def test_the_lock_file_goes_with_the_last_store(tmp_path):
-    path = str(tmp_path / "talks.db")
+def test_the_last_store_removes_the_lock_file(tmp_path):
+    path = str(tmp_path / "sessions.db")
     first, second = recollect.open(path), recollect.open(path)
     assert os.stat(f"{path}-live").st_mode & 0o777 == 0o600
     first.close()
@@ -166,10 +166,10 @@ def test_the_lock_file_goes_with_the_last_store(tmp_path):
     assert not os.path.exists(f"{path}-live")
 
 
-def test_a_child_of_fork_has_a_lock_of_its_own(tmp_path):
-    path = str(tmp_path / "talks.db")
+def test_a_forked_child_has_its_own_lock(tmp_path):
+    path = str(tmp_path / "sessions.db")
     with recollect.open(path) as store:
-        ours = store.scope().holder
+        parent_holder = store.scope().holder
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -178,9 +178,9 @@ def test_a_child_of_fork_has_a_lock_of_its_own(tmp_path):
             os._exit(0)
         os.close(writer)
         with os.fdopen(reader) as text:
-            theirs = text.read()
+            child_holder = text.read()
         os.waitpid(pid, 0)
-        assert store.scope().holder == ours
-        assert theirs.rpartition("~")[2] != ours.rpartition("~")[2]
-        assert theirs.rpartition(".")[0].rpartition("~")[2] == ours.rpartition(".")[0].rpartition("~")[2]
-        assert not _unlocked(f"{path}-live")
+        assert store.scope().holder == parent_holder
+        assert child_holder.rpartition("~")[2] != parent_holder.rpartition("~")[2]
+        assert child_holder.rpartition(".")[0].rpartition("~")[2] == parent_holder.rpartition(".")[0].rpartition("~")[2]
+        assert not _is_unlocked(f"{path}-live")

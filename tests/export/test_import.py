@@ -1,4 +1,4 @@
-"""Files as they come: damaged, cut off, mixed, hostile; sessions that go on and sessions that contradict."""
+"""Imports of damaged, truncated, mixed and hostile files; continued sessions and conflicts."""
 
 from __future__ import annotations
 
@@ -8,92 +8,94 @@ import multiprocessing
 import os
 
 import pytest
-from worlds import build, everything, exported, imported
+from random_stores import build_store, export_bytes, import_bytes, read_everything
 
 import recollect
 from recollect import export
-from recollect.export import intake, report
-from recollect.model import keys
-from recollect.testing import talk
-from recollect.testing.talk import texts
+from recollect.export import import_report, importer
+from recollect.model import session_ids
+from recollect_conformance import examples
+from recollect_conformance.examples import texts
 
-FULL = [
-    ("talk", 0, "anthropic"), ("fork", 0, 2), ("said", 1, "in the fork"), ("picture", 0, ""), ("rewind", 0, 1),
-    ("said", 0, "other way"), ("turn", 0, "completed"), ("compact", 0, "short"), ("session", 0, "x"), ("said", 2, "hi"),
+FULL_STEPS = [
+    ("conversation", 0, "anthropic"), ("fork", 0, 2), ("message", 1, "in the fork"), ("attachment", 0, ""), ("rewind", 0, 1),
+    ("message", 0, "other way"), ("turn", 0, "completed"), ("compact", 0, "short"), ("session", 0, "x"), ("message", 2, "hi"),
 ]  # fmt: skip
 
 
 @pytest.fixture
 def store():
     with recollect.open(":memory:") as store:
-        yield build(store, FULL)
+        yield build_store(store, FULL_STEPS)
 
 
 @pytest.fixture
-def empty():
+def target():
     with recollect.open(":memory:") as store:
         yield store
 
 
-def lines(text):
+def split_lines(text):
     return text.decode().splitlines()
 
 
-def joined(given):
-    return ("\n".join(given) + "\n").encode()
+def join_lines(lines):
+    return ("\n".join(lines) + "\n").encode()
 
 
-def kind(line):
+def record_type(line):
     return json.loads(line)["type"]
 
 
 class TestDryRun:
-    """It says what an import then does, and does nothing."""
+    """A dry run reports what an import would do, and changes nothing."""
 
     CHAT = b'[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}, {"role": "odd"}]'
 
-    def foreseen(self, text, store, **how):
-        before = exported(store)
-        found = export.read(store, io.BytesIO(text), dry_run=True, **how)
-        assert exported(store) == before
+    def preview(self, text, store, **options):
+        before = export_bytes(store)
+        report = export.read(store, io.BytesIO(text), dry_run=True, **options)
+        assert export_bytes(store) == before
         assert len(store.list_sessions(archived=None, delegates=None)) == before.count(b'{"type":"session"')
-        return found.to_dict()
+        return report.to_dict()
 
     @pytest.mark.parametrize("on_conflict", ["skip", "new"])
-    @pytest.mark.parametrize("steps", [1, 2, 5, len(FULL)])
-    def test_of_what_goes_on(self, store, empty, steps, on_conflict):
-        whole = exported(store)
+    @pytest.mark.parametrize("steps", [1, 2, 5, len(FULL_STEPS)])
+    def test_a_dry_run_reports_what_an_import_does(self, store, target, steps, on_conflict):
+        full_text = export_bytes(store)
         for text in (
-            exported(build(empty, FULL[:steps])),
-            whole,
-            whole[: len(whole) // 2],
-            joined(["{", *lines(whole)]),
+            export_bytes(build_store(target, FULL_STEPS[:steps])),
+            full_text,
+            full_text[: len(full_text) // 2],
+            join_lines(["{", *split_lines(full_text)]),
         ):
             with recollect.open(":memory:") as copy:
-                for start in (b"", exported(empty), whole):
+                for start in (b"", export_bytes(target), full_text):
                     export.read(copy, io.BytesIO(start))
-                    told = self.foreseen(text, copy, on_conflict=on_conflict)
-                    assert export.read(copy, io.BytesIO(text), on_conflict=on_conflict).to_dict() == told
+                    expected = self.preview(text, copy, on_conflict=on_conflict)
+                    assert export.read(copy, io.BytesIO(text), on_conflict=on_conflict).to_dict() == expected
 
-    def test_of_a_contradiction(self, store, empty):
-        empty.session("cli:first").append(talk.user("something else"))
-        for how in ("skip", "new"):
-            told = self.foreseen(exported(store), empty, on_conflict=how)
-            assert [each["id"] for each in told["conflicts"]] == ["cli:first"]
+    def test_a_dry_run_reports_conflicts(self, store, target):
+        target.session("cli:first").append(examples.user("something else"))
+        for on_conflict in ("skip", "new"):
+            expected = self.preview(export_bytes(store), target, on_conflict=on_conflict)
+            assert [each["id"] for each in expected["conflicts"]] == ["cli:first"]
             with recollect.open(":memory:") as copy:
-                export.read(copy, io.BytesIO(exported(empty)))
-                assert export.read(copy, io.BytesIO(exported(store)), on_conflict=how).to_dict() == told
+                export.read(copy, io.BytesIO(export_bytes(target)))
+                assert export.read(copy, io.BytesIO(export_bytes(store)), on_conflict=on_conflict).to_dict() == expected
         with pytest.raises(recollect.SessionExists):
-            self.foreseen(exported(store), empty, on_conflict="error")
+            self.preview(export_bytes(store), target, on_conflict="error")
 
-    def test_of_a_plain_chat(self, empty):
-        told = self.foreseen(self.CHAT, empty)
-        assert (told["messages"], told["bad_count"], len(told["created"])) == (2, 1, 1)
-        assert export.read(empty, io.BytesIO(self.CHAT)).to_dict() == told
-        again = self.foreseen(self.CHAT, empty)
-        assert (again["messages"], again["unchanged"]) == (0, told["created"])
-        many = json.dumps([{"messages": [talk.user("a")], "title": "A"}, {"messages": [talk.user("b")]}]).encode()
-        assert self.foreseen(many, empty) == export.read(empty, io.BytesIO(many)).to_dict()
+    def test_a_dry_run_of_a_plain_chat(self, target):
+        expected = self.preview(self.CHAT, target)
+        assert (expected["messages"], expected["bad_count"], len(expected["created"])) == (2, 1, 1)
+        assert export.read(target, io.BytesIO(self.CHAT)).to_dict() == expected
+        repetition = self.preview(self.CHAT, target)
+        assert (repetition["messages"], repetition["unchanged"]) == (0, expected["created"])
+        chats = json.dumps(
+            [{"messages": [examples.user("a")], "title": "A"}, {"messages": [examples.user("b")]}]
+        ).encode()
+        assert self.preview(chats, target) == export.read(target, io.BytesIO(chats)).to_dict()
 
 
 class TestDamage:
@@ -101,66 +103,66 @@ class TestDamage:
         "bad",
         ["{", "not json", '{"type":"message"}', '{"type":"what"}', "[]", "17", "\x00", '{"type":"message","id":NaN}'],
     )
-    def test_a_bad_line_is_reported_with_its_number_and_the_rest_is_imported(self, store, empty, bad):
-        whole = lines(exported(store))
-        _, found = imported(joined([*whole[:5], bad, *whole[5:]]), empty)
-        assert [line.line for line in found.bad] == [6]
-        assert found.bad[0].reason
-        assert exported(empty) == joined(whole)
+    def test_a_bad_line_is_reported_with_its_number_and_the_rest_is_imported(self, store, target, bad):
+        lines = split_lines(export_bytes(store))
+        _, report = import_bytes(join_lines([*lines[:5], bad, *lines[5:]]), target)
+        assert [bad_line.line for bad_line in report.bad] == [6]
+        assert report.bad[0].reason
+        assert export_bytes(target) == join_lines(lines)
 
-    def test_every_line_may_be_missing(self, store):
-        whole = lines(exported(store))
-        for number in range(len(whole)):
-            copy, found = imported(joined(whole[:number] + whole[number + 1 :]))
+    def test_a_file_without_one_line(self, store):
+        lines = split_lines(export_bytes(store))
+        for number in range(len(lines)):
+            copy, report = import_bytes(join_lines(lines[:number] + lines[number + 1 :]))
             with copy:
-                everything(copy)
-                _, again = imported(joined(whole), copy)
-                everything(copy)
-                assert again.bad == [], (number, found.bad)
-                messages = sum(kind(line) == "message" for line in whole)
-                assert exported(copy).count(b'{"type":"message"') == messages or again.conflicts
+                read_everything(copy)
+                _, repetition = import_bytes(join_lines(lines), copy)
+                read_everything(copy)
+                assert repetition.bad == [], (number, report.bad)
+                messages = sum(record_type(line) == "message" for line in lines)
+                assert export_bytes(copy).count(b'{"type":"message"') == messages or repetition.conflicts
 
-    def test_a_file_that_is_cut_off_anywhere_gives_what_is_whole(self, store):
+    def test_a_truncated_file_imports_its_complete_records(self, store):
         for format in ("jsonl", "json"):
-            whole = exported(store, format=format)
-            for end in range(0, len(whole), 331):
-                copy, found = imported(whole[:end])
+            text = export_bytes(store, format=format)
+            for end in range(0, len(text), 331):
+                copy, report = import_bytes(text[:end])
                 with copy:
-                    everything(copy)
-                    assert found.messages <= whole.count(b'"type":"message"')
-                    _, again = imported(whole, copy)
-                    assert again.conflicts == []
-                    assert exported(copy, format=format) == whole, end
+                    read_everything(copy)
+                    assert report.messages <= text.count(b'"type":"message"')
+                    _, repetition = import_bytes(text, copy)
+                    assert repetition.conflicts == []
+                    assert export_bytes(copy, format=format) == text, end
 
-    def test_what_is_left_out_later_is_added_by_a_whole_file(self, store, empty):
-        whole = lines(exported(store))
-        without = [line for line in whole if kind(line) not in ("turn", "tool_call")]
-        imported(joined(without[:-1]), empty)
-        everything(empty)
-        imported(joined(whole), empty)
-        assert exported(empty).count(b'{"type":"message"') == sum(kind(line) == "message" for line in whole)
+    def test_a_complete_file_adds_missing_records(self, store, target):
+        lines = split_lines(export_bytes(store))
+        partial_lines = [line for line in lines if record_type(line) not in ("turn", "tool_call")]
+        import_bytes(join_lines(partial_lines[:-1]), target)
+        read_everything(target)
+        import_bytes(join_lines(lines), target)
+        assert export_bytes(target).count(b'{"type":"message"') == sum(record_type(line) == "message" for line in lines)
 
-    def test_records_of_no_session_are_refused(self, store, empty):
-        whole = lines(exported(store))
-        _, found = imported(joined([line for line in whole if kind(line) != "session"]), empty)
-        assert found.created == []
-        assert found.bad_count == sum(kind(line) not in ("session", "header", "blob") for line in whole)
+    def test_records_without_a_session_are_refused(self, store, target):
+        lines = split_lines(export_bytes(store))
+        _, report = import_bytes(join_lines([line for line in lines if record_type(line) != "session"]), target)
+        assert report.created == []
+        assert report.bad_count == sum(record_type(line) not in ("session", "header", "blob") for line in lines)
 
-    def test_bytes_that_are_no_text(self, store, empty):
-        whole = exported(store).splitlines()
-        text = b"\n".join([whole[0], b'{"type":"session","id":"\xff\xfe"}', *whole[1:]])
-        _, found = imported(text, empty)
-        assert [line.line for line in found.bad] == [2]
-        assert "UTF-8" in found.bad[0].reason
-        _, found = imported(exported(store, format="json").replace(b"other way", b"other \xff"))
-        assert found.bad
+    def test_invalid_utf_8(self, store, target):
+        lines = export_bytes(store).splitlines()
+        text = b"\n".join([lines[0], b'{"type":"session","id":"\xff\xfe"}', *lines[1:]])
+        _, report = import_bytes(text, target)
+        assert [line.line for line in report.bad] == [2]
+        assert "UTF-8" in report.bad[0].reason
+        _, report = import_bytes(export_bytes(store, format="json").replace(b"other way", b"other \xff"))
+        assert report.bad
 
-    def test_no_more_than_so_many_bad_lines_are_kept(self, empty):
-        _, found = imported(b"x\n" * (report.MOST + 5), empty)
-        assert found.bad_count == report.MOST + 5
-        assert len(found.bad) == report.MOST
+    def test_the_list_of_bad_lines_is_limited(self, target):
+        _, report = import_bytes(b"x\n" * (import_report.MAX_BAD_LINES + 5), target)
+        assert report.bad_count == import_report.MAX_BAD_LINES + 5
+        assert len(report.bad) == import_report.MAX_BAD_LINES
 
-    def test_an_empty_file_and_a_strange_one(self, empty):
+    def test_empty_and_foreign_files_import_nothing(self, target):
         for text in (
             b"",
             b"\n\n",
@@ -174,23 +176,23 @@ class TestDamage:
             b"[[[[",
             b"[1,2",
         ):
-            _, found = imported(text, empty)
-            assert found.created == []
-        assert everything(empty)["sessions"] == {}
+            _, report = import_bytes(text, target)
+            assert report.created == []
+        assert read_everything(target)["sessions"] == {}
 
-    def test_a_newer_version_is_refused_whole(self, store, empty):
-        text = exported(store).replace(b'"version":1', b'"version":2', 1)
+    def test_a_newer_format_version_is_refused(self, store, target):
+        text = export_bytes(store).replace(b'"version":1', b'"version":2', 1)
         with pytest.raises(recollect.InvalidValue, match="version 2"):
-            imported(text, empty)
-        assert everything(empty)["sessions"] == {}
+            import_bytes(text, target)
+        assert read_everything(target)["sessions"] == {}
 
-    def test_a_mark_of_byte_order_and_other_line_ends(self, store, empty):
-        text = exported(store)
-        imported(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"), empty)
-        assert exported(empty) == text
+    def test_a_byte_order_mark_and_other_line_ends(self, store, target):
+        text = export_bytes(store)
+        import_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"), target)
+        assert export_bytes(target) == text
 
     def test_a_document_in_another_layout(self, store):
-        text = exported(store, format="json")
+        text = export_bytes(store, format="json")
         value = json.loads(text)
         for options in (
             {"indent": 2},
@@ -198,30 +200,30 @@ class TestDamage:
             {"sort_keys": True},
             {"indent": 1, "ensure_ascii": False, "sort_keys": True},
         ):
-            copy, found = imported(json.dumps(value, **options).encode())
+            copy, report = import_bytes(json.dumps(value, **options).encode())
             with copy:
-                assert found.bad == []
-                assert json.loads(exported(copy, format="json")) == value
-                assert imported(text, copy)[1].messages == 0
-                assert "sort_keys" in options or exported(copy, format="json") == text
+                assert report.bad == []
+                assert json.loads(export_bytes(copy, format="json")) == value
+                assert import_bytes(text, copy)[1].messages == 0
+                assert "sort_keys" in options or export_bytes(copy, format="json") == text
 
-    def test_two_files_in_one(self, store, empty):
+    def test_two_concatenated_files(self, store, target):
         with recollect.open(":memory:") as other:
-            other.session("other").append(talk.user("hello"))
-            _, found = imported(exported(store) + exported(other), empty)
-        assert found.bad == []
-        assert "other" in found.created
-        assert len(found.created) == 4
+            other.session("other").append(examples.user("hello"))
+            _, report = import_bytes(export_bytes(store) + export_bytes(other), target)
+        assert report.bad == []
+        assert "other" in report.created
+        assert len(report.created) == 4
 
 
 class TestHostile:
-    """A file that somebody made to break the store."""
+    """Files that an attacker made to break the store."""
 
-    def spoiled(self, store, type, **fields):
-        whole = lines(exported(store))
-        index = next(number for number, line in enumerate(whole) if kind(line) == type)
-        whole[index] = json.dumps({**json.loads(whole[index]), **fields})
-        return joined(whole), index + 1
+    def with_fields(self, store, type, **fields):
+        lines = split_lines(export_bytes(store))
+        index = next(number for number, line in enumerate(lines) if record_type(line) == type)
+        lines[index] = json.dumps({**json.loads(lines[index]), **fields})
+        return join_lines(lines), index + 1
 
     @pytest.mark.parametrize(
         ("type", "fields"),
@@ -240,7 +242,7 @@ class TestHostile:
             ("message", {"metadata": [1]}), ("message", {"native": "x"}), ("message", {"session": "other"}),
             ("branch", {"parent": 1}), ("branch", {"parent": 7}), ("branch", {"fork_at": 3}), ("branch", {"id": 0}),
             ("branch", {"id": 1 << 40}), ("session", {"id": ""}), ("session", {"id": "a\nb"}), ("session", {"id": "x" * 600}),
-            ("session", {"title": "\0"}), ("session", {"title": "\ud800"}), ("session", {"status": "gone"}),
+            ("session", {"title": "\0"}), ("session", {"title": "\ud800"}), ("session", {"status": "deleted"}),
             ("session", {"metadata": 5}), ("session", {"data_schema_version": 99}), ("session", {"revision": -1}),
             ("tool_call", {"message": "1.77777777777"}), ("tool_call", {"branch": 9}), ("tool_call", {"status": "?"}),
             ("tool_call", {"result": None}), ("turn", {"status": "?"}), ("turn", {"id": "5.5"}),
@@ -248,250 +250,250 @@ class TestHostile:
             ("blob", {"data": "aGk="}), ("blob", {"hash": "xx"}),
         ],
     )  # fmt: skip
-    def test_a_record_that_can_not_be_is_refused_and_the_store_stays_sound(self, store, empty, type, fields):
-        text, line = self.spoiled(store, type, **fields)
-        _, found = imported(text, empty)
-        assert line in [bad.line for bad in found.bad], found
-        for session in everything(empty)["sessions"]:
-            empty.session(session).append(talk.user("it goes on"))
-            everything(empty)
+    def test_an_invalid_record_is_refused_and_the_store_stays_valid(self, store, target, type, fields):
+        text, line = self.with_fields(store, type, **fields)
+        _, report = import_bytes(text, target)
+        assert line in [bad.line for bad in report.bad], report
+        for session in read_everything(target)["sessions"]:
+            target.session(session).append(examples.user("it continues"))
+            read_everything(target)
 
-    def test_activity_is_not_taken_from_the_far_future(self, store, empty):
-        text, _ = self.spoiled(store, "session", active_at="9999-01-01T00:00:00Z")
-        imported(text, empty)
-        newest = empty.session("new")
+    def test_activity_in_the_far_future_is_ignored(self, store, target):
+        text, _ = self.with_fields(store, "session", active_at="9999-01-01T00:00:00Z")
+        import_bytes(text, target)
+        newest = target.session("new")
         assert newest.active_at < 1 << 45
-        assert empty.list_sessions()[0].id == "new"
+        assert target.list_sessions()[0].id == "new"
 
-    def test_a_time_beyond_the_calendar_goes_out_and_comes_back(self, empty):
+    def test_a_time_beyond_the_calendar_round_trips(self, target):
         with recollect.open(":memory:") as store:
             store.session("a").append(
                 recollect.Draft(role="user", parts=(recollect.TextPart(text="x"),), created_at=1 << 52)
             )
-            text = exported(store)
+            text = export_bytes(store)
             for format in ("md", "html"):
-                exported(store, None, format)
-        imported(text, empty)
-        assert exported(empty) == text
-        assert empty.session("a").messages()[0].created_at == 1 << 52
+                export_bytes(store, None, format)
+        import_bytes(text, target)
+        assert export_bytes(target) == text
+        assert target.session("a").messages()[0].created_at == 1 << 52
 
-    def test_deep_values(self, empty):
+    def test_deeply_nested_values_are_refused(self, target):
         deep = "[" * 4000 + "]" * 4000
         text = f'{{"type":"header","format":"recollect-export","version":1}}\n{{"type":"session","metadata":{{"a":{deep}}}}}\n'
-        _, found = imported(text.encode(), empty)
-        assert [bad.line for bad in found.bad] == [2]
+        _, report = import_bytes(text.encode(), target)
+        assert [bad.line for bad in report.bad] == [2]
 
 
-class TestGoingOn:
-    def test_an_unfinished_answer_is_brought_to_its_end(self, empty):
+class TestLaterImports:
+    def test_a_later_export_completes_an_unfinished_answer(self, target):
         with recollect.open(":memory:") as store:
             session = store.session("a")
             turn = session.turn("q")
             answer = turn.stream()
             answer.write("ha")
-            first = exported(store)
-            imported(first, empty)
-            assert exported(empty) == first
+            first = export_bytes(store)
+            import_bytes(first, target)
+            assert export_bytes(target) == first
             answer.write("lf")
             answer.close()
             turn.complete()
-            later = exported(store)
-            _, found = imported(later, empty)
-            assert found.updated == ["a"]
-            assert exported(empty) == later
+            text = export_bytes(store)
+            _, report = import_bytes(text, target)
+            assert report.updated == ["a"]
+            assert export_bytes(target) == text
 
-    def test_an_open_turn_is_interrupted_by_whoever_opens_the_session(self, empty):
+    def test_an_imported_open_turn_is_interrupted_when_the_session_opens(self, target):
         with recollect.open(":memory:") as store:
             turn = store.session("a").turn("q")
             turn.stream().write("x")
-            imported(exported(store), empty)
-        assert empty.get_session("a").turns()[0].status == "open"
-        opened = empty.session("a")
-        assert opened.turns()[0].status == "interrupted"
-        assert opened.messages()[-1].state == "interrupted"
-        with opened.turn("next"):
+            import_bytes(export_bytes(store), target)
+        assert target.get_session("a").turns()[0].status == "open"
+        session = target.session("a")
+        assert session.turns()[0].status == "interrupted"
+        assert session.messages()[-1].state == "interrupted"
+        with session.turn("next"):
             pass
 
-    def test_an_open_turn_does_not_keep_anybody_out(self, empty):
+    def test_an_imported_open_turn_does_not_block_new_turns(self, target):
         with recollect.open(":memory:") as store:
             store.session("a").turn("q")
-            imported(exported(store), empty)
-        session = empty.get_session("a")
+            import_bytes(export_bytes(store), target)
+        session = target.get_session("a")
         with session.turn("mine"):
             pass
         assert [turn.status for turn in session.turns()] == ["interrupted", "completed"]
 
-    def test_a_deleted_message_is_deleted_there_too(self, store, empty):
-        imported(exported(store), empty)
+    def test_a_later_export_deletes_a_message(self, store, target):
+        import_bytes(export_bytes(store), target)
         session = store.session("cli:first")
         session.delete_message(session.messages()[0].id)
-        imported(exported(store), empty)
-        assert everything(empty)["sessions"].keys() == everything(store)["sessions"].keys()
-        assert texts(empty.session("cli:first")) == texts(session)
+        import_bytes(export_bytes(store), target)
+        assert read_everything(target)["sessions"].keys() == read_everything(store)["sessions"].keys()
+        assert texts(target.session("cli:first")) == texts(session)
 
     def test_an_older_export_changes_nothing(self, store):
-        old = exported(store)
+        old_text = export_bytes(store)
         session = store.session("cli:first")
-        session.append(talk.user("more"))
+        session.append(examples.user("more"))
         session.rewind(session.messages()[0].id)
-        session.append(talk.user("elsewhere"))
+        session.append(examples.user("elsewhere"))
         session.update(title="New title")
-        now = exported(store)
-        _, found = imported(old, store)
-        assert (found.updated, found.created, found.messages, found.conflicts) == ([], [], 0, [])
-        assert exported(store) == now
+        new_text = export_bytes(store)
+        _, report = import_bytes(old_text, store)
+        assert (report.updated, report.created, report.messages, report.conflicts) == ([], [], 0, [])
+        assert export_bytes(store) == new_text
 
-    def test_a_session_that_went_on_here_keeps_its_branch_and_title(self, empty):
+    def test_a_session_with_local_changes_keeps_its_branch_and_title(self, target):
         with recollect.open(":memory:") as store:
             session = store.session("a", title="First")
-            session.append(talk.numbered(3))
-            imported(exported(store), empty)
+            session.append(examples.numbered_messages(3))
+            import_bytes(export_bytes(store), target)
             for number in range(9):
                 session.update(title=f"Renamed {number}")
-            mine = empty.session("a")
-            mine.rewind("1.1")
-            mine.append(talk.user("mine"))
-            before = exported(empty)
-            _, found = imported(exported(store), empty)
-            assert (found.unchanged, found.conflicts) == (["a"], [])
-            assert exported(empty) == before
+            local_session = target.session("a")
+            local_session.rewind("1.1")
+            local_session.append(examples.user("mine"))
+            before = export_bytes(target)
+            _, report = import_bytes(export_bytes(store), target)
+            assert (report.unchanged, report.conflicts) == (["a"], [])
+            assert export_bytes(target) == before
 
-    def test_a_title_that_changed_there_is_taken_over(self, empty):
+    def test_a_later_export_updates_the_title(self, target):
         with recollect.open(":memory:") as store:
             session = store.session("a", title="First")
-            session.append(talk.numbered(3))
-            imported(exported(store), empty)
+            session.append(examples.numbered_messages(3))
+            import_bytes(export_bytes(store), target)
             session.update(title="Second", pinned=True)
             session.rewind("1.2")
-            _, found = imported(exported(store), empty)
-            assert found.updated == ["a"]
-            assert exported(empty) == exported(store)
+            _, report = import_bytes(export_bytes(store), target)
+            assert report.updated == ["a"]
+            assert export_bytes(target) == export_bytes(store)
 
-    def test_a_new_fork_joins_the_tree_of_its_origin(self, store, empty):
-        imported(exported(store, ["cli:first"]), empty)
-        _, found = imported(exported(store), empty)
-        assert "fork:0:2" in found.created
+    def test_a_new_fork_joins_the_tree_of_its_origin(self, store, target):
+        import_bytes(export_bytes(store, ["cli:first"]), target)
+        _, report = import_bytes(export_bytes(store), target)
+        assert "fork:0:2" in report.created
         with pytest.raises(recollect.SessionHasForks):
-            empty.erase_session("cli:first")
+            target.erase_session("cli:first")
 
-    def test_a_fork_comes_alone_and_its_origin_later(self, store, empty):
-        imported(exported(store, ["fork:0:2"]), empty)
-        _, found = imported(exported(store), empty)
-        assert found.unchanged == ["fork:0:2"]
-        assert set(found.created) == {"cli:first", "x"}
+    def test_a_fork_imported_before_its_origin(self, store, target):
+        import_bytes(export_bytes(store, ["fork:0:2"]), target)
+        _, report = import_bytes(export_bytes(store), target)
+        assert report.unchanged == ["fork:0:2"]
+        assert set(report.created) == {"cli:first", "x"}
         for id in ("cli:first", "fork:0:2", "x"):
-            assert empty.session(id).messages() == store.session(id).messages()
-        assert imported(exported(store), empty)[1].created == []
+            assert target.session(id).messages() == store.session(id).messages()
+        assert import_bytes(export_bytes(store), target)[1].created == []
 
-    def test_a_fork_whose_number_is_taken_gets_a_tree_of_its_own(self, empty):
+    def test_a_fork_whose_branch_number_exists_gets_its_own_tree(self, target):
         with recollect.open(":memory:") as store:
-            store.session("a").append(talk.numbered(3))
-            imported(exported(store), empty)
-            store.session("a").fork(id="f").append(talk.user("fork"))
-            mine = empty.session("a")
-            mine.rewind("1.1")
-            mine.append(talk.user("my own branch 2"))
-            _, found = imported(exported(store), empty)
-            assert found.created == ["f"]
-            assert found.conflicts == []
-            assert empty.session("f").messages() == store.session("f").messages()
-            assert texts(empty.session("a")) == ["m1", "my own branch 2"]
-            assert imported(exported(store), empty)[1].messages == 0
+            store.session("a").append(examples.numbered_messages(3))
+            import_bytes(export_bytes(store), target)
+            store.session("a").fork(id="f").append(examples.user("fork"))
+            local_session = target.session("a")
+            local_session.rewind("1.1")
+            local_session.append(examples.user("my own branch 2"))
+            _, report = import_bytes(export_bytes(store), target)
+            assert report.created == ["f"]
+            assert report.conflicts == []
+            assert target.session("f").messages() == store.session("f").messages()
+            assert texts(target.session("a")) == ["m1", "my own branch 2"]
+            assert import_bytes(export_bytes(store), target)[1].messages == 0
 
 
 class TestConflicts:
     @pytest.fixture
-    def both(self, empty):
+    def diverged_stores(self, target):
         with recollect.open(":memory:") as store:
-            store.session("a").append(talk.numbered(3))
-            imported(exported(store), empty)
-            store.session("a").append(talk.user("theirs"))
-            empty.session("a").append(talk.user("mine"))
-            yield exported(store), empty
+            store.session("a").append(examples.numbered_messages(3))
+            import_bytes(export_bytes(store), target)
+            store.session("a").append(examples.user("theirs"))
+            target.session("a").append(examples.user("mine"))
+            yield export_bytes(store), target
 
-    def test_it_is_reported_and_left_alone(self, both):
-        text, store = both
-        before = exported(store)
-        _, found = imported(text, store)
-        assert [refused.id for refused in found.conflicts] == ["a"]
-        assert "1.4" in found.conflicts[0].reason
-        assert found.conflicts[0].new_id is None
-        assert exported(store) == before
+    def test_a_conflict_is_reported_and_changes_nothing(self, diverged_stores):
+        text, store = diverged_stores
+        before = export_bytes(store)
+        _, report = import_bytes(text, store)
+        assert [conflict.id for conflict in report.conflicts] == ["a"]
+        assert "1.4" in report.conflicts[0].reason
+        assert report.conflicts[0].new_id is None
+        assert export_bytes(store) == before
 
-    def test_it_comes_under_a_new_id_once(self, both):
-        text, store = both
-        _, found = imported(text, store, on_conflict="new")
-        (refused,) = found.conflicts
-        assert found.created == [refused.new_id]
-        assert texts(store.session(refused.new_id)) == ["m1", "m2", "m3", "theirs"]
+    def test_a_conflict_is_imported_under_a_new_id_once(self, diverged_stores):
+        text, store = diverged_stores
+        _, report = import_bytes(text, store, on_conflict="new")
+        (conflict,) = report.conflicts
+        assert report.created == [conflict.new_id]
+        assert texts(store.session(conflict.new_id)) == ["m1", "m2", "m3", "theirs"]
         assert texts(store.session("a")) == ["m1", "m2", "m3", "mine"]
-        _, again = imported(text, store, on_conflict="new")
-        assert (again.created, again.messages) == ([], 0)
-        assert again.conflicts[0].new_id == refused.new_id
-        assert again.unchanged == [refused.new_id]
+        _, repetition = import_bytes(text, store, on_conflict="new")
+        assert (repetition.created, repetition.messages) == ([], 0)
+        assert repetition.conflicts[0].new_id == conflict.new_id
+        assert repetition.unchanged == [conflict.new_id]
 
-    def test_it_is_an_error(self, both):
-        text, store = both
-        before = exported(store)
+    def test_a_conflict_can_be_an_error(self, diverged_stores):
+        text, store = diverged_stores
+        before = export_bytes(store)
         with pytest.raises(recollect.SessionExists, match="on_conflict"):
-            imported(text, store, on_conflict="error")
-        assert exported(store) == before
+            import_bytes(text, store, on_conflict="error")
+        assert export_bytes(store) == before
 
-    def test_an_unknown_way_is_refused(self, both):
-        text, store = both
+    def test_an_unknown_conflict_option_is_refused(self, diverged_stores):
+        text, store = diverged_stores
         with pytest.raises(recollect.InvalidValue, match="skip, new, error"):
-            imported(text, store, on_conflict="merge")
+            import_bytes(text, store, on_conflict="merge")
 
-    def test_a_masked_export_does_not_overwrite_what_it_was_made_from(self):
+    def test_a_redacted_export_does_not_overwrite_its_source(self):
         with recollect.open(":memory:") as store:
-            store.session("a").append(talk.user("password=hunter22"))
-            text = exported(store, redact=True)
+            store.session("a").append(examples.user("password=hunter22"))
+            text = export_bytes(store, redact=True)
             assert b"hunter22" not in text
-            before = exported(store)
-            assert imported(text, store)[1].conflicts
-            assert exported(store) == before
+            before = export_bytes(store)
+            assert import_bytes(text, store)[1].conflicts
+            assert export_bytes(store) == before
 
-    def test_both_went_on_elsewhere(self, empty):
+    def test_a_conflict_of_two_branches(self, target):
         with recollect.open(":memory:") as store:
-            store.session("a").append(talk.numbered(3))
-            imported(exported(store), empty)
-            mine = empty.session("a")
-            mine.rewind("1.1")
-            mine.append(talk.user("branch 2"))
-            store.session("a").append(talk.user("theirs"))
-            assert imported(exported(store), empty)[1].conflicts[0].reason.startswith("Both")
+            store.session("a").append(examples.numbered_messages(3))
+            import_bytes(export_bytes(store), target)
+            local_session = target.session("a")
+            local_session.rewind("1.1")
+            local_session.append(examples.user("branch 2"))
+            store.session("a").append(examples.user("theirs"))
+            assert import_bytes(export_bytes(store), target)[1].conflicts[0].reason.startswith("Both")
 
 
-class TestIdsThatNoUrlCarries:
+class TestIdsThatNoUrlCanContain:
     @pytest.mark.parametrize("on_conflict", ["skip", "new", "error"])
     @pytest.mark.parametrize("id", [".", ".."])
-    def test_they_get_a_new_id_each_time_the_same(self, empty, id, on_conflict):
+    def test_such_a_session_gets_the_same_new_id_each_time(self, target, id, on_conflict):
         with recollect.open(":memory:") as store:
             store.session("dots").append({"role": "user", "content": "up"})
             store.session("child", parent="dots")
-            text = exported(store).replace(b'"dots"', f'"{id}"'.encode())
+            text = export_bytes(store).replace(b'"dots"', f'"{id}"'.encode())
         for _ in range(2):
-            _, report = imported(text, empty, on_conflict=on_conflict)
-            (renamed,) = report.conflicts
-            assert (renamed.id, "URL" in renamed.reason) == (id, True)
-            assert renamed.new_id.startswith(f"{id}-")
-            assert [m.text for m in empty.session(renamed.new_id, create=False).messages()] == ["up"]
-            assert empty.session("child", create=False).parent == renamed.new_id
-            assert empty.get_session(id) is None
-        assert len(empty.list_sessions(delegates=True)) == 2
+            _, report = import_bytes(text, target, on_conflict=on_conflict)
+            (conflict,) = report.conflicts
+            assert (conflict.id, "URL" in conflict.reason) == (id, True)
+            assert conflict.new_id.startswith(f"{id}-")  # pyright: ignore[reportOptionalMemberAccess]
+            assert [m.text for m in target.session(conflict.new_id, create=False).messages()] == ["up"]
+            assert target.session("child", create=False).parent == conflict.new_id
+            assert target.get_session(id) is None
+        assert len(target.list_sessions(delegates=True)) == 2
 
-    def test_a_store_of_an_older_version_keeps_them(self, tmp_path, monkeypatch):
+    def test_a_store_of_an_older_version_keeps_such_ids(self, tmp_path, monkeypatch):
         path = tmp_path / "old.db"
-        with recollect.open(path) as store, monkeypatch.context() as older:
-            older.setattr(keys, "_DOT_SEGMENTS", frozenset())
+        with recollect.open(path) as store, monkeypatch.context() as patch:
+            patch.setattr(session_ids, "_DOT_SEGMENTS", frozenset())
             store.session("..").append({"role": "user", "content": "up"})
         with recollect.open(path) as store:
             assert [session.id for session in store.list_sessions()] == [".."]
             assert store.check().problems == ()
-            assert imported(exported(store), store)[1].unchanged == [".."]
+            assert import_bytes(export_bytes(store), store)[1].unchanged == [".."]
             session = store.session("..", create=False)
             session.append({"role": "user", "content": "more"})
-            assert session.fork(id="elsewhere").message_count == store.get_session("..").message_count == 2
+            assert session.fork(id="elsewhere").message_count == store.get_session("..").message_count == 2  # pyright: ignore[reportOptionalMemberAccess]
             store.delete_session("..")
             assert store.restore_session("..").id == ".."
             store.erase_session("..", forks="keep")
@@ -499,64 +501,64 @@ class TestIdsThatNoUrlCarries:
 
 
 class TestOwners:
-    def test_another_owner_is_not_touched(self, store, tmp_path):
-        path = tmp_path / "talks.db"
+    def test_an_import_does_not_change_other_owners(self, store, tmp_path):
+        path = tmp_path / "sessions.db"
         with recollect.open(path, owner="ann") as ann, recollect.open(path, owner="bob") as bob:
-            ann.session("cli:first").append(talk.user("ann's own"))
-            before = exported(ann)
-            imported(exported(store), bob)
-            assert exported(ann) == before
-            assert exported(bob) == exported(store)
+            ann.session("cli:first").append(examples.user("ann's own"))
+            before = export_bytes(ann)
+            import_bytes(export_bytes(store), bob)
+            assert export_bytes(ann) == before
+            assert export_bytes(bob) == export_bytes(store)
             with pytest.raises(recollect.SessionNotFound):
-                exported(ann, ["x"])
-            assert imported(exported(store), ann)[1].conflicts[0].id == "cli:first"
+                export_bytes(ann, ["x"])
+            assert import_bytes(export_bytes(store), ann)[1].conflicts[0].id == "cli:first"
 
-    def test_a_parent_of_another_owner_is_no_parent(self, tmp_path):
-        path = tmp_path / "talks.db"
+    def test_a_parent_of_another_owner_is_ignored(self, tmp_path):
+        path = tmp_path / "sessions.db"
         with recollect.open(path, owner="ann") as ann, recollect.open(path, owner="bob") as bob:
             ann.session("p")
             ann.session("p:delegate:d", parent="p")
-            text = exported(ann, ["p:delegate:d"])
-            imported(text, bob)
+            text = export_bytes(ann, ["p:delegate:d"])
+            import_bytes(text, bob)
             assert bob.session("p:delegate:d").parent is None
 
 
 class TestParents:
-    def test_a_parent_that_comes_later_is_named(self, empty):
+    def test_a_parent_later_in_the_file_is_linked(self, target):
         with recollect.open(":memory:") as store:
             store.session("p")
             store.session("p:delegate:d", parent="p")
-            imported(exported(store, ["p:delegate:d", "p"]), empty)
-            assert empty.session("p:delegate:d").parent == "p"
+            import_bytes(export_bytes(store, ["p:delegate:d", "p"]), target)
+            assert target.session("p:delegate:d").parent == "p"
 
-    def test_a_parent_that_is_in_the_store_is_named(self, empty):
+    def test_a_parent_in_the_store_is_linked(self, target):
         with recollect.open(":memory:") as store:
             store.session("p")
             store.session("p:delegate:d", parent="p")
-            empty.session("p")
-            imported(exported(store, ["p:delegate:d"]), empty)
-            assert empty.session("p:delegate:d").parent == "p"
+            target.session("p")
+            import_bytes(export_bytes(store, ["p:delegate:d"]), target)
+            assert target.session("p:delegate:d").parent == "p"
 
 
 class TestSearchIndex:
-    def test_what_is_imported_waits_to_be_indexed_and_what_is_changed_is_indexed_again(self, tmp_path):
-        with recollect.open(":memory:") as store, recollect.open(tmp_path / "talks.db") as copy:
+    def test_imported_and_changed_messages_are_indexed(self, tmp_path):
+        with recollect.open(":memory:") as store, recollect.open(tmp_path / "sessions.db") as copy:
             session = store.session("a", title="Before")
-            session.append(talk.numbered(4))
+            session.append(examples.numbered_messages(4))
             turn = session.turn("question")
             answer = turn.stream()
             answer.write("half of it")
             answer.flush()
-            imported(exported(store), copy)
+            import_bytes(export_bytes(store), copy)
             assert [hit.message for hit in copy.search("m4")] == ["1.4"]
-            copy.session("a")  # nobody is writing the answer here, so it is interrupted
+            copy.session("a")  # interrupts the answer, since no process of this store writes it
             assert [hit.message for hit in copy.search("half")] == ["1.6"]
             answer.write(" and the rest")
             answer.close()
             turn.complete()
-            session.append(talk.user("more"))
+            session.append(examples.user("more"))
             session.update(title="After")
-            imported(exported(store), copy)
+            import_bytes(export_bytes(store), copy)
             assert [hit.message for hit in copy.search("rest")] == ["1.6"]
             assert [hit.message for hit in copy.search("more")] == ["1.7"]
             assert [hit.kind for hit in copy.search("after")] == ["title"]
@@ -564,168 +566,170 @@ class TestSearchIndex:
             assert not copy.check().problems
 
 
-OPENAI = [{"role": "user", "content": "hi"}, *talk.OPENAI_TALK[2:]]
+OPENAI = [{"role": "user", "content": "hi"}, *examples.OPENAI_MESSAGES[2:]]
 
 
 class TestChats:
     @pytest.mark.parametrize("layout", ["array", "lines", "object", "indented"])
-    @pytest.mark.parametrize("said", [talk.ANTHROPIC_TALK, OPENAI], ids=["anthropic", "openai"])
-    def test_messages_of_a_provider_become_a_session_once(self, empty, layout, said):
+    @pytest.mark.parametrize("messages", [examples.ANTHROPIC_MESSAGES, OPENAI], ids=["anthropic", "openai"])
+    def test_messages_of_a_provider_become_a_session_once(self, target, layout, messages):
         text = {
-            "array": lambda: json.dumps(said),
-            "indented": lambda: json.dumps(said, indent=2),
-            "lines": lambda: "\n".join(json.dumps(message) for message in said),
-            "object": lambda: json.dumps({"title": "My chat", "model": "m", "messages": said}, indent=1),
+            "array": lambda: json.dumps(messages),
+            "indented": lambda: json.dumps(messages, indent=2),
+            "lines": lambda: "\n".join(json.dumps(message) for message in messages),
+            "object": lambda: json.dumps({"title": "My chat", "model": "m", "messages": messages}, indent=1),
         }[layout]().encode()
-        _, found = imported(text, empty)
-        assert found.bad == []
-        (id,) = found.created
-        session = empty.session(id)
-        assert session.history("anthropic" if said is talk.ANTHROPIC_TALK else "openai") == said
+        _, report = import_bytes(text, target)
+        assert report.bad == []
+        (id,) = report.created
+        session = target.session(id)
+        assert session.history("anthropic" if messages is examples.ANTHROPIC_MESSAGES else "openai") == messages
         assert session.title == ("My chat" if layout == "object" else None)
         assert session.channel == "import"
-        _, again = imported(text, empty)
-        assert (again.created, again.unchanged, again.messages) == ([], [id], 0)
+        _, repetition = import_bytes(text, target)
+        assert (repetition.created, repetition.unchanged, repetition.messages) == ([], [id], 0)
         assert session.refresh().message_count == len(session.messages())
 
-    def test_a_line_for_each_chat(self, empty):
-        chats = [{"messages": [talk.user(f"q{n}"), talk.assistant("a")]} for n in range(3)]
-        _, found = imported("\n".join(map(json.dumps, chats)).encode(), empty)
-        assert len(found.created) == 3
-        assert found.messages == 6
+    def test_one_chat_per_line(self, target):
+        chats = [{"messages": [examples.user(f"q{n}"), examples.assistant("a")]} for n in range(3)]
+        _, report = import_bytes("\n".join(map(json.dumps, chats)).encode(), target)
+        assert len(report.created) == 3
+        assert report.messages == 6
 
-    def test_an_array_of_chats(self, empty):
-        chats = [{"name": f"n{n}", "messages": [talk.user(f"q{n}")]} for n in range(3)]
-        _, found = imported(json.dumps(chats).encode(), empty)
-        assert sorted(empty.session(id).title for id in found.created) == ["n0", "n1", "n2"]
+    def test_an_array_of_chats(self, target):
+        chats = [{"name": f"n{n}", "messages": [examples.user(f"q{n}")]} for n in range(3)]
+        _, report = import_bytes(json.dumps(chats).encode(), target)
+        assert sorted(target.session(id).title for id in report.created) == ["n0", "n1", "n2"]
 
-    def test_what_is_no_message_is_reported(self, empty):
-        said = [
-            json.dumps(talk.user("a")),
+    def test_invalid_messages_are_reported(self, target):
+        lines = [
+            json.dumps(examples.user("a")),
             "{broken",
             json.dumps({"role": "wizard", "content": "x"}),
-            json.dumps(talk.user("b")),
+            json.dumps(examples.user("b")),
         ]
-        _, found = imported("\n".join(said).encode(), empty)
-        assert [bad.line for bad in found.bad] == [2, 3]
-        assert texts(empty.session(found.created[0])) == ["a", "b"]
+        _, report = import_bytes("\n".join(lines).encode(), target)
+        assert [bad.line for bad in report.bad] == [2, 3]
+        assert texts(target.session(report.created[0])) == ["a", "b"]
 
-    def test_a_format_can_be_given(self, empty):
-        unclear = [{"role": "user", "content": [{"type": "mystery", "x": 1}]}]
-        _, found = imported(json.dumps(unclear).encode(), empty)
-        assert found.created == []
-        assert "format" in found.bad[0].reason
-        _, found = imported(json.dumps(unclear).encode(), empty, format="anthropic")
-        assert empty.session(found.created[0]).history("anthropic") == unclear
+    def test_the_format_option_reads_ambiguous_messages(self, target):
+        messages = [{"role": "user", "content": [{"type": "mystery", "x": 1}]}]
+        _, report = import_bytes(json.dumps(messages).encode(), target)
+        assert report.created == []
+        assert "format" in report.bad[0].reason
+        _, report = import_bytes(json.dumps(messages).encode(), target, format="anthropic")
+        assert target.session(report.created[0]).history("anthropic") == messages
         with pytest.raises(recollect.UnknownFormat):
-            imported(json.dumps(unclear).encode(), empty, format="latin")
+            import_bytes(json.dumps(messages).encode(), target, format="latin")
 
-    def test_many_messages_in_batches(self, empty):
-        _, found = imported("\n".join(json.dumps(m) for m in talk.numbered(1000)).encode(), empty)
-        assert texts(empty.session(found.created[0])) == [f"m{n}" for n in range(1, 1001)]
+    def test_many_messages_in_batches(self, target):
+        _, report = import_bytes("\n".join(json.dumps(m) for m in examples.numbered_messages(1000)).encode(), target)
+        assert texts(target.session(report.created[0])) == [f"m{n}" for n in range(1, 1001)]
 
 
-def bring(path, text, barrier, results):
+def import_concurrently(path, text, barrier, results):
     with recollect.open(path) as store:
         barrier.wait(30)
-        found = export.read(store, io.BytesIO(text), on_conflict="error")
-        results.put((found.bad_count, found.messages))
+        report = export.read(store, io.BytesIO(text), on_conflict="error")
+        results.put((report.bad_count, report.messages))
 
 
-class TestTogether:
-    def test_two_processes_that_import_the_same_file_at_once(self, tmp_path):
+class TestConcurrency:
+    def test_two_processes_import_the_same_file_concurrently(self, tmp_path):
         with recollect.open(":memory:") as store:
-            build(store, FULL)
-            store.session("long").append(talk.numbered(700))
+            build_store(store, FULL_STEPS)
+            store.session("long").append(examples.numbered_messages(700))
             for number in range(3):
-                store.session("long").fork(at=100 * number + 50, id=f"f{number}").append(talk.numbered(10))
-            text = exported(store)
-            path = os.fspath(tmp_path / "talks.db")
+                store.session("long").fork(at=100 * number + 50, id=f"f{number}").append(examples.numbered_messages(10))
+            text = export_bytes(store)
+            path = os.fspath(tmp_path / "sessions.db")
             recollect.open(path).close()
             context = multiprocessing.get_context("spawn")
             barrier, results = context.Barrier(2), context.Queue()
-            children = [context.Process(target=bring, args=(path, text, barrier, results)) for _ in range(2)]
+            children = [
+                context.Process(target=import_concurrently, args=(path, text, barrier, results)) for _ in range(2)
+            ]
             for child in children:
                 child.start()
-            told = [results.get(timeout=60) for _ in children]
+            counts = [results.get(timeout=60) for _ in children]
             for child in children:
                 child.join(60)
                 assert child.exitcode == 0
             with recollect.open(path) as copy:
-                assert [bad for bad, _ in told] == [0, 0]
-                assert sum(count for _, count in told) == text.count(b'{"type":"message"')
-                assert exported(copy) == text
-                everything(copy)
+                assert [bad for bad, _ in counts] == [0, 0]
+                assert sum(count for _, count in counts) == text.count(b'{"type":"message"')
+                assert export_bytes(copy) == text
+                read_everything(copy)
 
-    def test_a_store_that_changes_while_it_is_compared(self, store, empty, monkeypatch):
-        """The session appears after it was looked for and before it is made."""
-        text = exported(store)
-        real = intake.placed
+    def test_a_session_created_during_the_comparison(self, store, target, monkeypatch):
+        """The session appears after the lookup and before its creation."""
+        text = export_bytes(store)
+        plan_import = importer.plan_import
         calls = []
 
-        def placed(scope, group, on_conflict):
-            plan = yield from real(scope, group, on_conflict)
+        def plan_and_import(scope, group, on_conflict):
+            plan = yield from plan_import(scope, group, on_conflict)
             if not calls:
                 calls.append(1)
-                monkeypatch.setattr(intake, "placed", real)
-                imported(text, empty)
+                monkeypatch.setattr(importer, "plan_import", plan_import)
+                import_bytes(text, target)
             return plan
 
-        monkeypatch.setattr(intake, "placed", placed)
-        _, found = imported(text, empty)
-        assert found.messages == 0
-        assert found.conflicts == []
-        assert exported(empty) == text
+        monkeypatch.setattr(importer, "plan_import", plan_and_import)
+        _, report = import_bytes(text, target)
+        assert report.messages == 0
+        assert report.conflicts == []
+        assert export_bytes(target) == text
 
-    def test_a_session_that_is_written_to_during_the_import_keeps_what_was_written(self, empty):
+    def test_a_session_written_during_the_import_keeps_its_messages(self, target):
         with recollect.open(":memory:") as store:
-            store.session("a").append(talk.numbered(600))
-            text = exported(store)
-        done = []
+            store.session("a").append(examples.numbered_messages(600))
+            text = export_bytes(store)
+        calls = []
 
         def progress(count):
-            if not done:
-                done.append(count)
-                empty.session("a").append(talk.user("meanwhile"))
+            if not calls:
+                calls.append(count)
+                target.session("a").append(examples.user("meanwhile"))
 
-        _, found = imported(text, empty, progress=progress)
-        assert [refused.id for refused in found.conflicts] == ["a"]
-        assert texts(empty.session("a"))[-1] == "meanwhile"
-        everything(empty)
+        _, report = import_bytes(text, target, progress=progress)
+        assert [conflict.id for conflict in report.conflicts] == ["a"]
+        assert texts(target.session("a"))[-1] == "meanwhile"
+        read_everything(target)
 
-    def test_progress_and_the_plain_form_of_a_report(self, store, empty):
-        told = []
-        _, found = imported(exported(store), empty, progress=told.append)
-        assert told[-1] == found.messages
-        assert json.loads(json.dumps(found.to_dict()))["created"] == found.created
+    def test_progress_and_the_report_as_a_dict(self, store, target):
+        counts = []
+        _, report = import_bytes(export_bytes(store), target, progress=counts.append)
+        assert counts[-1] == report.messages
+        assert json.loads(json.dumps(report.to_dict()))["created"] == report.created
 
 
 class TestModels:
-    """A file does not decide which provider is called."""
+    """An imported file must not choose the provider that is called."""
 
-    def test_a_model_that_can_be_called_is_kept_as_information(self, empty):
+    def test_an_imported_model_becomes_metadata(self, target):
         with recollect.open(":memory:") as store:
             session = store.session("a", model="openai:theirs", metadata={"k": 1})
-            session.append(talk.user("hi"))
-            store.session("b", model="gpt-5").append(talk.user("hi"))
-            first = exported(store)
-            session.append(talk.user("more"))
-            second = exported(store)
-        imported(first, empty)
-        here = empty.session("a")
-        assert (here.model, here.metadata) == (None, {"k": 1, "imported_model": "openai:theirs"})
-        assert empty.session("b").model == "gpt-5"  # the name of another program's model, which nobody can call
-        here.update(model="anthropic:mine")
-        imported(second, empty)
-        assert (empty.session("a").model, texts(empty.session("a"))) == ("anthropic:mine", ["hi", "more"])
+            session.append(examples.user("hi"))
+            store.session("b", model="gpt-5").append(examples.user("hi"))
+            first = export_bytes(store)
+            session.append(examples.user("more"))
+            second = export_bytes(store)
+        import_bytes(first, target)
+        session_copy = target.session("a")
+        assert (session_copy.model, session_copy.metadata) == (None, {"k": 1, "imported_model": "openai:theirs"})
+        assert target.session("b").model == "gpt-5"  # without a provider, the name cannot be called
+        session_copy.update(model="anthropic:mine")
+        import_bytes(second, target)
+        assert (target.session("a").model, texts(target.session("a"))) == ("anthropic:mine", ["hi", "more"])
 
 
-class TestShown:
-    """What goes to a model and has no common field is shown in what people read."""
+class TestDocuments:
+    """Documents show the content that reaches a model outside of the common fields."""
 
     @pytest.mark.parametrize("format", ["markdown", "html"])
-    def test_data_and_remainders(self, empty, format):
-        session = empty.session("a")
+    def test_data_and_provider_specific_remainders_are_shown(self, target, format):
+        session = target.session("a")
         block = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}, "alt": "IN-A-BLOCK"}
         session.append(
             recollect.Draft(
@@ -739,16 +743,16 @@ class TestShown:
                 native={"fields": {"name": "IN-A-MESSAGE"}},
             )
         )
-        text = exported(empty, None, format).decode()
+        text = export_bytes(target, None, format).decode()
         for word in ("IN-A-PART", "IN-DATA", "IN-A-BLOCK", "IN-A-MESSAGE"):
             assert word in text
         assert "UNSHOWN" not in text
 
     @pytest.mark.parametrize("format", ["markdown", "html"])
-    def test_an_answer_that_reached_its_length_limit(self, empty, format):
-        cut = {"role": "assistant", "type": "message", "content": [{"type": "text", "text": "half"}]}
-        session = empty.session("a")
-        session.append({**cut, "stop_reason": "end_turn"})
-        assert "length limit" not in exported(empty, None, format).decode()
-        session.append({**cut, "stop_reason": "max_tokens"})
-        assert "cut at its length limit" in exported(empty, None, format).decode()
+    def test_an_answer_at_the_length_limit_is_marked(self, target, format):
+        answer = {"role": "assistant", "type": "message", "content": [{"type": "text", "text": "half"}]}
+        session = target.session("a")
+        session.append({**answer, "stop_reason": "end_turn"})
+        assert "length limit" not in export_bytes(target, None, format).decode()
+        session.append({**answer, "stop_reason": "max_tokens"})
+        assert "truncated at the length limit" in export_bytes(target, None, format).decode()

@@ -1,4 +1,4 @@
-"""The page: nothing that was said becomes a tag, an attribute, a script or an address; what was said is all there."""
+"""The exported page: no message becomes a tag, an attribute, a script or a URL, and all content is there."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import markdown_it
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worlds import WORLD, _compacted, build, exported
+from random_stores import STORE_STEPS, build_store, export_bytes, import_compaction
 
 import recollect
-from recollect.export import prose, speech
-from recollect.op import Op
-from recollect.testing import talk
+from recollect.export import markdown_html, safe_markup
+from recollect.storage.operation import Operation
+from recollect_conformance import examples
 
-ALLOWED = {
+ALLOWED_TAGS = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "ul", "li", "a",
     "span", "small", "p", "article", "header", "section", "dl", "dt", "dd", "div", "time", "details", "summary", "svg",
     "path", "pre", "code", "strong", "em", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure",
     "img", "footer", "del",
 }  # fmt: skip
-VOID = {"meta", "img", "hr"}
-ATTRIBUTES = {
+VOID_TAGS = {"meta", "img", "hr"}
+ALLOWED_ATTRIBUTES = {
     "class", "id", "href", "rel", "dir", "lang", "charset", "http-equiv", "content", "name", "datetime", "open", "viewbox",
     "fill", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin", "role", "aria-label", "aria-hidden", "d", "src",
     "alt", "loading", "download", "start", "title",
 }  # fmt: skip
 
 
-class Reader(html.parser.HTMLParser):
-    """Reads a page, checks that it is well made, and keeps what it says."""
+class PageReader(html.parser.HTMLParser):
+    """A parser that checks that a page is well formed, and collects its links, images, text and ids."""
 
     def __init__(self):
         super().__init__()
@@ -41,17 +41,17 @@ class Reader(html.parser.HTMLParser):
         self.counts = {}
 
     def handle_starttag(self, tag, attrs):
-        assert tag in ALLOWED, tag
+        assert tag in ALLOWED_TAGS, tag
         self.counts[tag] = self.counts.get(tag, 0) + 1
         for name, value in attrs:
-            assert name in ATTRIBUTES, name
+            assert name in ALLOWED_ATTRIBUTES, name
             if name == "href":
                 self.links.append(value)
             if name == "src":
                 self.images.append(value)
             if name == "id":
                 self.ids.append(value)
-        if tag not in VOID and tag != "path":
+        if tag not in VOID_TAGS and tag != "path":
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -66,8 +66,8 @@ class Reader(html.parser.HTMLParser):
             self.words.append(data)
 
 
-def read(page):
-    reader = Reader()
+def parse_page(page):
+    reader = PageReader()
     reader.feed(page.decode())
     reader.close()
     assert reader.open == []
@@ -86,7 +86,7 @@ def store():
         yield store
 
 
-HOSTILE = [
+HOSTILE_TEXTS = [
     "<script>alert(1)</script>", "</code></pre><script>alert(1)</script>", '"><img src=x onerror=alert(1)>',
     "[x](javascript:alert(1))", '[x](https://a.test/"onmouseover=alert(1))', "https://a.test/<script>", "![x](https://a.test/x.png)",
     "`</code><script>`", '```"><script>\n</pre><script>\n', "</style><script>", "<!-- ", "]]>", "&lt;script&gt;&#60;", "</title><script>",
@@ -96,12 +96,12 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_stays_text_wherever_it_stands(store, text):
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_hostile_text_stays_text_in_every_field(store, text):
     clean = text.replace("\0", "").encode("utf-8", "replace").decode()
     session = store.session("s", title=clean, model=clean, system_prompt=clean, task=clean)
-    session.append(talk.user(text))
-    session.append(talk.assistant(text))
+    session.append(examples.user(text))
+    session.append(examples.assistant(text))
     session.append({"role": "assistant", "parts": [
         {"kind": "reasoning", "text": text}, {"kind": "data", "data": {text: text}},
         {"kind": "tool_call", "call_id": "c", "tool": text, "arguments": {text: text}},
@@ -111,43 +111,43 @@ def test_hostile_text_stays_text_wherever_it_stands(store, text):
     ], "model": text, "error": {"m": text}})  # fmt: skip
     session.record_tool_result("c", text, status="error", error_message=text + "!")
     session.append({"role": "tool", "parts": [{"kind": "tool_result", "call_id": "z", "tool": text, "text": text}]})
-    store.run(Op(_compacted, "s", clean, 1))
-    reader = read(exported(store, ["s"], "html"))
-    shown = "".join(reader.words)
+    store.run(Operation(import_compaction, "s", clean, 1))
+    reader = parse_page(export_bytes(store, ["s"], "html"))
+    visible_text = "".join(reader.words)
     assert not any(image.endswith(text) for image in reader.images)
     if "<script>" in text and "|" not in text:
-        assert shown.count("<script>") >= 8
-    plain = exported(store, ["s"], "md").decode()
-    assert set(tags(plain)) <= OURS
-    assert headings(plain) == ["Person", "Agent", "Agent", "Tool"]
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", plain)
+        assert visible_text.count("<script>") >= 8
+    markdown = export_bytes(store, ["s"], "md").decode()
+    assert set(tags(markdown)) <= EXPECTED_TAGS
+    assert headings(markdown) == ["User", "Assistant", "Assistant", "Tool"]
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", markdown)
 
 
 MARKDOWN = markdown_it.MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-OURS = {
+EXPECTED_TAGS = {
     "<sub>", "</sub>", "<details><summary>System prompt</summary>\n", "<details><summary>Reasoning</summary>\n",
     "<details><summary>Data</summary>\n", "</details>\n",
 }  # fmt: skip
 
 
 def tags(page: str) -> list[str]:
-    """Give what a reader of Markdown takes for HTML."""
-    found = MARKDOWN.parse(page)
-    inner = [child for token in found for child in token.children or ()]
-    return [token.content for token in (*found, *inner) if token.type in ("html_block", "html_inline")]
+    """Return the parts that a Markdown parser treats as HTML."""
+    tokens = MARKDOWN.parse(page)
+    inner = [child for token in tokens for child in token.children or ()]
+    return [token.content for token in (*tokens, *inner) if token.type in ("html_block", "html_inline")]
 
 
 def headings(page: str) -> list[str]:
-    """Give the headings of messages, as a reader of Markdown finds them."""
-    found = MARKDOWN.parse(page)
+    """Return the headings of messages, as a Markdown parser finds them."""
+    tokens = MARKDOWN.parse(page)
     return [
         after.content
-        for token, after in itertools.pairwise(found)
-        if token.type == "heading_open" and token.tag == "h2" and after.content in ("Person", "Agent", "Tool")
+        for token, after in itertools.pairwise(tokens)
+        if token.type == "heading_open" and token.tag == "h2" and after.content in ("User", "Assistant", "Tool")
     ]
 
 
-OUT = [
+ESCAPE_ATTEMPTS = [
     "~~~\r~~~\r<script>alert(1)</script>", "``` `x\n<script>alert(1)</script>", "\\`<img src=x onerror=alert(1)>\\`",
     "` <img src=x onerror=alert(1)> ``", "`x\n`<img src=x onerror=alert(1)>`", "- a\n  ```\n<script>", "- ```\n  ```\n  <script>",
     "| a | b | c |\n|---|---|---|\n| ` | <img src=x onerror=alert(1)> | ` |", "```\n\t```\n", "``` | <b>\n|---|---|\n", "\t```\n```\n<b>",
@@ -155,72 +155,72 @@ OUT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", OUT)
-def test_nothing_breaks_out_of_its_place_in_markdown(store, text):
+@pytest.mark.parametrize("text", ESCAPE_ATTEMPTS)
+def test_no_field_breaks_the_structure_of_the_markdown(store, text):
     session = store.session("s", title=text, task=text, model=text, system_prompt=text)
-    for said in (talk.user(text), talk.assistant(text)):
-        session.append(said)
+    for message in (examples.user(text), examples.assistant(text)):
+        session.append(message)
     session.append({"role": "assistant", "parts": [
         {"kind": "tool_call", "call_id": "c", "tool": text, "arguments": {text: text}}, {"kind": "reasoning", "text": text},
     ]})  # fmt: skip
-    session.append(talk.user("the end"))
-    page = exported(store, ["s"], "md").decode()
-    assert set(tags(page)) <= OURS
-    assert headings(page) == ["Person", "Agent", "Agent", "Person"]
+    session.append(examples.user("the end"))
+    page = export_bytes(store, ["s"], "md").decode()
+    assert set(tags(page)) <= EXPECTED_TAGS
+    assert headings(page) == ["User", "Assistant", "Assistant", "User"]
 
 
-PIECES = [
+MARKDOWN_TOKENS = [
     "`", "``", "```", "~~~", "````", "\n", "\n\n", "\r", " ", "   ", "    ", "\t", "- ", "1. ", "> ", "<b>", "<script>", "<!-- ", "|",
     "|---|---|\n", "\\", "a", "# ", "[", "](", "```py\n", "<img src=x onerror=y>", "<http://x>", "\\`",
 ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+@given(st.lists(st.sampled_from(MARKDOWN_TOKENS), max_size=25).map("".join))
 @settings(max_examples=500, deadline=None)
 def test_no_text_becomes_a_tag_in_markdown(text):
-    told = speech.told(text)
-    for page in (told, "\n".join(f"> {line}" for line in told.split("\n"))):
+    markdown = safe_markup.sanitize_markdown(text)
+    for page in (markdown, "\n".join(f"> {line}" for line in markdown.split("\n"))):
         assert tags(page) == []
-        assert headings(f"{page}\n\n## Agent\n") == ["Agent"]
+        assert headings(f"{page}\n\n## Assistant\n") == ["Assistant"]
 
 
 @given(
     st.text(st.sampled_from("<>&\"'`*_[]()#-|>~ \n\tab1.:/\\!") | st.characters(exclude_categories=()), max_size=200)
 )
 @settings(max_examples=200, deadline=None)
-def test_no_text_becomes_anything_but_prose(text):
-    reader = Reader()
-    reader.feed("<main>" + prose.rendered(text) + "</main>")
+def test_rendered_prose_has_no_active_elements(text):
+    reader = PageReader()
+    reader.feed("<main>" + markdown_html.markdown_to_html(text) + "</main>")
     reader.close()
     assert reader.open == []
     assert not set(reader.counts) & {"script", "img", "style", "svg", "details"}
     assert all(link.startswith(("http://", "https://")) for link in reader.links)
 
 
-@given(WORLD)
+@given(STORE_STEPS)
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-def test_the_page_of_any_store_is_well_made(steps):
+def test_the_page_of_every_store_is_well_formed(steps):
     with recollect.open(":memory:") as store:
-        build(store, steps)
-        read(exported(store, None, "html", deleted=True))
-        read(exported(store, ["cli:first"], "html"))
+        build_store(store, steps)
+        parse_page(export_bytes(store, None, "html", deleted=True))
+        parse_page(export_bytes(store, ["cli:first"], "html"))
 
 
 @pytest.mark.parametrize("length", [20_000])
 @pytest.mark.parametrize(
     "unit", ["*", "**", "`", "[", "](", "https://", "# ", "- ", "|", "> ", "<", "&", "** a", "`` ` ", "[a]("]
 )
-def test_a_long_hostile_text_takes_no_more_than_its_length(unit, length):
-    """Were the time a square of the length, this would take minutes."""
-    assert prose.rendered(unit * length)
+def test_a_long_hostile_text_takes_linear_time(unit, length):
+    """Quadratic time would take minutes."""
+    assert markdown_html.markdown_to_html(unit * length)
 
 
-class TestWhatIsShown:
+class TestPageContents:
     def page(self, store, **options):
-        return exported(store, ["s"], "html", **options).decode()
+        return export_bytes(store, ["s"], "html", **options).decode()
 
-    def test_it_needs_nothing_from_outside_and_runs_nothing(self, store):
-        store.session("s").append(talk.user("see https://a.test/x and ![i](https://a.test/i.png)"))
+    def test_the_page_has_no_scripts_and_no_external_resources(self, store):
+        store.session("s").append(examples.user("see https://a.test/x and ![i](https://a.test/i.png)"))
         page = self.page(store)
         assert "<script" not in page
         assert "Content-Security-Policy" in page
@@ -231,12 +231,12 @@ class TestWhatIsShown:
         assert "prefers-color-scheme: dark" in style
         assert "@media print" in style
 
-    def test_a_call_is_a_card_with_its_result_and_a_failure_is_open(self, store):
+    def test_tool_calls_are_cards_and_failed_ones_are_open(self, store):
         session = store.session("s")
-        session.append(talk.asks("c1", "c2"))
+        session.append(examples.tool_call_message("c1", "c2"))
         session.record_tool_result("c1", "fine", latency_ms=1500)
         session.record_tool_result("c2", "bad", status="error", error_message="no such file")
-        session.append(talk.asks("c3"))
+        session.append(examples.tool_call_message("c3"))
         page = self.page(store)
         assert page.count('<details class="tool"') == 3
         assert page.count('<details class="tool" open>') == 1
@@ -245,7 +245,7 @@ class TestWhatIsShown:
         assert page.count("fine") == 1
         assert page.count('aria-label="pending"') == 1
 
-    def test_images_of_safe_types_are_shown_and_others_are_saved(self, store):
+    def test_images_of_safe_types_are_shown_and_others_are_downloads(self, store):
         data = base64.b64encode(b"x" * 3000).decode()
         session = store.session("s")
         session.append([
@@ -256,35 +256,37 @@ class TestWhatIsShown:
             {"role": "user", "content": [{"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64," + data}}]},
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.test/i.png"}}]},
         ])  # fmt: skip
-        reader = read(self.page(store).encode())
+        reader = parse_page(self.page(store).encode())
         assert [image.partition(";")[0] for image in reader.images] == ["data:image/png", "data:image/webp"]
         assert sum(link.startswith("data:application/octet-stream") for link in reader.links) == 3
         assert "https://a.test/i.png" in reader.links
 
-    def test_the_active_path_comes_first_and_then_what_other_branches_have(self, store):
+    def test_the_active_path_comes_before_other_branches(self, store):
         session = store.session("s")
-        session.append([talk.user(f"word {n}") for n in range(1, 5)])
+        session.append([examples.user(f"word {n}") for n in range(1, 5)])
         session.rewind(2)
-        session.append(talk.user("another way"))
+        session.append(examples.user("another way"))
         for format in ("html", "md"):
-            page = exported(store, ["s"], format).decode()
-            places = [page.index(text) for text in ("word 1", "word 2", "another way", "Branch 1", "word 3", "word 4")]
-            assert places == sorted(places)
+            page = export_bytes(store, ["s"], format).decode()
+            positions = [
+                page.index(text) for text in ("word 1", "word 2", "another way", "Branch 1", "word 3", "word 4")
+            ]
+            assert positions == sorted(positions)
             assert page.count("word 1") == page.count("word 4") == 1
 
-    def test_deleted_messages_are_a_choice(self, store):
+    def test_deleted_messages_are_optional(self, store):
         session = store.session("s")
-        session.append(talk.numbered(3))
+        session.append(examples.numbered_messages(3))
         session.delete_message(2)
         assert "m2" not in self.page(store)
         assert "m2" in self.page(store, deleted=True)
-        assert b"m2" not in exported(store, deleted=False)
-        assert b"m2" in exported(store)
+        assert b"m2" not in export_bytes(store, deleted=False)
+        assert b"m2" in export_bytes(store)
 
-    def test_a_compaction_is_a_mark_and_secrets_are_masked(self, store):
+    def test_compactions_are_marked_and_secrets_masked(self, store):
         session = store.session("s", title="password=hunter22")
-        session.append(talk.numbered(3))
-        store.run(Op(_compacted, "s", "The summary.", 2))
+        session.append(examples.numbered_messages(3))
+        store.run(Operation(import_compaction, "s", "The summary.", 2))
         page = self.page(store, redact=True)
         assert page.index("m2") < page.index("The summary.") < page.index("m3")
         assert "hunter22" not in page
@@ -292,42 +294,42 @@ class TestWhatIsShown:
 
     def test_several_sessions_begin_with_a_list(self, store):
         for name in ("s", "t"):
-            store.session(name, title=f"About {name}").append(talk.user("x"))
-        page = exported(store, None, "html").decode()
+            store.session(name, title=f"About {name}").append(examples.user("x"))
+        page = export_bytes(store, None, "html").decode()
         assert page.count('<article class="session"') == 2
         assert page.count('href="#s') == 2
         assert "<title>Conversations</title>" in page
         assert "<title>About s</title>" in self.page(store)
 
     def test_heads_and_lists_count_messages_without_tool_steps(self, store):
-        steps = [talk.asks("one"), talk.answers("one")]
-        store.session("s").append([*talk.numbered(2), talk.user("q"), *steps, talk.assistant("a")])
-        store.session("t").append(talk.user("x"))
-        page = exported(store, None, "html").decode()
+        steps = [examples.tool_call_message("one"), examples.tool_result_message("one")]
+        store.session("s").append([*examples.numbered_messages(2), examples.user("q"), *steps, examples.assistant("a")])
+        store.session("t").append(examples.user("x"))
+        page = export_bytes(store, None, "html").decode()
         assert "<small>4 messages ·" in page
         assert "<small>1 message ·" in page
         assert re.search(r"<dt>Messages</dt><dd[^>]*>4</dd>", page)
-        assert "- Messages: 4\n" in exported(store, ["s"], "markdown").decode()
+        assert "- Messages: 4\n" in export_bytes(store, ["s"], "markdown").decode()
 
 
 class TestMarkdown:
-    def test_code_that_was_opened_is_closed_and_tags_are_shown(self, store):
+    def test_open_code_is_closed_and_tags_are_escaped(self, store):
         session = store.session("s", title="# A *title*")
-        session.append(talk.assistant("look:\n```py\n<b>\nnever closed"))
-        session.append(talk.user("<details> and `<b>`\n```\nopen"))
-        page = exported(store, ["s"], "md").decode()
+        session.append(examples.assistant("look:\n```py\n<b>\nnever closed"))
+        session.append(examples.user("<details> and `<b>`\n```\nopen"))
+        page = export_bytes(store, ["s"], "md").decode()
         assert "never closed\n```\n" in page
         assert "> &lt;details> and `<b>`" in page
         assert "# \\# A \\*title\\*" in page
 
-    def test_code_is_kept_as_it_was_written(self, store):
-        """At the margin, in a list, and in a line: where it is certain to be code for everyone who reads it."""
+    def test_code_is_unchanged(self, store):
+        """At the margin, in a list, and inline: where every Markdown parser reads it as code."""
         text = "Use `List<T>` or ``a`<b>``:\n\n1. first\n   ```html\n   <div>\n   ```\n2. then\n\n~~~\n<p>\n~~~\n\n```c\n#include <a.h>\n```"
-        store.session("s").append(talk.assistant(text))
-        assert text in exported(store, ["s"], "md").decode()
+        store.session("s").append(examples.assistant(text))
+        assert text in export_bytes(store, ["s"], "md").decode()
 
-    def test_a_fence_is_longer_than_what_it_holds(self, store):
+    def test_a_code_fence_is_longer_than_fences_in_its_content(self, store):
         session = store.session("s")
-        session.append(talk.asks("c"))
+        session.append(examples.tool_call_message("c"))
         session.record_tool_result("c", "````\nx")
-        assert "`````text\n````\nx\n`````" in exported(store, ["s"], "md").decode()
+        assert "`````text\n````\nx\n`````" in export_bytes(store, ["s"], "md").decode()

@@ -1,126 +1,126 @@
-"""What goes out comes back equal: bytes, histories in every format, counts; twice is once; a part of it is a part."""
+"""Round trips of export and import: equal bytes, histories and counts; repetitions change nothing."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-import worlds
+import random_stores
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worlds import WORLD, build, everything, exported, imported
+from random_stores import STORE_STEPS, build_store, export_bytes, import_bytes, read_everything
 
 import recollect
-from recollect.op import Op, rows
+from recollect.storage.operation import Operation, fetch_all
 
 pytestmark = pytest.mark.filterwarnings("default")
 EXAMPLES = int(os.environ.get("RECOLLECT_EXAMPLES", "25"))
 QUICK = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@given(WORLD, st.sampled_from(["jsonl", "json"]))
+@given(STORE_STEPS, st.sampled_from(["jsonl", "json"]))
 @QUICK
-def test_a_store_comes_back_equal_and_twice_is_once(steps, format):
+def test_export_and_import_round_trip_and_repeat(steps, format):
     with recollect.open(":memory:") as store:
-        build(store, steps)
-        text = exported(store, format=format)
-        copy, report = imported(text)
+        build_store(store, steps)
+        text = export_bytes(store, format=format)
+        copy, report = import_bytes(text)
         with copy:
             assert report.bad == []
             assert report.conflicts == []
-            assert sorted(report.created) == sorted(everything(store)["sessions"])
-            assert everything(copy) == everything(store)
-            assert exported(copy, format=format) == text
-            _, again = imported(text, copy)
-            assert (again.created, again.updated, again.messages) == ([], [], 0)
-            assert exported(copy, format=format) == text
-            _, same = imported(text, store)
+            assert sorted(report.created) == sorted(read_everything(store)["sessions"])
+            assert read_everything(copy) == read_everything(store)
+            assert export_bytes(copy, format=format) == text
+            _, repetition = import_bytes(text, copy)
+            assert (repetition.created, repetition.updated, repetition.messages) == ([], [], 0)
+            assert export_bytes(copy, format=format) == text
+            _, same = import_bytes(text, store)
             assert (same.created, same.updated, same.messages) == ([], [], 0)
-            assert exported(store, format=format) == text
+            assert export_bytes(store, format=format) == text
 
 
-@given(WORLD, WORLD)
+@given(STORE_STEPS, STORE_STEPS)
 @QUICK
-def test_a_longer_export_adds_what_is_new(steps, more):
+def test_a_later_export_adds_new_records(steps, later_steps):
     with recollect.open(":memory:") as store:
-        build(store, steps)
-        copy, _ = imported(exported(store))
-        build(store, more)
-        later = exported(store)
+        build_store(store, steps)
+        copy, _ = import_bytes(export_bytes(store))
+        build_store(store, later_steps)
+        text = export_bytes(store)
         with copy:
-            _, report = imported(later, copy)
+            _, report = import_bytes(text, copy)
             assert report.bad == []
             assert report.conflicts == []
-            found, wanted = everything(copy), everything(store)
-            for id, session in wanted["sessions"].items():
-                assert found["sessions"][id]["messages"] == session["messages"], id
-                assert found["sessions"][id]["branches"] == session["branches"], id
-                assert found["sessions"][id]["calls"] == session["calls"], id
-                assert found["sessions"][id]["info"].title == session["info"].title
-            _, again = imported(later, copy)
-            assert (again.created, again.updated, again.messages) == ([], [], 0)
+            actual, expected = read_everything(copy), read_everything(store)
+            for id, session in expected["sessions"].items():
+                assert actual["sessions"][id]["messages"] == session["messages"], id
+                assert actual["sessions"][id]["branches"] == session["branches"], id
+                assert actual["sessions"][id]["calls"] == session["calls"], id
+                assert actual["sessions"][id]["info"].title == session["info"].title
+            _, repetition = import_bytes(text, copy)
+            assert (repetition.created, repetition.updated, repetition.messages) == ([], [], 0)
 
 
-@given(WORLD, st.data())
+@given(STORE_STEPS, st.data())
 @QUICK
-def test_some_sessions_come_with_the_past_that_they_share(steps, data):
+def test_exported_sessions_include_their_shared_history(steps, data):
     with recollect.open(":memory:") as store:
-        build(store, steps)
-        living = [session.id for session in store.list_sessions(50, archived=None, delegates=True)]
-        ids = data.draw(st.lists(st.sampled_from(living), unique=True, min_size=1))
-        text = exported(store, ids)
-        copy, report = imported(text)
+        build_store(store, steps)
+        all_ids = [session.id for session in store.list_sessions(50, archived=None, delegates=True)]
+        ids = data.draw(st.lists(st.sampled_from(all_ids), unique=True, min_size=1))
+        text = export_bytes(store, ids)
+        copy, report = import_bytes(text)
         with copy:
             assert report.bad == []
             assert report.created == sorted(report.created, key=report.created.index)
             assert set(report.created) == set(ids)
-            wanted, found = everything(store), everything(copy)
+            expected, actual = read_everything(store), read_everything(copy)
             for id in ids:
-                assert found["sessions"][id]["messages"] == wanted["sessions"][id]["messages"]
-                assert found["sessions"][id]["calls"] == wanted["sessions"][id]["calls"]
-                assert found[id, "anthropic"] == wanted[id, "anthropic"]
-            once_more = exported(copy, ids)
-            third, _ = imported(once_more)
-            with third:
-                assert exported(third, ids) == once_more
+                assert actual["sessions"][id]["messages"] == expected["sessions"][id]["messages"]
+                assert actual["sessions"][id]["calls"] == expected["sessions"][id]["calls"]
+                assert actual[id, "anthropic"] == expected[id, "anthropic"]
+            second_text = export_bytes(copy, ids)
+            second_copy, _ = import_bytes(second_text)
+            with second_copy:
+                assert export_bytes(second_copy, ids) == second_text
 
 
-@given(WORLD)
+@given(STORE_STEPS)
 @QUICK
-def test_every_format_can_be_written_of_every_store(steps):
+def test_every_store_can_be_exported_in_every_format(steps):
     with recollect.open(":memory:") as store:
-        build(store, steps)
+        build_store(store, steps)
         for format in ("md", "html"):
             for deleted in (True, False):
-                assert exported(store, None, format, deleted=deleted, redact=deleted).decode()
-        masked = exported(store, redact=True)
-        copy, report = imported(masked)
+                assert export_bytes(store, None, format, deleted=deleted, redact=deleted).decode()
+        redacted_text = export_bytes(store, redact=True)
+        copy, report = import_bytes(redacted_text)
         with copy:
             assert report.redacted
             assert report.bad == []
-            everything(copy)
+            read_everything(copy)
 
 
-@given(WORLD)
+@given(STORE_STEPS)
 @QUICK
-def test_blobs_are_counted_as_an_append_counts_them(steps):
-    def blobs():
-        found = {}
+def test_import_counts_blob_references_like_append(steps):
+    def blob_sizes():
+        sizes = {}
         for hash in hashes:
-            found[hash] = yield from rows("blob_size", owner="", hash=hash)
-        return found
+            sizes[hash] = yield from fetch_all("blob_size", owner="", hash=hash)
+        return sizes
 
     with recollect.open(":memory:") as store:
-        build(store, steps)
-        text = exported(store)
+        build_store(store, steps)
+        text = export_bytes(store)
         hashes = [
             line.split(b'"hash":"')[1][:64].decode() for line in text.splitlines() if line.startswith(b'{"type":"blob"')
         ]
-        copy, _ = imported(text)
+        copy, _ = import_bytes(text)
         with copy:
-            assert copy.run(Op(blobs, writes=False)) == store.run(Op(blobs, writes=False))
-            for id in everything(copy)["sessions"]:
+            assert copy.run(Operation(blob_sizes, writes=False)) == store.run(Operation(blob_sizes, writes=False))
+            for id in read_everything(copy)["sessions"]:
                 if copy.get_session(id) is not None:
                     copy.erase_session(id, forks="erase")
-            assert all(not size for size in copy.run(Op(blobs, writes=False)).values())
-            assert worlds.exported(copy).count(b"\n") == 1
+            assert all(not size for size in copy.run(Operation(blob_sizes, writes=False)).values())
+            assert random_stores.export_bytes(copy).count(b"\n") == 1

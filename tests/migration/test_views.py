@@ -1,4 +1,4 @@
-"""What people ask in SQL, with any sqlite3: a chat application's acceptance queries, run by Python's stock module."""
+"""The SQL views, with a stock SQLite: the acceptance queries of a chat application, run by Python's sqlite3."""
 
 from __future__ import annotations
 
@@ -15,27 +15,38 @@ import pytest
 import recollect
 
 PNG = base64.b64encode(bytes(range(256)) * 20).decode()
-TALK = "SELECT role, content_text FROM chat_messages JOIN message_parts ON chat_messages.id = message_parts.message_id"
-SESSIONS = {
+MESSAGE_TEXTS = (
+    "SELECT role, content_text FROM chat_messages JOIN message_parts ON chat_messages.id = message_parts.message_id"
+)
+SESSION_COLUMNS = {
     "id", "title", "created_at", "updated_at", "last_message_at", "provider_config_id", "model_id",
     "data_schema_version", "message_count", "archived_at", "pinned_at", "summary", "summary_updated_at", "color",
     "metadata",
 }  # fmt: skip
-MESSAGES = {
+MESSAGE_COLUMNS = {
     "id", "session_id", "role", "state", "sequence", "created_at", "completed_at", "input_tokens", "output_tokens",
     "error", "metadata", "parent_message_id", "deleted_at",
 }  # fmt: skip
-PARTS = {
+PART_COLUMNS = {
     "id", "message_id", "session_id", "kind", "sequence", "content_text", "content_json", "mime_type", "size_bytes",
     "tool_call_id", "tool_name", "status", "error_code", "error_message", "related_part_id", "metadata", "created_at",
     "updated_at",
 }  # fmt: skip
-INVOCATIONS = {
+INVOCATION_COLUMNS = {
     "id", "session_id", "message_id", "invocation_part_id", "result_part_id", "tool_call_id", "tool_name",
     "input_json", "output_json", "status", "error_code", "error_message", "latency_ms", "started_at", "completed_at",
     "created_at", "updated_at",
 }  # fmt: skip
-SNAPSHOTS = {"id", "session_id", "kind", "content_json", "message_cutoff_id", "token_count", "created_at", "updated_at"}
+SNAPSHOT_COLUMNS = {
+    "id",
+    "session_id",
+    "kind",
+    "content_json",
+    "message_cutoff_id",
+    "token_count",
+    "created_at",
+    "updated_at",
+}
 
 
 @pytest.fixture
@@ -49,29 +60,29 @@ def store(path):
         yield store
 
 
-STOCK = """
+STOCK_PROGRAM = """
 import json, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
 for line in sys.stdin:
-    question, values = json.loads(line)
-    print(json.dumps(connection.execute(question, values).fetchall()), flush=True)
+    statement, values = json.loads(line)
+    print(json.dumps(connection.execute(statement, values).fetchall()), flush=True)
 connection.close()
 """
 
 
-class Stock:
-    """Python's stock sqlite3 in a process of its own.
+class StockSqlite:
+    """Python's stock sqlite3 in another process.
 
-    Two copies of SQLite in one process would drop each other's locks on the file.
+    Two copies of SQLite in one process would release each other's locks on the file.
     """
 
     def __init__(self, path: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", STOCK, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", STOCK_PROGRAM, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def ask(self, question: str, *values: object) -> list[tuple]:
-        print(json.dumps([question, values]), file=self.process.stdin, flush=True)
+    def query(self, statement: str, *values: object) -> list[tuple]:
+        print(json.dumps([statement, values]), file=self.process.stdin, flush=True)
         return [tuple(row) for row in json.loads(self.process.stdout.readline())]
 
     def close(self) -> None:
@@ -80,10 +91,10 @@ class Stock:
 
 
 @pytest.fixture
-def ask(path):
-    """Ask the file while the store is open, as a person with another program would."""
-    stock = Stock(path)
-    yield stock.ask
+def query(path):
+    """Return a function that queries the file from another program while the store is open."""
+    stock = StockSqlite(path)
+    yield stock.query
     stock.close()
 
 
@@ -97,124 +108,124 @@ def anthropic_call(id: str, name: str, arguments: dict) -> dict:
     return {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, block]}
 
 
-def anthropic_result(id: str, content, **more) -> dict:
-    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": content, **more}]}
+def anthropic_result(id: str, content, **fields) -> dict:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": content, **fields}]}
 
 
 class TestNames:
     @pytest.mark.parametrize(
         ("view", "columns"),
         [
-            ("chat_sessions", SESSIONS),
-            ("chat_messages", MESSAGES),
-            ("message_parts", PARTS),
-            ("tool_invocations", INVOCATIONS),
-            ("session_snapshots", SNAPSHOTS),
+            ("chat_sessions", SESSION_COLUMNS),
+            ("chat_messages", MESSAGE_COLUMNS),
+            ("message_parts", PART_COLUMNS),
+            ("tool_invocations", INVOCATION_COLUMNS),
+            ("session_snapshots", SNAPSHOT_COLUMNS),
         ],
     )
-    def test_every_column_is_there(self, store, ask, view, columns):
-        assert columns <= {row[1] for row in ask(f"PRAGMA table_info({view})")}
-        assert ask(f"SELECT * FROM {view}") == []
+    def test_every_column_exists(self, store, query, view, columns):
+        assert columns <= {row[1] for row in query(f"PRAGMA table_info({view})")}
+        assert query(f"SELECT * FROM {view}") == []
 
-    def test_settings_are_a_table_too(self, store, ask):
+    def test_settings_are_a_table_too(self, store, query):
         store.set_setting("theme", "dark")
-        assert ask("SELECT key, value FROM settings") == [("theme", '"dark"')]
+        assert query("SELECT key, value FROM settings") == [("theme", '"dark"')]
 
 
-class TestTalk:
-    def test_a_session_is_listed_with_its_title(self, store, ask):
+class TestConversations:
+    def test_a_session_is_listed_with_its_title(self, store, query):
         session = store.create_session(
             title="Acceptance Test", model="m1", provider_config="p1", color="red", metadata={"a": 1}
         )
         session.update(pinned=True)
-        rows = ask(
+        rows = query(
             "SELECT id, title, model_id, provider_config_id, color, json_extract(metadata, '$.a'), message_count, data_schema_version, pinned_at IS NULL, archived_at FROM chat_sessions"
         )
         assert rows == [(session.id, "Acceptance Test", "m1", "p1", "red", 1, 0, 1, 0, None)]
 
-    def test_what_was_said_is_read_by_a_join(self, store, ask):
+    def test_messages_are_read_by_a_join(self, store, query):
         session = store.session("cli:a")
         with session.turn("Hello, how are you?") as turn:
             turn.add({"role": "assistant", "content": "I'm doing well"})
-        rows = ask(f"{TALK} ORDER BY chat_messages.created_at, chat_messages.sequence")
+        rows = query(f"{MESSAGE_TEXTS} ORDER BY chat_messages.created_at, chat_messages.sequence")
         assert rows == [("user", "Hello, how are you?"), ("assistant", "I'm doing well")]
 
-    def test_counts(self, store, ask):
+    def test_counts_of_messages_and_parts(self, store, query):
         session = store.session("cli:a")
         session.append(
             [{"role": "user", "content": "a"}, anthropic_call("t1", "read", {}), anthropic_result("t1", "x")]
         )
-        assert ask("SELECT count(*) FROM chat_messages") == [(3,)]
-        assert ask("SELECT count(*) FROM message_parts") == [(4,)]
-        assert ask("SELECT message_count FROM chat_sessions") == [(3,)]
+        assert query("SELECT count(*) FROM chat_messages") == [(3,)]
+        assert query("SELECT count(*) FROM message_parts") == [(4,)]
+        assert query("SELECT message_count FROM chat_sessions") == [(3,)]
 
-    def test_times_are_milliseconds(self, store, ask):
+    def test_times_are_milliseconds(self, store, query):
         store.session("cli:a").append({"role": "user", "content": "a"})
-        (row,) = ask("SELECT created_at, updated_at, last_message_at FROM chat_sessions")
+        (row,) = query("SELECT created_at, updated_at, last_message_at FROM chat_sessions")
         now = store.scope().now
         assert all(now - 60_000 < at <= now for at in row)
 
-    def test_a_message_has_state_sequence_and_parent(self, store, ask):
+    def test_a_message_has_state_sequence_and_parent(self, store, query):
         session = store.session("cli:a")
         session.append([{"role": "user", "content": str(n)} for n in range(3)])
-        rows = ask("SELECT session_id, state, sequence, id, parent_message_id FROM chat_messages ORDER BY sequence")
+        rows = query("SELECT session_id, state, sequence, id, parent_message_id FROM chat_messages ORDER BY sequence")
         ids = [row[3] for row in rows]
         assert len(set(ids)) == 3
         assert [row[:3] for row in rows] == [("cli:a", "completed", n) for n in (1, 2, 3)]
         assert [row[4] for row in rows] == [None, ids[0], ids[1]]
 
-    def test_ids_are_unique_across_sessions(self, store, ask):
+    def test_ids_are_unique_across_sessions(self, store, query):
         for name in ("cli:a", "cli:b"):
             store.session(name).append([{"role": "user", "content": "x"}, openai_call("c", "t", "{}")])
         for view in ("chat_messages", "message_parts", "tool_invocations"):
-            assert ask(f"SELECT count(*) = count(DISTINCT id) FROM {view}") == [(1,)]
+            assert query(f"SELECT count(*) = count(DISTINCT id) FROM {view}") == [(1,)]
 
-    def test_an_interrupted_answer_shows_its_state_and_error(self, store, ask):
+    def test_an_interrupted_answer_shows_its_state_and_error(self, store, query):
         session = store.session("cli:a")
         with contextlib.suppress(RuntimeError), session.turn("go") as turn, turn.stream() as answer:
             answer.write("half an ")
             raise RuntimeError("cut")
-        rows = ask(
+        rows = query(
             "SELECT state, json_extract(error, '$.message'), content_text FROM chat_messages AS m JOIN message_parts AS p ON p.message_id = m.id WHERE role = 'assistant'"
         )
         assert rows == [("error", "cut", "half an ")]
 
-    def test_a_deleted_message_says_when_and_is_not_counted(self, store, ask):
+    def test_a_deleted_message_has_a_time_and_is_not_counted(self, store, query):
         session = store.session("cli:a")
-        made = session.append([{"role": "user", "content": "keep"}, {"role": "user", "content": "drop"}])
-        session.delete_message(made.ids[1])
-        assert ask(f"{TALK} WHERE deleted_at IS NULL") == [("user", "keep")]
-        assert ask("SELECT count(*) FROM chat_messages WHERE deleted_at IS NOT NULL") == [(1,)]
-        assert ask("SELECT message_count FROM chat_sessions") == [(1,)]
-        session.restore_message(made.ids[1])
-        assert len(ask(f"{TALK} WHERE deleted_at IS NULL")) == 2
+        result = session.append([{"role": "user", "content": "keep"}, {"role": "user", "content": "drop"}])
+        session.delete_message(result.ids[1])
+        assert query(f"{MESSAGE_TEXTS} WHERE deleted_at IS NULL") == [("user", "keep")]
+        assert query("SELECT count(*) FROM chat_messages WHERE deleted_at IS NOT NULL") == [(1,)]
+        assert query("SELECT message_count FROM chat_sessions") == [(1,)]
+        session.restore_message(result.ids[1])
+        assert len(query(f"{MESSAGE_TEXTS} WHERE deleted_at IS NULL")) == 2
 
-    def test_a_session_in_the_trash_says_when(self, store, ask):
+    def test_a_session_in_the_trash_has_a_time(self, store, query):
         store.session("cli:a")
         store.delete_session("cli:a")
-        assert ask("SELECT id, deleted_at IS NOT NULL FROM chat_sessions") == [("cli:a", 1)]
+        assert query("SELECT id, deleted_at IS NOT NULL FROM chat_sessions") == [("cli:a", 1)]
 
-    def test_an_erased_session_is_in_no_view(self, store, ask):
+    def test_an_erased_session_is_in_no_view(self, store, query):
         session = store.session("cli:a")
         session.append([openai_call("c", "t", "{}"), {"role": "tool", "tool_call_id": "c", "content": "x"}])
         store.erase_session("cli:a")
         for view in ("chat_sessions", "chat_messages", "message_parts", "tool_invocations"):
-            assert ask(f"SELECT count(*) FROM {view}") == [(0,)]
+            assert query(f"SELECT count(*) FROM {view}") == [(0,)]
 
-    def test_a_text_that_the_standard_json_module_wrote_is_read_as_well(self, store, ask):
-        """Such a row begins with a space; half of a surrogate pair has no text in UTF-8, and must not end the query."""
+    def test_text_written_by_the_standard_json_module(self, store, query):
+        """Such a row begins with a space. A lone surrogate is not valid UTF-8 and must not fail the query."""
         store.session("cli:a").append(
             [{"role": "user", "content": "half \ud83d"}, {"role": "user", "content": "whole"}]
         )
-        connection_rows = ask("SELECT kind, count(*) FROM message_parts GROUP BY kind")
-        assert connection_rows == [("text", 2)]
+        rows = query("SELECT kind, count(*) FROM message_parts GROUP BY kind")
+        assert rows == [("text", 2)]
 
 
 class TestTools:
-    @pytest.mark.parametrize("form", ["openai", "anthropic"])
-    def test_a_call_and_its_result(self, store, ask, form):
+    @pytest.mark.parametrize("format", ["openai", "anthropic"])
+    def test_a_call_and_its_result(self, store, query, format):
         session = store.session("cli:a")
-        if form == "openai":
+        if format == "openai":
             call, result = (
                 openai_call("c1", "read", '{"path": "README.md"}'),
                 {"role": "tool", "tool_call_id": "c1", "content": "# Title"},
@@ -223,171 +234,177 @@ class TestTools:
             call, result = anthropic_call("c1", "read", {"path": "README.md"}), anthropic_result("c1", "# Title")
         session.append({"role": "user", "content": "What's in README.md?"})
         session.append(call)
-        assert ask("SELECT status, output_json, result_part_id, completed_at FROM tool_invocations") == [
+        assert query("SELECT status, output_json, result_part_id, completed_at FROM tool_invocations") == [
             ("pending", None, None, None)
         ]
         session.append(result)
-        rows = ask("SELECT tool_name, status FROM tool_invocations ORDER BY completed_at DESC, created_at DESC LIMIT 1")
+        rows = query(
+            "SELECT tool_name, status FROM tool_invocations ORDER BY completed_at DESC, created_at DESC LIMIT 1"
+        )
         assert rows == [("read", "success")]
-        ((input_json, output_json),) = ask("SELECT input_json, substr(output_json, 1, 50) FROM tool_invocations")
+        ((input_json, output_json),) = query("SELECT input_json, substr(output_json, 1, 50) FROM tool_invocations")
         assert json.loads(input_json) == {"path": "README.md"}
         assert output_json in ("# Title", '"# Title"')
-        assert ask("SELECT count(*) FROM tool_invocations WHERE status='success'") == [(1,)]
+        assert query("SELECT count(*) FROM tool_invocations WHERE status='success'") == [(1,)]
 
-    @pytest.mark.parametrize("form", ["openai", "anthropic"])
-    def test_parts_join_calls_and_results(self, store, ask, form):
+    @pytest.mark.parametrize("format", ["openai", "anthropic"])
+    def test_parts_join_calls_and_results(self, store, query, format):
         session = store.session("cli:a")
-        if form == "openai":
+        if format == "openai":
             session.append(
                 [openai_call("c1", "read", "{}"), {"role": "tool", "tool_call_id": "c1", "content": "# Title"}]
             )
         else:
             session.append([anthropic_call("c1", "read", {}), anthropic_result("c1", "# Title")])
-        calls = ask("SELECT id, tool_name, status FROM message_parts WHERE kind = 'tool_call' AND tool_call_id = 'c1'")
-        results = ask(
+        calls = query(
+            "SELECT id, tool_name, status FROM message_parts WHERE kind = 'tool_call' AND tool_call_id = 'c1'"
+        )
+        results = query(
             "SELECT related_part_id, tool_name, status, content_text FROM message_parts WHERE kind = 'tool_result' AND tool_call_id = 'c1'"
         )
         assert [row[1:] for row in calls] == [("read", "success")]
         assert results == [(calls[0][0], "read", "success", "# Title")]
-        joined = ask(
+        rows = query(
             "SELECT i.tool_name, c.kind, r.kind, r.content_text FROM tool_invocations AS i "
             "JOIN message_parts AS c ON c.id = i.invocation_part_id JOIN message_parts AS r ON r.id = i.result_part_id"
         )
-        assert joined == [("read", "tool_call", "tool_result", "# Title")]
+        assert rows == [("read", "tool_call", "tool_result", "# Title")]
 
-    def test_results_in_blocks_are_read_as_text(self, store, ask):
+    def test_result_blocks_are_joined_as_text(self, store, query):
         blocks = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
         store.session("cli:a").append([anthropic_call("c1", "read", {}), anthropic_result("c1", blocks)])
-        assert ask("SELECT content_text FROM message_parts WHERE kind = 'tool_result'") == [("one\ntwo",)]
+        assert query("SELECT content_text FROM message_parts WHERE kind = 'tool_result'") == [("one\ntwo",)]
 
-    def test_an_error_is_an_error(self, store, ask):
+    def test_failed_tool_calls(self, store, query):
         session = store.session("cli:a")
         session.append([anthropic_call("c1", "read", {}), anthropic_result("c1", "no such file", is_error=True)])
         session.append(openai_call("c2", "write", "{}"))
         session.record_tool_result(
             "c2", status="error", error_code="EACCES", error_message="not allowed", latency_ms=12
         )
-        rows = ask(
+        rows = query(
             "SELECT tool_name, status, error_code, error_message, latency_ms FROM tool_invocations WHERE tool_call_id = 'c2'"
         )
         assert rows == [("write", "error", "EACCES", "not allowed", 12)]
-        assert ask("SELECT status FROM tool_invocations WHERE tool_call_id = 'c1'") == [("error",)]
-        parts = ask(
+        assert query("SELECT status FROM tool_invocations WHERE tool_call_id = 'c1'") == [("error",)]
+        parts = query(
             "SELECT status, error_code, error_message FROM message_parts WHERE kind = 'tool_result' AND tool_call_id = 'c2'"
         )
         assert parts == [("error", "EACCES", "not allowed")]
 
-    def test_calls_by_status(self, store, ask):
+    def test_tool_calls_by_status(self, store, query):
         session = store.session("cli:a")
         session.append([openai_call(f"c{n}", "t", "{}") for n in range(5)])
         session.start_tool_call("c1")
         session.record_tool_result("c2", "ok")
         session.record_tool_result("c3", status="error", error_message="x")
         session.record_tool_result("c4", status="canceled")
-        rows = ask("SELECT status, group_concat(tool_call_id) FROM tool_invocations GROUP BY status ORDER BY status")
+        rows = query("SELECT status, group_concat(tool_call_id) FROM tool_invocations GROUP BY status ORDER BY status")
         assert rows == [("canceled", "c4"), ("error", "c3"), ("pending", "c0"), ("running", "c1"), ("success", "c2")]
 
-    def test_arguments_that_are_not_json_are_shown_as_they_are(self, store, ask):
+    def test_arguments_that_are_not_json_are_unchanged(self, store, query):
         store.session("cli:a").append(openai_call("c1", "t", '{"path": '))
-        assert ask("SELECT input_json FROM tool_invocations") == [('{"path": ',)]
-        assert ask("SELECT content_json FROM message_parts") == [('{"path": ',)]
+        assert query("SELECT input_json FROM tool_invocations") == [('{"path": ',)]
+        assert query("SELECT content_json FROM message_parts") == [('{"path": ',)]
 
-    def test_structured_results_are_json(self, store, ask):
+    def test_structured_results_are_json(self, store, query):
         session = store.session("cli:a")
         session.append(openai_call("c1", "t", "{}"))
         session.record_tool_result("c1", {"rows": [1, 2]})
-        ((output,),) = ask("SELECT output_json FROM tool_invocations")
+        ((output,),) = query("SELECT output_json FROM tool_invocations")
         assert json.loads(output) == {"rows": [1, 2]}
 
-    def test_the_same_call_id_twice(self, store, ask):
+    def test_the_same_call_id_twice(self, store, query):
         session = store.session("cli:a")
         for answer in ("first", "second"):
             session.append(
                 [openai_call("call_0", "t", "{}"), {"role": "tool", "tool_call_id": "call_0", "content": answer}]
             )
-        rows = ask("SELECT message_id, output_json FROM tool_invocations ORDER BY 1")
+        rows = query("SELECT message_id, output_json FROM tool_invocations ORDER BY 1")
         assert [row[1] for row in rows] == ["first", "second"]
         assert len(set(rows)) == 2
 
 
 class TestAttachments:
-    def test_an_image_says_its_kind_and_is_stored_apart(self, store, ask):
+    def test_an_image_has_a_type_and_is_stored_as_a_blob(self, store, query):
         session = store.session("cli:a")
         image = {"kind": "attachment", "mime_type": "image/png", "size": 5120, "data": PNG}
         for _ in range(2):
             session.append({"role": "user", "parts": [{"kind": "text", "text": "see"}, image]}, "recollect")
-        rows = ask("SELECT kind, mime_type, size_bytes, sequence FROM message_parts WHERE kind = 'attachment'")
+        rows = query("SELECT kind, mime_type, size_bytes, sequence FROM message_parts WHERE kind = 'attachment'")
         assert rows == [("attachment", "image/png", 5120, 1)] * 2
-        assert ask("SELECT count(*), sum(refs), sum(size) FROM blobs") == [(1, 2, 5120)]
-        assert ask("SELECT max(length(parts)) < 2000 FROM messages") == [(1,)]
+        assert query("SELECT count(*), sum(refs), sum(size) FROM blobs") == [(1, 2, 5120)]
+        assert query("SELECT max(length(parts)) < 2000 FROM messages") == [(1,)]
         assert session.messages()[0].parts[1].data == PNG
 
-    def test_an_image_in_a_providers_form_is_stored_once(self, store, ask):
+    def test_an_image_in_a_providers_form_is_stored_once(self, store, query):
         source = {"type": "base64", "media_type": "image/png", "data": PNG}
         session = store.session("cli:a")
         message = {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image", "source": source}]}
         session.append([message, message], "anthropic")
-        assert ask("SELECT count(*), sum(refs) FROM blobs") == [(1, 2)]
+        assert query("SELECT count(*), sum(refs) FROM blobs") == [(1, 2)]
         assert session.history("anthropic", repair=False) == [message, message]
 
-    def test_a_screenshot_in_a_tool_result_is_stored_apart_too(self, store, ask):
+    def test_a_screenshot_in_a_tool_result_is_stored_as_a_blob(self, store, query):
         source = {"type": "base64", "media_type": "image/png", "data": PNG}
         session = store.session("cli:a")
         for number in range(3):
             blocks = [{"type": "text", "text": "shot"}, {"type": "image", "source": source}]
             session.append([anthropic_call(f"c{number}", "look", {}), anthropic_result(f"c{number}", blocks)])
-        assert ask("SELECT count(*), sum(refs) FROM blobs") == [(1, 3)]
-        assert ask("SELECT max(length(parts)) < 2000 FROM messages") == [(1,)]
+        assert query("SELECT count(*), sum(refs) FROM blobs") == [(1, 3)]
+        assert query("SELECT max(length(parts)) < 2000 FROM messages") == [(1,)]
         assert session.history("anthropic", repair=False)[1]["content"][0]["content"][1]["source"] == source
 
 
 class TestBranches:
-    def test_a_fork_adds_its_own_messages_and_joins_its_parents(self, store, ask):
+    def test_a_fork_has_its_own_messages_and_shares_its_parents(self, store, query):
         session = store.session("cli:a")
         session.append([{"role": "user", "content": "1"}, {"role": "user", "content": "2"}])
         fork = session.fork(at=1, id="cli:f")
         fork.append({"role": "user", "content": "2b"})
-        assert ask("SELECT count(*) FROM chat_messages") == [(3,)]
-        assert ask("SELECT id, message_count FROM chat_sessions ORDER BY id") == [("cli:a", 2), ("cli:f", 2)]
-        ((parent, sequence),) = ask("SELECT parent_message_id, sequence FROM chat_messages WHERE session_id = 'cli:f'")
+        assert query("SELECT count(*) FROM chat_messages") == [(3,)]
+        assert query("SELECT id, message_count FROM chat_sessions ORDER BY id") == [("cli:a", 2), ("cli:f", 2)]
+        ((parent, sequence),) = query(
+            "SELECT parent_message_id, sequence FROM chat_messages WHERE session_id = 'cli:f'"
+        )
         assert sequence == 2
-        assert ask("SELECT session_id, sequence FROM chat_messages WHERE id = ?", parent) == [("cli:a", 1)]
+        assert query("SELECT session_id, sequence FROM chat_messages WHERE id = ?", parent) == [("cli:a", 1)]
 
-    def test_a_rewound_path_keeps_both_ends(self, store, ask):
+    def test_both_branches_after_a_rewind(self, store, query):
         session = store.session("cli:a")
         session.append([{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}])
         session.rewind(1)
         session.append({"role": "assistant", "content": "2b"})
-        rows = ask(f"{TALK} WHERE chat_messages.sequence = 2 ORDER BY 2")
+        rows = query(f"{MESSAGE_TEXTS} WHERE chat_messages.sequence = 2 ORDER BY 2")
         assert rows == [("assistant", "2"), ("assistant", "2b")]
-        assert ask("SELECT count(DISTINCT parent_message_id) FROM chat_messages WHERE sequence = 2") == [(1,)]
-        assert ask("SELECT message_count FROM chat_sessions") == [(2,)]
+        assert query("SELECT count(DISTINCT parent_message_id) FROM chat_messages WHERE sequence = 2") == [(1,)]
+        assert query("SELECT message_count FROM chat_sessions") == [(2,)]
 
-    def test_a_fork_that_answers_a_shared_call_gets_its_own_row(self, store, ask):
+    def test_a_fork_that_answers_a_shared_call_gets_its_own_row(self, store, query):
         session = store.session("cli:a")
         session.append(openai_call("c1", "t", "{}"))
         fork = session.fork(id="cli:f")
         session.record_tool_result("c1", "in a")
         fork.record_tool_result("c1", "in f")
-        rows = ask("SELECT session_id, status, output_json FROM tool_invocations ORDER BY session_id")
+        rows = query("SELECT session_id, status, output_json FROM tool_invocations ORDER BY session_id")
         assert rows == [("cli:a", "success", "in a"), ("cli:f", "success", "in f")]
-        assert ask("SELECT count(DISTINCT id) FROM tool_invocations") == [(2,)]
-        assert ask("SELECT count(*) FROM message_parts WHERE kind = 'tool_call'") == [(1,)]
-        related = ask(
+        assert query("SELECT count(DISTINCT id) FROM tool_invocations") == [(2,)]
+        assert query("SELECT count(*) FROM message_parts WHERE kind = 'tool_call'") == [(1,)]
+        results = query(
             "SELECT session_id, tool_name, related_part_id FROM message_parts WHERE kind = 'tool_result' ORDER BY 1"
         )
-        call = ask("SELECT id FROM message_parts WHERE kind = 'tool_call'")[0][0]
-        assert related == [("cli:a", "t", call), ("cli:f", "t", call)]
+        call = query("SELECT id FROM message_parts WHERE kind = 'tool_call'")[0][0]
+        assert results == [("cli:a", "t", call), ("cli:f", "t", call)]
 
 
 class TestSnapshots:
-    def test_snapshots_name_the_message_they_reach(self, store, ask):
+    def test_snapshots_name_the_last_message_they_cover(self, store, query):
         store.session("cli:a").append({"role": "user", "content": "x"})
         store._engine._file.writer.execute(
             "INSERT INTO snapshots (session, kind, content, message, tokens, created_at, updated_at) "
             "SELECT s.key, 'title', '\"T\"', (s.head << 32) | 1, 3, 5, 6 FROM sessions AS s"
         )
-        rows = ask(
+        rows = query(
             "SELECT n.session_id, kind, content_json, token_count, n.created_at, m.role FROM session_snapshots AS n JOIN chat_messages AS m ON m.id = n.message_cutoff_id"
         )
         assert rows == [("cli:a", "title", '"T"', 3, 5, "user")]
@@ -400,36 +417,36 @@ def fill(store):
             session.append({"role": "user", "content": f"{number} " + "x" * 400})
 
 
-def read_everything(path):
+def read_and_append(path):
     with recollect.open(path) as store:
-        found = store.list_sessions()
-        assert {session.id for session in found} == {"cli:a", "cli:b"}
-        for session in found:
+        sessions = store.list_sessions()
+        assert {session.id for session in sessions} == {"cli:a", "cli:b"}
+        for session in sessions:
             texts = [message.text.split()[0] for message in session.messages()]
             assert texts == [str(number) for number in range(150)]
-            session.append({"role": "user", "content": "and on"})
+            session.append({"role": "user", "content": "and more"})
 
 
 class TestOtherPrograms:
-    def test_a_stock_reader_that_folds_our_log_leaves_the_checksums_right(self, path):
+    def test_checksums_are_valid_after_a_checkpoint_by_stock_sqlite(self, path):
         with recollect.open(path) as store:
             fill(store)
-            stock = Stock(path)
-            assert stock.ask("SELECT count(*) FROM chat_messages") == [(300,)]
-            assert stock.ask("PRAGMA wal_checkpoint(TRUNCATE)")[0][0] == 0
+            stock = StockSqlite(path)
+            assert stock.query("SELECT count(*) FROM chat_messages") == [(300,)]
+            assert stock.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0] == 0
             stock.close()
-        read_everything(path)
+        read_and_append(path)
 
-    def test_a_stock_reader_that_closes_last_folds_the_log_as_well(self, path):
+    def test_stock_sqlite_checkpoints_when_it_closes_last(self, path):
         with recollect.open(path) as store:
             fill(store)
-            stock = Stock(path)
-            assert stock.ask("SELECT count(*) FROM message_parts") == [(300,)]
+            stock = StockSqlite(path)
+            assert stock.query("SELECT count(*) FROM message_parts") == [(300,)]
         stock.close()
         assert not os.path.exists(path + "-wal")
-        read_everything(path)
+        read_and_append(path)
 
-    def test_a_log_left_by_a_crash_is_folded_by_stock_sqlite(self, path):
+    def test_stock_sqlite_checkpoints_the_wal_of_a_crash(self, path):
         code = (
             "import os, sys, recollect\n"
             "store = recollect.open(sys.argv[1])\n"
@@ -439,32 +456,32 @@ class TestOtherPrograms:
             "os._exit(0)\n"
         )
         subprocess.run([sys.executable, "-c", code, path], check=True)
-        stock = Stock(path)
-        assert stock.ask("SELECT count(*) FROM chat_messages") == [(300,)]
+        stock = StockSqlite(path)
+        assert stock.query("SELECT count(*) FROM chat_messages") == [(300,)]
         stock.close()
-        read_everything(path)
+        read_and_append(path)
 
-    def test_a_stock_integrity_check_is_content(self, path):
+    def test_the_integrity_check_of_stock_sqlite_passes(self, path):
         with recollect.open(path) as store:
             fill(store)
-        stock = Stock(path)
-        assert stock.ask("PRAGMA integrity_check") == [("ok",)]
-        assert stock.ask("PRAGMA foreign_key_check") == []
+        stock = StockSqlite(path)
+        assert stock.query("PRAGMA integrity_check") == [("ok",)]
+        assert stock.query("PRAGMA foreign_key_check") == []
         stock.close()
-        read_everything(path)
+        read_and_append(path)
 
     @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="the sqlite3 command is not installed")
     def test_the_sqlite3_command(self, path):
         with recollect.open(path) as store, store.session("cli:a", title="T").turn("Hello") as turn:
             turn.add({"role": "assistant", "content": "Hi"})
 
-        def shell(question: str) -> list[str]:
-            run = subprocess.run(["sqlite3", path, question], capture_output=True, text=True, check=True)
-            return run.stdout.splitlines()
+        def shell(statement: str) -> list[str]:
+            process = subprocess.run(["sqlite3", path, statement], capture_output=True, text=True, check=True)
+            return process.stdout.splitlines()
 
         assert shell("SELECT id, title FROM chat_sessions") == ["cli:a|T"]
         by_time = "ORDER BY chat_messages.created_at, chat_messages.sequence"
-        assert shell(f"{TALK} {by_time}") == ["user|Hello", "assistant|Hi"]
+        assert shell(f"{MESSAGE_TEXTS} {by_time}") == ["user|Hello", "assistant|Hi"]
         tables = set(" ".join(shell(".tables")).split())
         assert {
             "chat_sessions",

@@ -1,4 +1,4 @@
-"""The whole sequence that a person goes through, with the server ended and started again in between."""
+"""The acceptance sequence of the web app: two conversations, with the server stopped and started again in between."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from playwright.sync_api import expect
 
 import recollect
 
-from around import until  # isort: skip
-from test_page_talk import answered, questions, said  # isort: skip
+from page_helpers import until  # isort: skip
+from test_page_conversation import questions, send, wait_for_answer  # isort: skip
 
 
-def restarted(server, page, *, kill=False):
-    """End the server, see that the page says so, start it again, and see that the page recovers by itself."""
+def restart(server, page, *, kill=False):
+    """Stop the server, check that the page shows it, start the server again, and check that the page reconnects."""
     server.stop(kill=kill)
     expect(page.locator("#offline")).to_be_visible()
     server.start()
@@ -22,15 +22,18 @@ def restarted(server, page, *, kill=False):
 
 
 @contextlib.contextmanager
-def shown_anew(page):
-    """Wait until a conversation is shown in the place of the one before, be it the same one."""
-    page.evaluate("() => { window.before = document.querySelector('.talk'); }")
+def new_view(page):
+    """Wait until a new view of a conversation, perhaps the same one, replaces the previous view."""
+    page.evaluate("() => { window.previousView = document.querySelector('.conversation-view'); }")
     yield
-    page.wait_for_function("() => recollect.talk()?.element.isConnected && recollect.talk().element !== window.before")
+    page.wait_for_function(
+        "() => recollect.view()?.element.isConnected && recollect.view().element !== window.previousView"
+    )
 
 
-def titled(page, title):
-    with shown_anew(page):
+def create_conversation(page, title):
+    """Create a conversation with this title."""
+    with new_view(page):
         page.get_by_role("button", name="New chat").first.click()
     expect(page.locator("#messages > article")).to_have_count(0)
     page.locator(".title button").click()
@@ -43,34 +46,34 @@ def row(page, title):
     return page.locator("#sessions li.session", has_text=title)
 
 
-def counted(path, rows):
-    """Count the rows of a view with any sqlite3."""
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as plain:
-        return plain.execute(f"SELECT count(*) FROM {rows}").fetchone()[0]
+def count_rows(path, view):
+    """Count the rows of a view with the sqlite3 module, as any SQLite client can."""
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return connection.execute(f"SELECT count(*) FROM {view}").fetchone()[0]
 
 
-def test_the_acceptance_sequence(own_server, talk_at):
-    ended = ("ERR_", "Failed to load")
-    page = talk_at(own_server.url, expected=ended)
-    titled(page, "Session A")
+def test_the_acceptance_sequence(own_server, open_page_at):
+    connection_errors = ("ERR_", "Failed to load")
+    page = open_page_at(own_server.url, expected=connection_errors)
+    create_conversation(page, "Session A")
     for text in ("echo A1", "echo A2", "What is 12 * 34?"):
-        said(page, text)
-        answered(page)
-    titled(page, "Session B")
+        send(page, text)
+        wait_for_answer(page)
+    create_conversation(page, "Session B")
     for text in ("echo B1", "echo B2"):
-        said(page, text)
-        answered(page)
-    with shown_anew(page):
+        send(page, text)
+        wait_for_answer(page)
+    with new_view(page):
         row(page, "Session A").locator("a").first.click()
     expect(page.locator("#messages > .user")).to_have_count(3)
     assert questions(page) == ["echo A1", "echo A2", "What is 12 * 34?"]
 
-    restarted(own_server, page)
-    again = talk_at(own_server.url, expected=ended)
+    restart(own_server, page)
+    again = open_page_at(own_server.url, expected=connection_errors)
     expect(again.locator(".title button")).to_have_text("Session A")
     expect(again.locator("#messages > .user")).to_have_count(3)
     expect(again.locator("#messages > .assistant").last).to_contain_text("408")
-    with shown_anew(again):
+    with new_view(again):
         row(again, "Session B").locator("a").first.click()
     expect(again.locator("#messages > .user")).to_have_count(2)
     assert questions(again) == ["echo B1", "echo B2"]
@@ -79,38 +82,38 @@ def test_the_acceptance_sequence(own_server, talk_at):
     expect(row(again, "Session B")).to_have_count(0)
     expect(again.locator(".toast")).to_contain_text("Session B")
 
-    restarted(own_server, again, kill=True)
-    last = talk_at(own_server.url, expected=ended)
+    restart(own_server, again, kill=True)
+    last = open_page_at(own_server.url, expected=connection_errors)
     expect(row(last, "Session A")).to_have_count(1)
     expect(row(last, "Session B")).to_have_count(0)
-    with shown_anew(last):
+    with new_view(last):
         row(last, "Session A").locator("a").first.click()
     expect(last.locator("#messages > .user")).to_have_count(3)
-    said(last, "echo A4")
-    answered(last, "A4")
+    send(last, "echo A4")
+    wait_for_answer(last, "A4")
     assert questions(page)[:3] == ["echo A1", "echo A2", "What is 12 * 34?"]
     expect(page.locator("#messages > .user")).to_have_count(4)  # the first window, two restarts later
 
-    messages, parts, done = (
-        counted(own_server.path, name)
+    messages, parts, successes = (
+        count_rows(own_server.path, name)
         for name in ("chat_messages", "message_parts", "tool_invocations WHERE status = 'success'")
     )
     assert parts >= messages > 0
-    assert done >= 1
+    assert successes >= 1
 
 
-def test_an_answer_that_a_killed_server_left_is_marked_and_goes_on(own_server, talk_at):
-    page = talk_at(own_server.url, expected=("ERR_", "Failed to load"))
-    said(page, "hold for-ever")
+def test_an_answer_interrupted_by_a_killed_server_is_marked_and_can_be_continued(own_server, open_page_at):
+    page = open_page_at(own_server.url, expected=("ERR_", "Failed to load"))
+    send(page, "hold forever")
     expect(page.locator("#messages > .live")).to_contain_text("The open paragraph")
     with recollect.open(own_server.path) as store:
         session = store.last_session()
-        until(lambda: session.refresh().message_count == 2 and "The open" in session.messages()[1].text)
-    page.locator("#composer-text").fill("typed while it was away")
-    restarted(own_server, page, kill=True)
-    answered(page, "Cut off here")
+        until(lambda: session.refresh().message_count == 2 and "The open" in session.messages()[1].text)  # pyright: ignore[reportOptionalMemberAccess]
+    page.locator("#composer-text").fill("typed while the server was down")
+    restart(own_server, page, kill=True)
+    wait_for_answer(page, "Interrupted: the server stopped during this answer.")
     expect(page.locator("#messages > .assistant").last).to_contain_text("The first paragraph is complete.")
-    expect(page.locator("#composer-text")).to_have_value("typed while it was away")
+    expect(page.locator("#composer-text")).to_have_value("typed while the server was down")
     page.get_by_role("button", name="Continue").click()
     expect(page.locator("#messages > .user")).to_have_count(2)
-    answered(page, "You said")
+    wait_for_answer(page, "You said")

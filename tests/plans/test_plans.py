@@ -1,4 +1,4 @@
-"""EXPLAIN: every query finds its rows by a key or an index, and lists come out in order without being sorted."""
+"""Query plans: every query finds its rows by a key or an index, and lists need no sort."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import re
 import apsw
 import pytest
 
-import recollect.ops
+import recollect.storage
 from recollect import sql
-from recollect.engine.sqlite.connection import CHECKPOINT, connect
-from recollect.engine.sqlite.file import File
-from recollect.engine.sqlite.ranking import register
+from recollect.engine.sqlite.connection import CHECKPOINT_PAGES, connect
+from recollect.engine.sqlite.database_file import DatabaseFile
+from recollect.engine.sqlite.ranking import register_ranking
 
-STEPS = sql.steps("sqlite")
+STEPS = sql.first_steps("sqlite")
 QUERIES = {**sql.queries("sqlite"), **STEPS}
-LARGE = (
+LARGE_TABLES = (
     "sessions",
     "messages",
     "branches",
@@ -36,9 +36,9 @@ TABLES = (
     "blob",
     "branch",
     "compaction",
-    "copy",  # no table: what a copy asks of all of them
+    "copy",  # not a table: queries of a copy over all tables
     "message",
-    "owner",  # the same
+    "owner",  # not a table: queries over all owners
     "pin",
     "session",
     "setting",
@@ -50,85 +50,93 @@ TABLES = (
     "turn",
 )
 
-# A scan or a sort that is meant, and why.
+# Intended scans, with the reason.
 SCANS = {
-    "search_waiting": "sessions are looked through before a search, at a microsecond each; appending keeps no list",
-    "search_sample": "a check takes some of the newest",
-    "search_restart": "the index is made anew",
-    "search_retitle": "the index is made anew",
-    "sessions_revisions": "whoever watches all sessions compares the revisions of all",
-    "sessions_total": "a check looks at all there is",
-    "blobs_named": "a check looks at all there is",
-    "trees_short": "a check looks at all there is",
-    "owners_all": "a copy takes all there is",
-    "copy_holds": "it ends with the first that it finds",
-    "copy_size": "a copy takes all there is",
+    "search_backlog": "a search checks all sessions, at a microsecond each; an append maintains no list",
+    "search_sample": "a check samples the newest messages",
+    "search_reset_branches": "the index is rebuilt",
+    "search_reset_titles": "the index is rebuilt",
+    "sessions_revisions": "a watch of all sessions compares all revisions",
+    "sessions_total": "a check reads everything",
+    "blobs_reference_counts": "a check reads everything",
+    "trees_miscounted": "a check reads everything",
+    "owners_all": "a copy reads everything",
+    "copy_target_used": "it stops at the first row",
+    "copy_size": "a copy reads everything",
 }
-WHOLE = ("search_empty_terms", "search_empty_titles", "search_restart", "search_retitle")  # the index is made anew
-WIDE = {
-    "search_waiting": "the same index, and sessions are looked through",
-    "search_untitled": "an index of its own, with the titles alone that wait to be indexed",
-    "sessions_by_deletion": "the trash is small, and has an index of its own",
-    "session_activate": "the newest of the index, and no more",
-    "session_insert": "the newest of the index, and no more",
-    "session_restore": "the same",
-    "session_advance": "the newest of the index, and no more",
-    "session_append": "the same",
-    "session_save": "the same",
-    "tool_calls_ranked": "statistics are about all there is",
-    "blobs_refs": "a check looks at all there is",
-    "sessions_trashed": "the trash is small, and has an index of its own",
-    "sessions_of_untitled": "its index has only those, and a few are taken",
-    "sessions_held": "a server looks at all when it starts",
-    "copy_holds": "it ends with the first that it finds",
-    "copy_size": "a copy takes all there is",
+# Intended changes of whole tables: the index is rebuilt.
+WHOLE_TABLE_CHANGES = (
+    "search_clear_terms",
+    "search_clear_titles",
+    "search_reset_branches",
+    "search_reset_titles",
+)
+# Intended reads of all rows of an owner, with the reason.
+OWNER_READS = {
+    "search_backlog": "a search checks all sessions through the same index",
+    "search_changed_titles": "its partial index contains only the titles that wait to be indexed",
+    "sessions_by_deletion": "the trash is small and has its own index",
+    "session_activate": "it reads only the newest entry of the index",
+    "session_insert": "it reads only the newest entry of the index",
+    "session_restore": "it reads only the newest entry of the index",
+    "session_advance": "it reads only the newest entry of the index",
+    "session_append": "it reads only the newest entry of the index",
+    "session_save": "it reads only the newest entry of the index",
+    "tool_calls_ranked": "statistics cover everything",
+    "blobs_refs": "a check reads everything",
+    "sessions_trashed": "the trash is small and has its own index",
+    "sessions_of_untitled": "its partial index contains only untitled sessions, and the query reads a few",
+    "sessions_with_open_turns": "a server reads all of them when it starts",
+    "copy_target_used": "it stops at the first row",
+    "copy_size": "a copy reads everything",
 }
+# Intended sorts, with the reason.
 SORTS = {
     "sessions_by_deletion": "the trash is small, and an index for its order would cost every session",
     "sessions_trashed": "the trash is small",
-    "sessions_delegated": "a session has few sub-agents",
-    "messages_large": "a session's branches are few, and few of its messages are large",
-    "blobs_named": "a check counts who refers to each payload",
-    "messages_tally": "a page of sessions is added up",
-    "turns_tally": "a page of sessions is added up",
-    "tool_calls_ranked": "ranks are places in an order",
-    "sessions_through_activity": "it is given a few sessions to put in order",
-    "sessions_through_creation": "it is given a few sessions to put in order",
-    "sessions_through_title": "it is given a few sessions to put in order",
-    "session_in_trash": "one id is seldom more than once in the trash",
+    "sessions_delegated": "a session has few delegates",
+    "messages_large": "a session has few branches, and few of its messages are large",
+    "blobs_reference_counts": "a check counts the references to each payload",
+    "messages_tally": "it sums up a page of sessions",
+    "turns_tally": "it sums up a page of sessions",
+    "tool_calls_ranked": "a rank is a position in an order",
+    "sessions_through_activity": "it sorts a few given sessions",
+    "sessions_through_creation": "it sorts a few given sessions",
+    "sessions_through_title": "it sorts a few given sessions",
+    "session_in_trash": "an id is rarely more than once in the trash",
     "sessions_by_title": "few sessions share a title",
-    "sessions_titled_alike": "few sessions share a title",
+    "sessions_by_similar_title": "few sessions share a title",
     "branches_of_session": "a session has few branches",
     "branches_of_tree": "a tree has few branches, and only erasing reads them",
     "sessions_of_tree": "a tree has few sessions",
-    "branch_path": "a path has few stretches",
-    "search_reaching": "a message is in few forks",
+    "branch_path": "a path has few branches",
+    "search_sharing_session": "a message is in few forks",
     "search_ranges": "a session has few branches",
     "search_terms_with": "the shortest words come first",
     "search_titles_match": "the best titles come first",
-    "tool_calls_of_path": "the stretches of a path are put in order, few as they are",
+    "tool_calls_of_path": "a path has few branches",
     "owners_all": "there are few owners",
-    "compactions_whole": "a branch has few",
-    "snapshots_whole": "a session has few",
+    "compactions_full": "a branch has few compactions",
+    "snapshots_full": "a session has few snapshots",
 }
 IN_ORDER = (
-    "sessions_by_activity", "sessions_usual", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward",
-    "messages_tell",
+    "sessions_by_activity", "sessions_default_list", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward",
+    "messages_tuples",
     "turns_of_span",
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory):
-    """A database with enough in it that a plan is no accident of emptiness."""
+    """Create a database with rows, so that the plans are not those of empty tables, and yield a connection."""
     path = str(tmp_path_factory.mktemp("plans") / "recollect.db")
     with recollect.open(path) as store:
         for number in range(30):
             session = store.session(f"cli:{number}", title=f"t{number}")
             session.append([{"role": "user", "content": "x"}] * 5)
-    File(path, 5.0, CHECKPOINT).close()
+    DatabaseFile(path, 5.0, CHECKPOINT_PAGES).close()
     connection = connect(path, 5.0)
-    register(connection)
+    register_ranking(connection)
     yield connection
     connection.close()
 
@@ -140,81 +148,82 @@ def bindings(query: str):
     return (1,) * query.count("?")
 
 
-def plan(connection: apsw.Connection, query: str) -> list[str]:
+def query_plan(connection: apsw.Connection, query: str) -> list[str]:
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", bindings(query))]
 
 
-def about_large(lines: list[str], query: str, pattern: str) -> list[str]:
-    """Find the lines of a plan that fit a pattern and are about a large table, which the first group names."""
-    known = {alias: table for table, alias in re.findall(r"\b([a-z_]+) AS ([a-z_]+)\b", query)}
-    found = [(line, re.match(pattern, line)) for line in lines]
-    return [line for line, match in found if match and known.get(match[1], match[1]) in LARGE]
+def lines_about_large_tables(lines: list[str], query: str, pattern: str) -> list[str]:
+    """Return the lines of a plan that match a pattern whose first group is a large table."""
+    aliases = {alias: table for table, alias in re.findall(r"\b([a-z_]+) AS ([a-z_]+)\b", query)}
+    matches = [(line, re.match(pattern, line)) for line in lines]
+    return [line for line, match in matches if match and aliases.get(match[1], match[1]) in LARGE_TABLES]
 
 
-def scanned(lines: list[str], query: str) -> list[str]:
-    """Find where a large table is read from one end to the other, for itself or for an index that is thrown away."""
+def find_scans(lines: list[str], query: str) -> list[str]:
+    """Return the lines of a plan that scan a large table, directly or to build a temporary index."""
     return [
-        *about_large(lines, query, r"SCAN (\w+)"),
-        *about_large(lines, query, r"SEARCH (\w+) USING AUTOMATIC"),
+        *lines_about_large_tables(lines, query, r"SCAN (\w+)"),
+        *lines_about_large_tables(lines, query, r"SEARCH (\w+) USING AUTOMATIC"),
     ]
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_large_table_is_scanned(connection, name):
-    lines = plan(connection, QUERIES[name])
-    found = scanned(lines, QUERIES[name])
-    assert not found or name in SCANS, lines
+    lines = query_plan(connection, QUERIES[name])
+    scans = find_scans(lines, QUERIES[name])
+    assert not scans or name in SCANS, lines
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_nothing_large_is_sorted(connection, name):
-    lines = [line for line in plan(connection, QUERIES[name]) if "TEMP B-TREE" in line]
+def test_no_large_result_is_sorted(connection, name):
+    lines = [line for line in query_plan(connection, QUERIES[name]) if "TEMP B-TREE" in line]
     assert not lines or name in SORTS, lines
 
 
 @pytest.mark.parametrize("name", IN_ORDER)
-def test_lists_and_messages_come_out_in_order(connection, name):
-    lines = plan(connection, QUERIES[name])
+def test_lists_and_messages_need_no_sort(connection, name):
+    lines = query_plan(connection, QUERIES[name])
     assert not [line for line in lines if "TEMP B-TREE" in line or ("SCAN" in line and "VIRTUAL" not in line)], lines
 
 
 @pytest.mark.parametrize("name", IN_ORDER)
-def test_a_page_is_found_by_a_range_and_not_only_by_owner(connection, name):
-    lines = plan(connection, QUERIES[name])
+def test_a_page_of_results_is_read_by_a_range(connection, name):
+    lines = query_plan(connection, QUERIES[name])
     assert any(
         re.search(r"(active_at|created_at|folded|rowid)[<>]|active_at,rowid\)<|created_at,rowid\)<", line)
         for line in lines
     ), lines
 
 
-NOTHING = "SELECT 1 WHERE false"  # what only another engine needs
+EMPTY_QUERY = "SELECT 1 WHERE false"  # the text of statements that only the other engine needs
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, text in QUERIES.items() if name.startswith(("session_", "sessions_")) and text != NOTHING]
+    "name",
+    [name for name, text in QUERIES.items() if name.startswith(("session_", "sessions_")) and text != EMPTY_QUERY],
 )
 def test_a_list_reads_no_message_bodies(connection, name):
-    """Asked of SQLite itself: which columns a statement reads. A role is told by a column before the body."""
-    read = set()
+    """Record the columns that a statement reads, with SQLite's authorizer. The role is a column before the body."""
+    columns = set()
 
-    def note(action, first, second, *_):
+    def record_read(action, first, second, *_):
         if action == apsw.SQLITE_READ:
-            read.add((first, second))
+            columns.add((first, second))
         return apsw.SQLITE_OK
 
-    connection.authorizer = note
+    connection.authorizer = record_read
     try:
         connection.execute(f"EXPLAIN {QUERIES[name]}", bindings(QUERIES[name])).fetchall()
     finally:
         connection.authorizer = None
-    assert "sessions" in {table for table, _ in read}
-    bodies = {(table, column) for table, column in read if table == "messages"}
+    assert "sessions" in {table for table, _ in columns}
+    bodies = {(table, column) for table, column in columns if table == "messages"}
     assert bodies <= {("messages", column) for column in ("key", "role", "deleted_at", "created_at", "")}
 
 
 @pytest.mark.parametrize("name", list(STEPS))
-def test_few_sessions_are_found_by_the_index_of_their_filter(connection, name):
-    lines = plan(connection, QUERIES[name])
+def test_filters_use_their_index(connection, name):
+    lines = query_plan(connection, QUERIES[name])
     assert re.match(
         r"SEARCH sessions USING (COVERING )?INDEX sessions_(parent|pinned|channel|model|status|archived|untitled)",
         lines[1],
@@ -223,15 +232,15 @@ def test_few_sessions_are_found_by_the_index_of_their_filter(connection, name):
 
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if name.startswith("sessions_through_")])
-def test_few_sessions_are_looked_up_by_their_keys(connection, name):
-    lines = plan(connection, QUERIES[name])
+def test_sessions_are_read_by_their_keys(connection, name):
+    lines = query_plan(connection, QUERIES[name])
     assert lines[1] == "SEARCH sessions USING INTEGER PRIMARY KEY (rowid=?)", lines
 
 
 @pytest.mark.parametrize("name", [name for name, text in QUERIES.items() if text.startswith(("UPDATE", "DELETE"))])
-def test_a_change_finds_its_rows_by_a_key(connection, name):
-    lines = plan(connection, QUERIES[name])
-    if name in WHOLE:
+def test_updates_and_deletes_find_their_rows_by_a_key(connection, name):
+    lines = query_plan(connection, QUERIES[name])
+    if name in WHOLE_TABLE_CHANGES:
         return
     assert lines
     assert lines[0].startswith("SEARCH") or "VIRTUAL TABLE INDEX" in lines[0], lines
@@ -239,44 +248,44 @@ def test_a_change_finds_its_rows_by_a_key(connection, name):
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_large_table_is_read_by_owner_alone(connection, name):
-    """Most stores have one owner: what is found by owner alone is everything."""
-    lines = plan(connection, QUERIES[name])
-    found = about_large(lines, QUERIES[name], r"SEARCH (\w+) USING .*\(owner=\?\)")
-    assert not found or name in WIDE, lines
+    """Most stores have one owner, so a read by owner alone reads everything."""
+    lines = query_plan(connection, QUERIES[name])
+    reads = lines_about_large_tables(lines, QUERIES[name], r"SEARCH (\w+) USING .*\(owner=\?\)")
+    assert not reads or name in OWNER_READS, lines
 
 
-def test_the_check_would_see_a_scan(connection):
+def test_a_scan_is_detected(connection):
     query = "SELECT m.key FROM messages AS m WHERE m.model = :model ORDER BY m.tokens"
-    lines = plan(connection, query)
-    assert scanned(lines, query)
+    lines = query_plan(connection, query)
+    assert find_scans(lines, query)
     assert [line for line in lines if "TEMP B-TREE" in line]
 
 
-def test_every_exception_is_of_a_query_that_exists():
-    assert {*SCANS, *SORTS, *WIDE} <= set(QUERIES)
+def test_every_exception_names_an_existing_query():
+    assert {*SCANS, *SORTS, *OWNER_READS} <= set(QUERIES)
 
 
 class TestNames:
     def source(self) -> str:
-        folder = os.path.dirname(recollect.ops.__file__)
+        folder = os.path.dirname(recollect.storage.__file__)
         texts = []
         for name in sorted(glob.glob(os.path.join(folder, "**", "*.py"), recursive=True)):
             with open(name, encoding="utf-8") as file:
                 texts.append(file.read())
         return "\n".join(texts)
 
-    def used(self) -> set[str]:
-        """Find the names that operations run: what stands in one(), rows(), do(), each() or is yielded or listed."""
+    def used_names(self) -> set[str]:
+        """Return the names of the statements that operations run, yield or list."""
         source = self.source()
-        run = set(re.findall(r'\b(?:one|rows|do|each)\(\s*"([a-z_]+)"', source))
-        run |= set(re.findall(r'\byield "([a-z_]+)"', source))
-        return run | {name for name in QUERIES if f'"{name}"' in source}
+        names = set(re.findall(r'\b(?:fetch_one|fetch_all|execute|execute_many)\(\s*"([a-z_]+)"', source))
+        names |= set(re.findall(r'\byield "([a-z_]+)"', source))
+        return names | {name for name in QUERIES if f'"{name}"' in source}
 
     def test_every_query_that_is_used_exists(self):
-        assert self.used() <= set(QUERIES)
+        assert self.used_names() <= set(QUERIES)
 
     def test_every_query_that_exists_is_used(self):
-        assert set(QUERIES) - set(STEPS) <= self.used()
+        assert set(QUERIES) - set(STEPS) <= self.used_names()
         assert {f'"{name.removeprefix("sessions_")}"' in self.source() for name in STEPS} == {True}
 
     @pytest.mark.parametrize("name", QUERIES)
@@ -284,7 +293,7 @@ class TestNames:
         assert re.fullmatch(r"[a-z]+(_[a-z]+)+", name)
         assert any(re.match(rf"{table}(s|es)?_", name) for table in TABLES)
 
-    def test_no_name_is_given_twice(self):
+    def test_query_names_are_unique(self):
         folder = os.path.join(os.path.dirname(sql.__file__), "sqlite", "queries")
         names = []
         for file in os.listdir(folder):

@@ -1,4 +1,4 @@
-"""A way to the server that can be cut: at any moment, or at the very COMMIT, before or after the server has seen it."""
+"""A proxy whose connections a test can cut at any time, or at a COMMIT, before or after the server has received it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import socket
 import threading
 
 COMMIT = b"commit\0"
-_LOST = b"SFATAL\0VFATAL\0C08P01\0Mserver conn crashed?\0\0"
+_POOLER_ERROR = b"SFATAL\0VFATAL\0C08P01\0Mserver conn crashed?\0\0"
 
 
 class LoopbackProxy:
-    """Passes bytes on between clients and a server on loopback.
+    """Forwards bytes between clients and a server on loopback.
 
-    `trap` says what happens at the next COMMIT that a client sends: "before" (it never arrives), "after" (it arrives, its
-    answer does not), "told" (the same, and the client gets the error of a pooler that has lost its server) or "late" (the
-    client is cut off, and it arrives when `release` is called). While `shut`, who connects is cut off at once.
+    `trap` is the fault at the next COMMIT of a client: "before" (COMMIT never arrives), "after" (it arrives, its reply does
+    not), "pooler" (the same, and the client gets the error of a pooler that has lost its server) or "late" (the client is
+    disconnected, and COMMIT arrives when release() is called). While `refuses` is set, new connections are closed.
     """
 
     def __init__(self, port: int) -> None:
@@ -24,9 +24,9 @@ class LoopbackProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.trap: str | None = None
-        self.shut = False
-        self.sprung = threading.Event()
-        self._held: list[tuple[socket.socket, bytes]] = []
+        self.refuses = False
+        self.trap_event = threading.Event()
+        self._delayed_commits: list[tuple[socket.socket, bytes]] = []
         self._open: list[socket.socket] = []
         self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
@@ -35,68 +35,68 @@ class LoopbackProxy:
         while not self._closed:
             try:
                 client, _ = self._listener.accept()
-                if self.shut:
+                if self.refuses:
                     client.close()
                     continue
                 server = socket.create_connection(self._target)
             except OSError:
                 continue
             self._open += [client, server]
-            threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
 
-    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
                 for ready in select.select([client, server], [], [])[0]:
                     data = ready.recv(65536)
                     if not data:
-                        return self._end(client, server)
+                        return self._close_all(client, server)
                     if ready is client and self.trap is not None and COMMIT in data:
-                        return self._spring(client, server, data)
+                        return self._run_trap(client, server, data)
                     (server if ready is client else client).sendall(data)
-        return self._end(client, server)
+        return self._close_all(client, server)
 
-    def _spring(self, client: socket.socket, server: socket.socket, data: bytes) -> None:
-        how, self.trap = self.trap, None
-        self.sprung.set()  # before the client can notice anything, and look
-        if how == "late":
-            self._held.append((server, data))
+    def _run_trap(self, client: socket.socket, server: socket.socket, data: bytes) -> None:
+        trap, self.trap = self.trap, None
+        self.trap_event.set()  # before the client can notice the fault
+        if trap == "late":
+            self._delayed_commits.append((server, data))
             client.close()
-        elif how in ("after", "told"):
+        elif trap in ("after", "pooler"):
             server.sendall(data)
-            answered = b""
-            while b"COMMIT" not in answered:  # the server says so when it is on disk
-                answered += server.recv(65536)
-            if how == "told":
-                client.sendall(_message(b"E", _LOST) + _message(b"Z", b"I"))
-                while client.recv(65536):  # it hangs up when it has read this
+            response = b""
+            while b"COMMIT" not in response:  # the server replies when the commit is on disk
+                response += server.recv(65536)
+            if trap == "pooler":
+                client.sendall(_message(b"E", _POOLER_ERROR) + _message(b"Z", b"I"))
+                while client.recv(65536):  # the client disconnects when it has read the error
                     pass
-            self._end(client, server)
+            self._close_all(client, server)
         else:
-            self._end(client, server)
+            self._close_all(client, server)
 
-    def _end(self, *sockets: socket.socket) -> None:
-        for each in sockets:
-            each.close()
+    def _close_all(self, *sockets: socket.socket) -> None:
+        for connection in sockets:
+            connection.close()
 
     def release(self) -> bytes:
-        """Let a COMMIT arrive that was held back, and give what the server says to it."""
-        server, data = self._held.pop()
+        """Forward a delayed COMMIT and return the reply of the server."""
+        server, data = self._delayed_commits.pop()
         server.sendall(data)
         server.settimeout(10)
-        answer = b""
+        response = b""
         with contextlib.suppress(TimeoutError):
-            while b"Z\0\0\0\5" not in answer:  # ready for the next
-                answer += server.recv(65536)
+            while b"Z\0\0\0\5" not in response:  # ReadyForQuery, idle
+                response += server.recv(65536)
         server.close()
-        return answer
+        return response
 
     def cut(self) -> None:
         """Cut every connection."""
-        opened, self._open = self._open, []
-        for each in opened:
+        connections, self._open = self._open, []
+        for connection in connections:
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._closed = True
@@ -105,5 +105,5 @@ class LoopbackProxy:
 
 
 def _message(kind: bytes, content: bytes) -> bytes:
-    """Make a message as the server sends it."""
+    """Return a protocol message of the server."""
     return kind + (len(content) + 4).to_bytes(4, "big") + content

@@ -1,4 +1,4 @@
-"""The command on a server: the same words, no password in what it prints, and a plain answer where there is no file."""
+"""The command line on PostgreSQL: same commands, no password in the output, and errors for commands that need a file."""
 
 from __future__ import annotations
 
@@ -15,84 +15,86 @@ from recollect import sql
 
 
 @pytest.fixture
-def call(databases, database, tmp_path):
-    # A password in the URL, whether the server asks for one or not.
+def run_command(databases, database, tmp_path):
+    # The URL has a password even if the server does not ask for one, so that the output could show it.
     url = databases.url_of(database, "plain").replace("plain@", f"plain:{PASSWORD.replace('$', '%24')}@", 1)
-    passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    known = {**passed, "HOME": str(tmp_path), "RECOLLECT_DB": url, "LC_ALL": "C.UTF-8"}
+    environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    settings = {**environment, "HOME": str(tmp_path), "RECOLLECT_DB": url, "LC_ALL": "C.UTF-8"}
 
-    def run(*words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "recollect", *words],
-            env=known,
+    def run_cli(*arguments: str, code: int = 0) -> str:
+        process = subprocess.run(
+            [sys.executable, "-m", "recollect", *arguments],
+            env=settings,
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
-        assert done.returncode == code, done.stderr
+        assert process.returncode == code, process.stderr
         for secret in (PASSWORD, PASSWORD.replace("$", "%24")):
-            assert secret not in done.stdout + done.stderr
-        return done.stdout + done.stderr
+            assert secret not in process.stdout + process.stderr
+        return process.stdout + process.stderr
 
-    return run
+    return run_cli
 
 
 @pytest.fixture
-def talk(postgres):
+def session(postgres):
     with recollect.open(postgres) as store:
         session = store.session("cli:a", title="Numbers")
         session.save_turn("how many", {"role": "assistant", "content": "seven"})
         yield session
 
 
-def test_where_it_is(call):
-    found = json.loads(call("db", "path", "--json"))
-    assert found["path"].startswith("postgresql://plain@127.0.0.1:")
-    assert found["exists"]
+def test_db_path_prints_the_url(run_command):
+    report = json.loads(run_command("db", "path", "--json"))
+    assert report["path"].startswith("postgresql://plain@127.0.0.1:")
+    assert report["exists"]
 
 
-def test_up_to_date(call):
-    assert json.loads(call("db", "migrate", "--json"))["schema"] == sql.migrations("postgres")[-1][0]
+def test_db_migrate_prints_the_schema_version(run_command):
+    assert json.loads(run_command("db", "migrate", "--json"))["schema"] == sql.migrations("postgres")[-1][0]
 
 
-def test_what_is_in_it(call, talk):
-    assert "Numbers" in call("sessions", "list")
-    assert "seven" in call("sessions", "show", "cli:a")
-    assert "cli:a" in call("sessions", "search", "seven")
-    assert json.loads(call("sessions", "stats", "--json"))["messages"] == 2
+def test_sessions_are_listed_shown_and_searched(run_command, session):
+    assert "Numbers" in run_command("sessions", "list")
+    assert "seven" in run_command("sessions", "show", "cli:a")
+    assert "cli:a" in run_command("sessions", "search", "seven")
+    assert json.loads(run_command("sessions", "stats", "--json"))["messages"] == 2
 
 
-def test_a_check(call, talk):
-    found = json.loads(call("db", "check", "--json"))
-    assert found["sound"]
-    assert "counters" in found["checked"]
+def test_db_check_finds_no_problem(run_command, session):
+    report = json.loads(run_command("db", "check", "--json"))
+    assert report["sound"]
+    assert "counters" in report["checked"]
 
 
-def test_out_and_in_again(call, talk, tmp_path):
+def test_an_export_can_be_imported(run_command, session, tmp_path):
     file = str(tmp_path / "out.jsonl")
-    call("sessions", "export", "cli:a", "-o", file)
-    talk.store.erase_session("cli:a")
-    call("sessions", "import", file)
-    assert [message.text for message in talk.store.session("cli:a").messages()] == ["how many", "seven"]
+    run_command("sessions", "export", "cli:a", "-o", file)
+    session.store.erase_session("cli:a")
+    run_command("sessions", "import", file)
+    assert [message.text for message in session.store.session("cli:a").messages()] == ["how many", "seven"]
 
 
-@pytest.mark.parametrize("words", [("backup", "copy.db"), ("stats",), ("optimize",)])
-def test_what_only_a_file_has(call, talk, words, tmp_path):
-    words = tuple(str(tmp_path / word) if word.endswith(".db") else word for word in words)
-    assert "not there for this kind of store" in call("db", *words, code=1)
+@pytest.mark.parametrize("arguments", [("backup", "copy.db"), ("stats",), ("optimize",)])
+def test_commands_for_files_are_not_supported(run_command, session, arguments, tmp_path):
+    arguments = tuple(str(tmp_path / argument) if argument.endswith(".db") else argument for argument in arguments)
+    assert "is not supported on this kind of database" in run_command("db", *arguments, code=1)
 
 
-def test_no_backup_comes_back(call, tmp_path):
+def test_db_restore_is_not_supported(run_command, tmp_path):
     (tmp_path / "copy.db").write_bytes(b"x")
-    for flag in ("--yes", "--dry-run", "--json"):  # and nobody is asked first
-        assert "not there for this kind of store" in call("db", "restore", str(tmp_path / "copy.db"), flag, code=1)
+    for flag in ("--yes", "--dry-run", "--json"):  # refused before the confirmation prompt
+        assert "is not supported on this kind of database" in run_command(
+            "db", "restore", str(tmp_path / "copy.db"), flag, code=1
+        )
 
 
-def test_an_owner(call, database, databases):
+def test_owner_selects_the_sessions_of_an_owner(run_command, database, databases):
     with recollect.open(databases.url_of(database, "plain"), owner="ann") as store:
         store.session("cli:a", title="Of Ann").append({"role": "user", "content": "hello"})
-    assert "Of Ann" not in call("sessions", "list")
-    assert "Of Ann" in call("sessions", "list", "--owner", "ann")
-    assert "hello" in call("--owner", "ann", "sessions", "show", "cli:a")
-    call("sessions", "show", "cli:a", "--owner", "bob", code=3)
+    assert "Of Ann" not in run_command("sessions", "list")
+    assert "Of Ann" in run_command("sessions", "list", "--owner", "ann")
+    assert "hello" in run_command("--owner", "ann", "sessions", "show", "cli:a")
+    run_command("sessions", "show", "cli:a", "--owner", "bob", code=3)

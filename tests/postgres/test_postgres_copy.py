@@ -1,4 +1,4 @@
-"""A whole store copied to the other engine and back: every kind of row, killed in the middle, hostile, and compared."""
+"""recollect.copy() between engines: every kind of row, hostile text, killed copies, and comparison."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 import recollect
-from recollect.ops.slices import JOURNAL
-from recollect.testing.place import contents
+from recollect.storage.copying import JOURNAL_KEY
+from recollect_conformance.database import read_contents
 
 HOSTILE = [
     "\0",
@@ -34,44 +34,44 @@ HOSTILE = [
 ]
 
 
-def said(text, role="user"):
+def text_message(text, role="user"):
     return {"role": role, "content": text}
 
 
-def asks(call):
+def tool_call(call):
     return {"role": "assistant", "content": [{"type": "tool_use", "id": call, "name": "look", "input": {"q": "\0"}}]}
 
 
-def answers(call, text="found"):
+def tool_result(call, text="found"):
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": text}]}
 
 
 def fill(store, name="a"):
-    """Put something of every kind into a store."""
-    talk = store.session(f"cli:{name}", title="Numbers", metadata={"k": ["\0", 1]}, system_prompt="Be kind.")
-    talk.append([said(text) for text in HOSTILE], key="k\0ey")
-    talk.append({"role": "system", "content": "Stay."})
-    with talk.turn("look it up") as turn:
-        turn.add(asks("one\0"))
-        turn.add(answers("one\0"))
-        turn.add(said("seven", "assistant"))
+    """Fill a store with every kind of row."""
+    session = store.session(f"cli:{name}", title="Numbers", metadata={"k": ["\0", 1]}, system_prompt="Be kind.")
+    session.append([text_message(text) for text in HOSTILE], key="k\0ey")
+    session.append({"role": "system", "content": "Stay."})
+    with session.turn("look it up") as turn:
+        turn.add(tool_call("one\0"))
+        turn.add(tool_result("one\0"))
+        turn.add(text_message("seven", "assistant"))
     image = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" + "A" * 400_000}
-    talk.append({"role": "user", "content": [{"type": "image", "source": image}]})
-    talk.compact(before=talk.messages()[4].id, summary="what was said")
-    talk.snapshot("memory", "likes sevens")
-    fork = talk.fork(id=f"fork:{name}", title="Another way")
-    fork.append([said("elsewhere"), {"role": "user", "content": [{"type": "image", "source": image}]}])
-    talk.rewind(talk.messages()[2].id)
-    talk.append(said("instead"))
-    talk.delete_message(talk.messages()[-1].id)
-    store.session(f"cli:{name}:delegate:helper", parent=f"cli:{name}").append(said("for the parent"))
-    for number in range(3):  # the same id three times in the trash, and once living
-        store.session(f"gone:{name}").append(said(f"number {number}"))
+    session.append({"role": "user", "content": [{"type": "image", "source": image}]})
+    session.compact(before=session.messages()[4].id, summary="summary")
+    session.snapshot("memory", "likes sevens")
+    fork = session.fork(id=f"fork:{name}", title="Another way")
+    fork.append([text_message("elsewhere"), {"role": "user", "content": [{"type": "image", "source": image}]}])
+    session.rewind(session.messages()[2].id)
+    session.append(text_message("instead"))
+    session.delete_message(session.messages()[-1].id)
+    store.session(f"cli:{name}:delegate:helper", parent=f"cli:{name}").append(text_message("for the parent"))
+    for number in range(3):  # the same id three times in the trash and once outside
+        store.session(f"gone:{name}").append(text_message(f"number {number}"))
         store.delete_session(f"gone:{name}")
-    store.session(f"gone:{name}").append(said("here again"))
-    erased = store.session(f"erased:{name}")
-    erased.append(said("secret"))
-    store.erase_session(erased.id)
+    store.session(f"gone:{name}").append(text_message("here again"))
+    erased_session = store.session(f"erased:{name}")
+    erased_session.append(text_message("secret"))
+    store.erase_session(erased_session.id)
     store.session(f"open:{name}").turn("still open")
     store.set_setting("theme\0", {"dark": "\ud800"})
     store.set_last_session(f"fork:{name}")
@@ -79,76 +79,91 @@ def fill(store, name="a"):
 
 @pytest.fixture
 def file(tmp_path):
-    return str(tmp_path / "talks.db")
+    return str(tmp_path / "chats.db")
 
 
-def all_of(place, owner=""):
-    with recollect.open(place, owner=owner) as store:
+def read_all(path_or_url, owner=""):
+    with recollect.open(path_or_url, owner=owner) as store:
         assert store.check().problems == ()
-        found = contents(store)
-        for listed in ("order", "created"):  # those of one moment have no order that the engines share
-            found[listed].sort()
-        found["trash"].sort(key=lambda session: (session.id, session.created_at))
-        for session in found["sessions"].values():  # the number of a compaction or a snapshot is its store's own
+        contents = read_contents(store)
+        for order in ("order", "created"):  # sessions of the same millisecond have no common order
+            contents[order].sort()
+        contents["trash"].sort(key=lambda session: (session.id, session.created_at))
+        for session in contents["sessions"].values():  # ids of compactions and snapshots differ between stores
             for kind in ("compactions", "snapshots"):
-                session[kind] = [{**json.loads(each.to_json()), "id": None} for each in session[kind]]
-        return found, store.setting("theme\0"), sorted(hit.message for hit in store.search("seven"))
+                session[kind] = [{**json.loads(item.to_json()), "id": None} for item in session[kind]]
+        return contents, store.setting("theme\0"), sorted(hit.message for hit in store.search("seven"))
 
 
-@pytest.mark.parametrize("way", ["file to file", "file to server", "server to file", "server to server"])
-def test_everything_arrives(way, file, tmp_path, postgres, databases):
-    other = databases.make() if way.endswith("to server") and way.startswith("server") else None
-    source = postgres if way.startswith("server") else file
+@pytest.mark.parametrize("direction", ["file to file", "file to server", "server to file", "server to server"])
+def test_copy_transfers_every_row(direction, file, tmp_path, postgres, databases):
+    other = databases.make() if direction.endswith("to server") and direction.startswith("server") else None
+    source = postgres if direction.startswith("server") else file
     target = {"file": str(tmp_path / "copy.db"), "server": databases.url_of(other, "plain") if other else postgres}[
-        way.rpartition(" ")[2]
+        direction.rpartition(" ")[2]
     ]
     with recollect.open(source) as store:
         fill(store)
-    copied = recollect.copy(source, target)
-    assert copied.whole
-    assert copied.counts["sessions"] == 8
-    assert all(copied.counts.values()), copied.counts
-    assert all_of(target) == all_of(source)
-    with recollect.open(target) as store:  # it goes on where the source would
-        talk = store.session("cli:a")
-        count = talk.message_count
-        talk.append([said(text) for text in HOSTILE], key="k\0ey")
-        assert talk.refresh().message_count == count
+    report = recollect.copy(source, target)
+    assert report.whole
+    assert report.counts["sessions"] == 8
+    assert all(report.counts.values()), report.counts
+    assert read_all(target) == read_all(source)
+    with recollect.open(target) as store:  # the copy behaves like the source
+        session = store.session("cli:a")
+        count = session.message_count
+        session.append([text_message(text) for text in HOSTILE], key="k\0ey")
+        assert session.refresh().message_count == count
         with pytest.raises(recollect.KeyReused):
-            talk.append(said("other"), key="k\0ey")
-        talk.compact(before=talk.messages()[2].id, summary="again")
-        talk.fork().append(said("and on"))
-        store.session("new").append(said("new"))
+            session.append(text_message("other"), key="k\0ey")
+        session.compact(before=session.messages()[2].id, summary="again")
+        session.fork().append(text_message("and on"))
+        store.session("new").append(text_message("new"))
         assert store.check().problems == ()
-    again = recollect.copy(source, target)
-    assert {(each.kind, each.name, each.missing) for each in again.differences} == {("session", "cli:a", False)}
+    second_report = recollect.copy(source, target)
+    assert {(difference.kind, difference.name, difference.missing) for difference in second_report.differences} == {
+        ("session", "cli:a", False)
+    }
     if other:
         databases.drop(other)
 
 
-def test_there_and_back_is_the_same_again(file, tmp_path, postgres):
+def test_a_copy_to_postgresql_and_back_has_equal_rows(file, tmp_path, postgres):
     with recollect.open(file) as store:
         fill(store)
-    back = str(tmp_path / "back.db")
+    back_path = str(tmp_path / "back.db")
     assert recollect.copy(file, postgres).whole
-    assert recollect.copy(postgres, back).whole
-    assert rows_of(back) == rows_of(file)
+    assert recollect.copy(postgres, back_path).whole
+    assert read_rows(back_path) == read_rows(file)
 
 
-def rows_of(path):
-    """Read every row of every table of a file, with any sqlite3, apart from numbers that are the file's own."""
-    own = {"key", "tree", "session", "head", "parent", "branch", "message", "result", "indexed_to", "title_changed"}
-    found = {}
+def read_rows(path):
+    """Return every row of every table of a file, read with sqlite3, without keys, which differ between files."""
+    local_columns = {
+        "key",
+        "tree",
+        "session",
+        "head",
+        "parent",
+        "branch",
+        "message",
+        "result",
+        "indexed_to",
+        "title_changed",
+    }
+    contents = {}
     with sqlite3.connect(path) as connection:
         for table in TABLES:
             cursor = connection.execute(f"SELECT * FROM {table}")
-            kept = [
-                number for number, (name, *_) in enumerate(cursor.description) if name not in own or table == "settings"
+            indexes = [
+                number
+                for number, (name, *_) in enumerate(cursor.description)
+                if name not in local_columns or table == "settings"
             ]
-            found[table] = sorted(
-                repr([row[number] for number in kept]) for row in cursor if row[1:2] != ("recollect.copy",)
+            contents[table] = sorted(
+                repr([row[number] for number in indexes]) for row in cursor if row[1:2] != ("recollect.copy",)
             )
-    return found
+    return contents
 
 
 TABLES = (
@@ -157,97 +172,97 @@ TABLES = (
 )  # fmt: skip
 
 
-def test_every_owner(file, tmp_path, postgres, databases, database):
+def test_copy_transfers_every_owner(file, tmp_path, postgres, databases, database):
     for owner in ("", "ann", "bob"):
         with recollect.open(file, owner=owner) as store:
-            fill(store, owner or "nobody")
-    copied = recollect.copy(file, postgres)
-    assert copied.whole
-    assert copied.owners == ("", "ann", "bob")
-    assert copied.counts["sessions"] == 24
-    for owner in copied.owners:
-        assert all_of(postgres, owner) == all_of(file, owner)
-    back = recollect.copy(postgres, tmp_path / "plain.db")  # an ordinary role, which sets each owner in turn
-    assert back.whole
-    assert back.owners == ("", "ann", "bob")
-    assert back.counts["sessions"] == 24
-    for owner in back.owners:
-        assert all_of(tmp_path / "plain.db", owner) == all_of(file, owner)
-    named = recollect.copy(postgres, tmp_path / "named.db", owners=["ann", "bob"])
-    assert named.everyone
-    assert all_of(tmp_path / "named.db", "bob") == all_of(file, "bob")
-    mighty = recollect.copy(databases.url_of(database, "postgres"), tmp_path / "all.db")
-    assert mighty.owners == ("", "ann", "bob")
-    assert mighty.whole
-    assert all_of(tmp_path / "all.db", "ann") == all_of(file, "ann")
+            fill(store, owner or "default")
+    report = recollect.copy(file, postgres)
+    assert report.whole
+    assert report.owners == ("", "ann", "bob")
+    assert report.counts["sessions"] == 24
+    for owner in report.owners:
+        assert read_all(postgres, owner) == read_all(file, owner)
+    back_report = recollect.copy(postgres, tmp_path / "plain.db")  # an ordinary role sets each owner in turn
+    assert back_report.whole
+    assert back_report.owners == ("", "ann", "bob")
+    assert back_report.counts["sessions"] == 24
+    for owner in back_report.owners:
+        assert read_all(tmp_path / "plain.db", owner) == read_all(file, owner)
+    named_report = recollect.copy(postgres, tmp_path / "named.db", owners=["ann", "bob"])
+    assert named_report.everyone
+    assert read_all(tmp_path / "named.db", "bob") == read_all(file, "bob")
+    superuser_report = recollect.copy(databases.url_of(database, "postgres"), tmp_path / "all.db")
+    assert superuser_report.owners == ("", "ann", "bob")
+    assert superuser_report.whole
+    assert read_all(tmp_path / "all.db", "ann") == read_all(file, "ann")
 
 
-def test_an_owner_who_comes_meanwhile_is_copied_too(file, postgres):
+def test_an_owner_that_appears_during_the_copy_is_copied(file, postgres):
     with recollect.open(file, owner="ann") as store:
         fill(store, "ann")
 
     def progress(done, total):
-        if not came:
-            came.append((done, total))
+        if not calls:
+            calls.append((done, total))
             with recollect.open(file, owner="late") as other:
-                other.session("cli:late").append(said("here too"))
+                other.session("cli:late").append(text_message("here too"))
 
-    came = []
-    copied = recollect.copy(file, postgres, progress=progress)
-    assert copied.whole
-    assert copied.owners == ("ann", "late")
+    calls = []
+    report = recollect.copy(file, postgres, progress=progress)
+    assert report.whole
+    assert report.owners == ("ann", "late")
     with recollect.open(postgres, owner="late") as store:
         assert [session.id for session in store.list_sessions()] == ["cli:late"]
 
 
-def test_beside_other_owners_on_the_server(file, postgres):
+def test_copy_of_one_owner_ignores_other_owners(file, postgres):
     for owner in ("carl", "dora"):
         with recollect.open(postgres, owner=owner) as store:
             fill(store, owner)
     with recollect.open(file, owner="ann") as store:
         fill(store)
     assert recollect.copy(file, postgres, owners=["ann"]).whole
-    assert all_of(postgres, "ann") == all_of(file, "ann")
+    assert read_all(postgres, "ann") == read_all(file, "ann")
 
 
 @pytest.mark.parametrize("to_server", [True, False])
-def test_killed_again_and_again(to_server, file, tmp_path, postgres, long):
+def test_a_killed_copy_continues(to_server, file, tmp_path, postgres, long):
     sessions = 20 if long else 10
     source, target = (file, postgres) if to_server else (postgres, str(tmp_path / "copy.db"))
     with recollect.open(source) as store:
         fill(store)
         for number in range(sessions):
             store.session(f"long:{number}").append(
-                [said(f"word {number} {n} " * (n % 40)) for n in range(500)], key=f"key {number}"
+                [text_message(f"word {number} {n} " * (n % 40)) for n in range(500)], key=f"key {number}"
             )
     command = [sys.executable, "-m", "recollect", "db", "copy", source, target, "--json"]
-    chance = random.Random(7)
+    rng = random.Random(7)
     kills = 0
     for _ in range(4):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        before = _reached(target)
-        until = time.monotonic() + 120
-        while process.poll() is None and _reached(target) == before and time.monotonic() < until:
+        before = _read_journal(target)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and _read_journal(target) == before and time.monotonic() < deadline:
             time.sleep(0.005)
-        time.sleep(chance.random() * 0.05)
+        time.sleep(rng.random() * 0.05)
         kills += process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.communicate()
     assert kills >= 2
-    done = subprocess.run(command, capture_output=True, check=True, timeout=300)
-    told = json.loads(done.stdout)
-    assert told["whole"]
-    assert told["counts"]["messages"] > sessions * 500
-    assert told["counts"]["keys"] == sessions + 1
-    assert all_of(target) == all_of(source)
+    last_copy = subprocess.run(command, capture_output=True, check=True, timeout=300)
+    report = json.loads(last_copy.stdout)
+    assert report["whole"]
+    assert report["counts"]["messages"] > sessions * 500
+    assert report["counts"]["keys"] == sessions + 1
+    assert read_all(target) == read_all(source)
 
 
-def _reached(target):
-    """Look how far a copy came."""
+def _read_journal(target):
+    """Return the journal of a copy, or None."""
     if "://" not in target and not os.path.exists(target):
         return None
     with recollect.open(target) as store:
-        return store.setting(JOURNAL)
+        return store.setting(JOURNAL_KEY)
 
 
 CHANGES = [
@@ -268,24 +283,24 @@ CHANGES = [
     "DELETE FROM settings WHERE key <> 'recollect.copy'",
     "UPDATE settings SET value = '1' WHERE key <> 'recollect.copy'",
 ]
-GONE = ("DELETE FROM blobs", "DELETE FROM settings")
+REMOVES_AN_ITEM = ("DELETE FROM blobs", "DELETE FROM settings")
 
 
-def test_any_changed_row_is_found(file, tmp_path, postgres):
+def test_copy_reports_any_changed_row(file, tmp_path, postgres):
     with recollect.open(postgres) as store:
         fill(store)
     assert recollect.copy(postgres, file).whole
-    changed = tmp_path / "changed.db"
+    changed_path = tmp_path / "changed.db"
     for change in CHANGES:
-        shutil.copy(file, changed)
-        with contextlib.closing(sqlite3.connect(changed)) as connection, connection:
+        shutil.copy(file, changed_path)
+        with contextlib.closing(sqlite3.connect(changed_path)) as connection, connection:
             assert connection.execute(change).rowcount, change
-        differences = recollect.copy(postgres, changed).differences
+        differences = recollect.copy(postgres, changed_path).differences
         assert differences, change
-        assert any(each.missing for each in differences) == change.startswith(GONE), change
+        assert any(difference.missing for difference in differences) == change.startswith(REMOVES_AN_ITEM), change
 
 
-def test_a_changed_row_on_the_server_is_found(file, postgres, databases, database):
+def test_copy_reports_a_changed_row_on_the_server(file, postgres, databases, database):
     with recollect.open(file) as store:
         fill(store)
     assert recollect.copy(file, postgres).whole
@@ -295,11 +310,11 @@ def test_a_changed_row_on_the_server_is_found(file, postgres, databases, databas
     assert (difference.kind, difference.name, difference.missing) == ("session", "fork:a", False)
 
 
-def test_what_is_there_is_not_written_over(file, tmp_path, postgres):
+def test_copy_refuses_a_target_with_other_data(file, tmp_path, postgres):
     with recollect.open(file) as store:
         fill(store)
     with recollect.open(postgres) as store:
-        store.session("mine").append(said("mine"))
+        store.session("mine").append(text_message("mine"))
     with pytest.raises(recollect.Conflict, match="is not empty"):
         recollect.copy(file, postgres)
     with recollect.open(postgres) as store:
@@ -312,7 +327,7 @@ def test_what_is_there_is_not_written_over(file, tmp_path, postgres):
         recollect.copy(other, copy)
 
 
-def test_refusals(file, tmp_path):
+def test_copy_refuses_missing_sources_and_invalid_targets(file, tmp_path):
     with pytest.raises(recollect.NotFound):
         recollect.copy(file, tmp_path / "copy.db")
     assert not os.path.exists(file)
@@ -323,33 +338,33 @@ def test_refusals(file, tmp_path):
             recollect.copy(file, target)
 
 
-def test_two_copies_at_once(file, postgres):
+def test_two_concurrent_copies_write_every_row_once(file, postgres):
     with recollect.open(file) as store:
         fill(store)
-        store.session("long").append([said("word " * 50) for _ in range(1500)])
+        store.session("long").append([text_message("word " * 50) for _ in range(1500)])
     command = [sys.executable, "-m", "recollect", "db", "copy", file, postgres]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [process.communicate(timeout=120)[1] for process in both]
-    for process, text in zip(both, told, strict=True):
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=120)[1] for process in processes]
+    for process, text in zip(processes, outputs, strict=True):
         assert process.returncode in (0, 4), text
     assert recollect.copy(file, postgres).whole
-    assert all_of(postgres) == all_of(file)
+    assert read_all(postgres) == read_all(file)
 
 
-def test_progress_reaches_the_end(file, tmp_path):
+def test_progress_is_monotonic_and_reaches_the_end(file, tmp_path):
     with recollect.open(file) as store:
         fill(store)
-    seen = []
-    recollect.copy(file, tmp_path / "copy.db", progress=lambda done, total: seen.append((done, total)))
-    assert seen == sorted(seen)
-    assert seen[-1][0] / seen[-1][1] > 0.9
+    progress_calls = []
+    recollect.copy(file, tmp_path / "copy.db", progress=lambda done, total: progress_calls.append((done, total)))
+    assert progress_calls == sorted(progress_calls)
+    assert progress_calls[-1][0] / progress_calls[-1][1] > 0.9
 
 
-def test_the_source_is_only_read(file, tmp_path):
+def test_copy_does_not_change_the_source(file, tmp_path):
     with recollect.open(file) as store:
         fill(store)
-    with open(file, "rb") as whole:
-        before = whole.read()
+    with open(file, "rb") as source_file:
+        before = source_file.read()
     recollect.copy(file, tmp_path / "copy.db")
-    with open(file, "rb") as whole:
-        assert whole.read() == before
+    with open(file, "rb") as source_file:
+        assert source_file.read() == before

@@ -1,4 +1,4 @@
-"""What goes wrong with a server and on the way to it: a clear error, or none; nothing acknowledged lost, nothing twice."""
+"""Faults of the server and the network: a clear error or a retry; no acknowledged write is lost, none happens twice."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from loopback_proxy import LoopbackProxy
 
 import recollect
 from postgres_server import PASSWORD, PostgresServer, free_port
-from recollect.engine.postgres import migration
-from recollect.engine.postgres.server import Server
+from recollect.engine.postgres import migrations
+from recollect.engine.postgres.server import DatabaseServer
 
 
-def said(text):
+def user_message(text):
     return {"role": "user", "content": text}
 
 
@@ -31,12 +31,12 @@ CALL = {
 RESULT = {"role": "tool", "tool_call_id": "c", "content": "r"}
 
 
-def await_other_millisecond(at):
-    while time.time_ns() // 1_000_000 <= at:
+def wait_for_next_millisecond(time_ms):
+    while time.time_ns() // 1_000_000 <= time_ms:
         time.sleep(0.001)
 
 
-def through(url, port):
+def url_through_proxy(url, port):
     parts = urlsplit(url)
     return parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
 
@@ -50,269 +50,274 @@ def proxy(postgres):
 
 @pytest.fixture
 def server():
-    """A server of this test's own, to be killed."""
+    """Start a server that the test may kill."""
     server = PostgresServer("fsync=off", "shared_buffers=16MB").start()
     yield server
     server.remove()
 
 
 class TestLostConnections:
-    """Connections that end in the middle of something."""
+    """Connections that are lost during an operation."""
 
     @pytest.mark.parametrize("owner", ["", "ann"])
-    @pytest.mark.parametrize("how", ["before", "after", "told", "late"])
+    @pytest.mark.parametrize("trap", ["before", "after", "pooler", "late"])
     @pytest.mark.parametrize("key", [None, "k"])
-    def test_a_commit_that_is_cut_writes_once(self, postgres, proxy, how, owner, key):
-        """Sent with all that it commits, or after it, where a key was looked for first."""
-        with recollect.open(through(postgres, proxy.port), owner=owner) as store:
+    def test_an_append_with_a_lost_commit_happens_once(self, postgres, proxy, trap, owner, key):
+        """COMMIT is pipelined with the append, or sent after it if the idempotency key is looked up first."""
+        with recollect.open(url_through_proxy(postgres, proxy.port), owner=owner) as store:
             session = store.session("a")
-            session.append(said("first"))
-            proxy.trap = how
+            session.append(user_message("first"))
+            proxy.trap = trap
             late = threading.Timer(0.5, proxy.release)
-            if how == "late":
+            if trap == "late":
                 late.start()
-            made = session.append(said("second"), key=key)
-            assert proxy.sprung.is_set()
-            assert (made.first, made.repeated) == (2, False)
-            if how == "late":
+            result = session.append(user_message("second"), key=key)
+            assert proxy.trap_event.is_set()
+            assert (result.first, result.repeated) == (2, False)
+            if trap == "late":
                 late.join()
-            session.append(said("third"))
+            session.append(user_message("third"))
             assert [message.text for message in session.messages()] == ["first", "second", "third"]
             assert session.refresh().message_count == 3
 
     @pytest.mark.parametrize("owner", ["", "ann"])
-    @pytest.mark.parametrize("how", ["before", "after", "told"])
-    def test_a_turn_that_is_cut_is_saved_once(self, postgres, proxy, how, owner):
-        with recollect.open(through(postgres, proxy.port), owner=owner) as store:
+    @pytest.mark.parametrize("trap", ["before", "after", "pooler"])
+    def test_a_turn_with_a_lost_commit_is_saved_once(self, postgres, proxy, trap, owner):
+        with recollect.open(url_through_proxy(postgres, proxy.port), owner=owner) as store:
             session = store.session("a")
-            proxy.trap = how
-            made = session.save_turn("q", [CALL, RESULT, {"role": "assistant", "content": "done"}])
-            assert proxy.sprung.is_set()
-            assert (made.first, made.count, made.repeated, made.revision) == (1, 4, False, 1)
+            proxy.trap = trap
+            result = session.save_turn("q", [CALL, RESULT, {"role": "assistant", "content": "done"}])
+            assert proxy.trap_event.is_set()
+            assert (result.first, result.count, result.repeated, result.revision) == (1, 4, False, 1)
             assert [(turn.position, turn.status) for turn in session.turns()] == [(1, "completed")]
             assert [(call.message, call.status, call.result_message) for call in session.tool_calls()] == [
                 ("1.2", "success", "1.3")
             ]
-            assert session.append(said("next")).ids == ["1.5"]
+            assert session.append(user_message("next")).ids == ["1.5"]
             assert store.check().problems == ()
 
-    def test_the_answer_is_found_again_among_what_others_wrote_since(self, postgres, proxy):
-        """What was appended is known by its transaction, also when it is not the end of the branch any more."""
-        with recollect.open(through(postgres, proxy.port)) as store, recollect.open(postgres) as other:
+    def test_the_result_is_recovered_after_appends_of_others(self, postgres, proxy):
+        """The appended messages are found by their transaction id, also if others have appended since."""
+        with recollect.open(url_through_proxy(postgres, proxy.port)) as store, recollect.open(postgres) as other:
             session = store.session("a")
-            session.append(said("same"))
+            session.append(user_message("same"))
             proxy.trap = "after"
-            settled = Server._settled
+            resolve_commit = DatabaseServer._resolve_commit
 
-            def meanwhile(server, mark, until):
-                other.session("a").append([said("same"), said("same")])
-                other.session("a").fork(id="f").append(said("same"))
-                return settled(server, mark, until)
+            def write_and_resolve(server, commit_token, deadline):
+                other.session("a").append([user_message("same"), user_message("same")])
+                other.session("a").fork(id="f").append(user_message("same"))
+                return resolve_commit(server, commit_token, deadline)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Server, "_settled", meanwhile)
-                made = session.append([said("same"), said("same")])
-            assert (made.ids, made.repeated) == (["1.2", "1.3"], False)
+                patch.setattr(DatabaseServer, "_resolve_commit", write_and_resolve)
+                result = session.append([user_message("same"), user_message("same")])
+            assert (result.ids, result.repeated) == (["1.2", "1.3"], False)
             assert session.message_count == session.refresh().message_count == 5
 
-    def test_an_answer_that_can_not_be_found_again_is_not_made_up(self, postgres, proxy, databases, database):
-        """Nor is it written a second time: what is there was changed by others before it was looked for."""
-        with recollect.open(through(postgres, proxy.port)) as store:
+    def test_a_result_that_cannot_be_recovered_raises(self, postgres, proxy, databases, database):
+        """No result is made up, and the message is not written twice: others changed the row before it was looked up."""
+        with recollect.open(url_through_proxy(postgres, proxy.port)) as store:
             session = store.session("a")
             proxy.trap = "after"
-            settled = Server._settled
+            resolve_commit = DatabaseServer._resolve_commit
 
-            def meanwhile(server, mark, until):
+            def change_and_resolve(server, commit_token, deadline):
                 with psycopg.connect(databases.url_of(database, "postgres")) as admin:
                     admin.execute("UPDATE recollect.messages SET metadata = '{}'")
-                return settled(server, mark, until)
+                return resolve_commit(server, commit_token, deadline)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Server, "_settled", meanwhile)
-                with pytest.raises(recollect.StoreUnavailable, match="may have been stored or not"):
-                    session.append(said("once"))
+                patch.setattr(DatabaseServer, "_resolve_commit", change_and_resolve)
+                with pytest.raises(recollect.StoreUnavailable, match="may or may not have been stored"):
+                    session.append(user_message("once"))
             assert [message.text for message in session.messages()] == ["once"]
 
-    @pytest.mark.parametrize("how", ["after", "told"])
-    def test_what_met_nothing_is_refused_and_not_in_doubt(self, postgres, proxy, how):
-        """The commit of a change that found nothing to change leaves no row that tells its result."""
-        with recollect.open(through(postgres, proxy.port)) as store:
+    @pytest.mark.parametrize("trap", ["after", "pooler"])
+    def test_a_lost_commit_that_matched_no_rows_raises_the_conflict(self, postgres, proxy, trap):
+        """A statement that matched no rows leaves no row from which its result could be recovered."""
+        with recollect.open(url_through_proxy(postgres, proxy.port)) as store:
             session = store.session("a")
-            seen = session.append(recollect.Draft(role="user", parts=(), created_at=1)).revision
-            for act, error in (
-                (lambda: session.append(said("x"), expected=seen - 1), recollect.StaleRevision),
-                (lambda: session.save_turn("x", said("y"), expected=seen - 1), recollect.StaleRevision),
+            revision = session.append(recollect.Draft(role="user", parts=(), created_at=1)).revision
+            for action, error in (
+                (lambda: session.append(user_message("x"), expected=revision - 1), recollect.StaleRevision),
+                (lambda: session.save_turn("x", user_message("y"), expected=revision - 1), recollect.StaleRevision),
                 (lambda: store.create_session("a"), recollect.SessionExists),
             ):
-                await_other_millisecond(session.created_at)
-                proxy.trap = how
+                wait_for_next_millisecond(session.created_at)
+                proxy.trap = trap
                 with pytest.raises(error):
-                    act()
+                    action()
             session.turn("left", lease=0.001)
-            await_other_millisecond(session.refresh().updated_at)
-            proxy.trap = how
-            assert session.save_turn("q", said("r")).ids == ["1.3", "1.4"]
+            wait_for_next_millisecond(session.refresh().updated_at)
+            proxy.trap = trap
+            assert session.save_turn("q", user_message("r")).ids == ["1.3", "1.4"]
             assert session.refresh().message_count == 4
 
-    def test_of_a_batch_only_what_met_nothing_is_refused(self, postgres, proxy):
-        async def story():
-            async with recollect.open_async(through(postgres, proxy.port)) as store:
+    def test_only_conflicting_operations_of_a_batch_with_a_lost_commit_raise(self, postgres, proxy):
+        async def append_concurrently():
+            async with recollect.open_async(url_through_proxy(postgres, proxy.port)) as store:
                 sessions = [await store.session(str(number)) for number in range(4)]
                 for session in sessions:
                     await session.append(recollect.Draft(role="user", parts=(), created_at=1))
-                await_other_millisecond(sessions[-1].created_at)
+                wait_for_next_millisecond(sessions[-1].created_at)
                 proxy.trap = "after"
-                tries = [session.append(said("x"), expected=0 if at % 2 else 1) for at, session in enumerate(sessions)]
-                found = await asyncio.gather(*tries, return_exceptions=True)
-                return found, [(await session.refresh()).message_count for session in sessions]
+                appends = [
+                    session.append(user_message("x"), expected=0 if number % 2 else 1)
+                    for number, session in enumerate(sessions)
+                ]
+                results = await asyncio.gather(*appends, return_exceptions=True)
+                return results, [(await session.refresh()).message_count for session in sessions]
 
-        found, counts = asyncio.run(story())
-        assert [isinstance(each, recollect.StaleRevision) for each in found] == [False, True, False, True]
+        results, counts = asyncio.run(append_concurrently())
+        assert [isinstance(result, recollect.StaleRevision) for result in results] == [False, True, False, True]
         assert counts == [2, 1, 2, 1]
 
-    def test_a_commit_whose_end_is_not_known_in_time(self, postgres, proxy):
-        with recollect.open(through(postgres, proxy.port), timeout=3) as store:
+    def test_a_commit_with_an_unknown_outcome_raises_after_the_timeout(self, postgres, proxy):
+        with recollect.open(url_through_proxy(postgres, proxy.port), timeout=3) as store:
             session = store.session("a")
             proxy.trap = "late"
-            with pytest.raises(recollect.StoreUnavailable, match="may have been stored or not"):
-                session.append(said("x"), key="k")  # a key is looked for first: the server has begun when it is cut
+            with pytest.raises(recollect.StoreUnavailable, match="may or may not have been stored"):
+                session.append(user_message("x"), key="k")  # with a key, the transaction has begun before COMMIT
             assert b"COMMIT" in proxy.release()
             assert [message.text for message in session.messages()] == ["x"]
 
-    def test_a_batch_that_is_cut_writes_once(self, postgres, proxy):
-        async def story(how):
-            async with recollect.open_async(through(postgres, proxy.port)) as store:
-                sessions = [await store.session(f"{how}{number}") for number in range(12)]
+    def test_a_batch_with_a_lost_commit_happens_once(self, postgres, proxy):
+        async def append_batch(trap):
+            async with recollect.open_async(url_through_proxy(postgres, proxy.port)) as store:
+                sessions = [await store.session(f"{trap}{number}") for number in range(12)]
                 for session in sessions:
-                    await session.append(said("first"))
-                proxy.trap = how
-                await asyncio.gather(*(session.append(said("second")) for session in sessions))
-                assert proxy.sprung.is_set()
-                proxy.sprung.clear()
+                    await session.append(user_message("first"))
+                proxy.trap = trap
+                await asyncio.gather(*(session.append(user_message("second")) for session in sessions))
+                assert proxy.trap_event.is_set()
+                proxy.trap_event.clear()
                 for session in sessions:
                     assert [message.text for message in await session.messages()] == ["first", "second"]
 
-        for how in ("before", "after", "told"):
-            asyncio.run(story(how))
+        for trap in ("before", "after", "pooler"):
+            asyncio.run(append_batch(trap))
 
-    def test_cut_again_and_again(self, postgres, proxy):
-        """Each writer cuts everyone's connections now and then, wherever the others are with theirs."""
-        done = []
+    def test_appends_happen_once_while_connections_are_cut(self, postgres, proxy):
+        """Each writer cuts all connections repeatedly, while the others are at any point of their operations."""
+        finished_writers = []
 
         def write(store, name):
             session = store.session(name)
             for number in range(20):
-                session.append(said(str(number)))
+                session.append(user_message(str(number)))
                 if number % 5 == 4:
                     proxy.cut()
-            done.append(name)
+            finished_writers.append(name)
 
-        with recollect.open(through(postgres, proxy.port)) as store:
+        with recollect.open(url_through_proxy(postgres, proxy.port)) as store:
             writers = [threading.Thread(target=write, args=(store, f"w{number}")) for number in range(3)]
             for writer in writers:
                 writer.start()
             for writer in writers:
                 writer.join()
-        assert sorted(done) == ["w0", "w1", "w2"]
+        assert sorted(finished_writers) == ["w0", "w1", "w2"]
         with recollect.open(postgres) as store:
-            for name in done:
+            for name in finished_writers:
                 assert [message.text for message in store.session(name).messages()] == [str(n) for n in range(20)]
 
-    def test_reads_go_on(self, postgres, proxy):
-        with recollect.open(through(postgres, proxy.port)) as store:
+    def test_reads_continue_after_lost_connections(self, postgres, proxy):
+        with recollect.open(url_through_proxy(postgres, proxy.port)) as store:
             session = store.session("a")
-            session.append(said("x"))
+            session.append(user_message("x"))
             for _ in range(3):
                 proxy.cut()
                 assert len(session.messages()) == 1
 
     @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.long)])
-    def test_a_server_that_is_killed_and_started_again(self, server, kills):
-        """Nothing acknowledged is lost or doubled, and writers go on by themselves."""
+    def test_acknowledged_messages_survive_if_the_server_is_killed_and_started_again(self, server, kills):
+        """No acknowledged message is lost or duplicated, and writers continue automatically."""
         with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
-            admin.execute("CREATE DATABASE talks")
-        url = server.url("talks")
-        acknowledged = {}
-        over, dice = threading.Event(), random.Random(kills)
+            admin.execute("CREATE DATABASE chats")
+        url = server.url("chats")
+        acknowledged_counts = {}
+        stop, rng = threading.Event(), random.Random(kills)
 
         async def write(store, name):
             session = await store.session(name)
             for number in itertools.count():
-                await session.append(said(str(number)))
-                acknowledged[name] = number + 1
-                if over.is_set():
+                await session.append(user_message(str(number)))
+                acknowledged_counts[name] = number + 1
+                if stop.is_set():
                     return
 
-        async def story():
+        async def write_through_kills():
             async with recollect.open_async(url) as store:
                 tasks = [asyncio.create_task(write(store, f"s{number}")) for number in range(8)]
                 for _ in range(kills):
-                    enough = sum(acknowledged.values()) + dice.randrange(1, 500)
-                    while sum(acknowledged.values()) < enough:  # it is killed while it has work
+                    target_count = sum(acknowledged_counts.values()) + rng.randrange(1, 500)
+                    while sum(acknowledged_counts.values()) < target_count:  # so that it is killed under load
                         await asyncio.sleep(0.01)
                     await asyncio.get_running_loop().run_in_executor(None, server.kill)
                     await asyncio.get_running_loop().run_in_executor(None, server.start)
-                over.set()
+                stop.set()
                 await asyncio.gather(*tasks)
 
-        asyncio.run(asyncio.wait_for(story(), 600))
-        assert len(acknowledged) == 8
+        asyncio.run(asyncio.wait_for(write_through_kills(), 600))
+        assert len(acknowledged_counts) == 8
         with recollect.open(url) as store:
-            for name, count in acknowledged.items():
+            for name, count in acknowledged_counts.items():
                 assert [message.text for message in store.session(name).messages()] == [str(n) for n in range(count)]
-        print(f"{kills} kills of the server: {sum(acknowledged.values())} messages acknowledged, none lost or twice")
+        print(
+            f"{kills} kills of the server: {sum(acknowledged_counts.values())} messages acknowledged, none lost or twice"
+        )
 
-    def test_a_server_that_stays_away(self, server):
+    def test_an_unreachable_server_raises_after_the_timeout(self, server):
         with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
-            admin.execute("CREATE DATABASE talks")
-        store = recollect.open(server.url("talks"), timeout=3)
+            admin.execute("CREATE DATABASE chats")
+        store = recollect.open(server.url("chats"), timeout=3)
         session = store.session("a")
         server.kill()
-        with pytest.raises(recollect.StoreUnavailable, match="can not be reached"):
-            session.append(said("x"))
+        with pytest.raises(recollect.StoreUnavailable, match="cannot be reached"):
+            session.append(user_message("x"))
         with pytest.raises(recollect.StoreUnavailable):
             session.messages()
         store.close()
         server.start()
-        with recollect.open(server.url("talks")) as store:
+        with recollect.open(server.url("chats")) as store:
             assert store.session("a").messages() == []
 
 
 class TestRefusedConnections:
-    """Servers that do not let us in, or not us."""
+    """Servers that refuse the connection or the role."""
 
-    def test_wrong_password(self, databases, database):
+    def test_a_wrong_password_raises_without_showing_it(self, databases, database):
         url = databases.url_of(database, "guarded").replace("s3cret", "wr0ng")
-        for opening in (recollect.open, lambda url: asyncio.run(_opened(url))):
-            with pytest.raises(recollect.StoreUnavailable, match="password") as caught:
-                opening(url)
-            assert "wr0ng" not in str(caught.value)
-            assert "wr0ng" not in "".join(traceback.format_exception(caught.value))
+        for open_store in (recollect.open, lambda url: asyncio.run(_open_async(url))):
+            with pytest.raises(recollect.StoreUnavailable, match="password") as exc_info:
+                open_store(url)
+            assert "wr0ng" not in str(exc_info.value)
+            assert "wr0ng" not in "".join(traceback.format_exception(exc_info.value))
 
-    def test_the_right_password_is_never_shown(self, databases, database):
+    def test_the_password_is_not_displayed(self, databases, database):
         with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
             admin.execute("GRANT ALL ON SCHEMA recollect TO guarded")
             admin.execute("GRANT ALL ON ALL TABLES IN SCHEMA recollect TO guarded")
         url = databases.url_of(database, "guarded")
         assert PASSWORD.replace("$", "%24") in url
         with recollect.open(url) as store:
-            store.session("a").append(said("x"))
-            for shown in (store.path, repr(store)):
-                assert "s3cret" not in shown
-                assert "guarded@" in shown
+            store.session("a").append(user_message("x"))
+            for text in (store.path, repr(store)):
+                assert "s3cret" not in text
+                assert "guarded@" in text
 
-    def test_missing_database(self, databases):
+    def test_a_missing_database_raises(self, databases):
         with pytest.raises(recollect.StoreUnavailable, match="does not exist"):
             recollect.open(databases.url_of("nowhere_at_all", "plain"))
 
-    def test_a_role_without_rights(self, databases, database):
+    def test_a_role_without_privileges_is_named_in_the_error(self, databases, database):
         with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
             recollect.open(databases.url_of(database, "plain")).close()
-            admin.execute("DROP OWNED BY guarded")  # what another test gave it
+            admin.execute("DROP OWNED BY guarded")  # privileges from another test
             try:
                 url = databases.url_of(database, "guarded")
                 with pytest.raises(
-                    recollect.StoreReadOnly, match="lacks a right: permission denied for schema recollect"
+                    recollect.StoreReadOnly, match="lacks a privilege: permission denied for schema recollect"
                 ):
                     recollect.open(url)
                 admin.execute("GRANT USAGE ON SCHEMA recollect TO guarded")
@@ -324,27 +329,27 @@ class TestRefusedConnections:
             finally:
                 admin.execute("DROP OWNED BY guarded")
 
-    def test_nobody_there(self):
+    def test_a_refused_connection_raises(self):
         with pytest.raises(recollect.StoreUnavailable, match=r"Check that the server runs"):
             recollect.open(f"postgresql://plain:hunter2@127.0.0.1:{free_port()}/x")
 
     @pytest.mark.parametrize("url", ["postgresql://[", "postgresql://h/x?nonsense=hunter2"])
-    def test_no_url(self, url):
-        with pytest.raises(recollect.InvalidValue, match="URL of a PostgreSQL server") as caught:
+    def test_an_invalid_url_raises(self, url):
+        with pytest.raises(recollect.InvalidValue, match="This is not a PostgreSQL URL") as exc_info:
             recollect.open(url)
-        assert "hunter2" not in str(caught.value)
+        assert "hunter2" not in str(exc_info.value)
 
     @pytest.mark.parametrize("size", ["0", "x", "-1"])
-    def test_no_size(self, postgres, size):
+    def test_an_invalid_pool_size_raises(self, postgres, size):
         with pytest.raises(recollect.InvalidValue, match="pool_size"):
             recollect.open(f"{postgres}?pool_size={size}")
 
-    def test_a_server_that_is_too_old(self, postgres, monkeypatch):
-        monkeypatch.setattr(migration, "OLDEST", 990_000)
+    def test_an_old_server_version_is_refused(self, postgres, monkeypatch):
+        monkeypatch.setattr(migrations, "OLDEST_VERSION", 990_000)
         with pytest.raises(recollect.StoreUnavailable, match="too old; Recollect needs version 99"):
             recollect.open(postgres)
 
-    def test_another_encoding(self, databases):
+    def test_a_database_with_another_encoding_is_refused(self, databases):
         with psycopg.connect(databases.url_of("postgres", "postgres"), autocommit=True) as admin:
             admin.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING LATIN1 LOCALE 'C' OWNER plain")
             try:
@@ -353,22 +358,22 @@ class TestRefusedConnections:
             finally:
                 admin.execute("DROP DATABASE latin")
 
-    def test_a_role_that_may_not_make_tables(self, databases):
+    def test_a_role_that_cannot_create_tables_raises(self, databases):
         name = databases.make()
         with pytest.raises(recollect.StoreReadOnly, match="permission denied"):
             recollect.open(databases.url_of(name, "guarded"))
         databases.drop(name)
 
 
-async def _opened(url):
+async def _open_async(url):
     async with recollect.open_async(url):
         pass
 
 
 class TestBusyServers:
-    """Servers that are there and do not do it."""
+    """Servers that are reachable and fail an operation."""
 
-    def test_a_full_pool(self, postgres):
+    def test_an_exhausted_pool_raises(self, postgres):
         store = recollect.open(f"{postgres}?pool_size=1", timeout=1.5)
         session = store.session("a")
         with psycopg.connect(postgres) as other:
@@ -377,7 +382,7 @@ class TestBusyServers:
 
             def write():
                 try:
-                    session.append(said("x"))
+                    session.append(user_message("x"))
                 except recollect.StoreError as error:
                     errors.append(error)
 
@@ -386,45 +391,48 @@ class TestBusyServers:
                 thread.start()
             for thread in threads:
                 thread.join()
-        kinds = {type(error) for error in errors}
+        error_types = {type(error) for error in errors}
         assert len(errors) == 6
-        assert kinds <= {recollect.StoreUnavailable, recollect.StoreLocked}
+        assert error_types <= {recollect.StoreUnavailable, recollect.StoreLocked}
         assert any("all 1 connections were in use" in str(error) for error in errors)
-        session.append(said("y"))
+        session.append(user_message("y"))
         assert [message.text for message in session.messages()] == ["y"]
         store.close()
 
-    def test_a_lock_that_is_held_too_long(self, postgres):
+    def test_append_raises_store_locked_after_the_timeout(self, postgres):
         with recollect.open(postgres, timeout=1.5) as store:
             session = store.session("a")
             with psycopg.connect(postgres) as other:
                 other.execute("SELECT FROM recollect.sessions FOR UPDATE")
                 with pytest.raises(recollect.StoreLocked, match=r"did not answer within 1\.5 seconds"):
-                    session.append(said("x"))
-            session.append(said("y"))
+                    session.append(user_message("x"))
+            session.append(user_message("y"))
             assert [message.text for message in session.messages()] == ["y"]
 
-    def test_a_replica_reads_and_does_not_write(self, server):
+    def test_a_replica_reads_and_refuses_writes(self, server):
         with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
-            admin.execute("CREATE DATABASE talks")
-        with recollect.open(server.url("talks")) as store:
-            store.session("a").append(said("x"))
+            admin.execute("CREATE DATABASE chats")
+        with recollect.open(server.url("chats")) as store:
+            store.session("a").append(user_message("x"))
         replica = PostgresServer("fsync=off", "shared_buffers=16MB", source=server).start()
         try:
-            with recollect.open(replica.url("talks")) as there, recollect.open(server.url("talks")) as here:
-                session = there.get_session("a")
+            with (
+                recollect.open(replica.url("chats")) as replica_store,
+                recollect.open(server.url("chats")) as primary_store,
+            ):
+                session = replica_store.get_session("a")
                 assert [message.text for message in session.messages()] == ["x"]
                 with pytest.raises(recollect.StoreReadOnly, match="primary"):
-                    session.append(said("y"))
-                with there.watch(timeout=60) as watch:  # a replica takes no LISTEN: it is looked at now and then
-                    written = here.session("a")
-                    written.append(said("z"))
-                    assert next(watch) == ("a", written.revision)
+                    session.append(user_message("y"))
+                with replica_store.watch(timeout=60) as watch:  # a replica does not accept LISTEN: it is polled
+                    primary_session = primary_store.session("a")
+                    primary_session.append(user_message("z"))
+                    assert next(watch) == ("a", primary_session.revision)
         finally:
             replica.remove()
 
     @pytest.mark.parametrize(
-        ("state", "kind"),
+        ("state", "error"),
         [
             ("53100", recollect.DiskFull),
             ("XX001", recollect.Corrupted),
@@ -433,50 +441,50 @@ class TestBusyServers:
             ("P0001", recollect.StoreError),
         ],
     )
-    def test_errors_of_the_server(self, postgres, databases, database, state, kind):
-        with recollect.open(postgres) as store, _raising(databases, database, state):
+    def test_server_errors_are_translated(self, postgres, databases, database, state, error):
+        with recollect.open(postgres) as store, FailingInserts(databases, database, state):
             session = store.session("a")
-            with pytest.raises(kind):
-                session.append(said("x"))
+            with pytest.raises(error):
+                session.append(user_message("x"))
             assert session.messages() == []
 
     @pytest.mark.parametrize("state", ["40001", "40P01"])
-    def test_a_conflict_is_tried_again(self, postgres, databases, database, state):
-        with recollect.open(postgres) as store, _raising(databases, database, state, times=3):
+    def test_a_conflict_is_retried(self, postgres, databases, database, state):
+        with recollect.open(postgres) as store, FailingInserts(databases, database, state, times=3):
             session = store.session("a")
-            session.append(said("x"))
+            session.append(user_message("x"))
             assert [message.text for message in session.messages()] == ["x"]
             assert session.refresh().message_count == 1
 
-    def test_not_for_ever(self, postgres, databases, database, monkeypatch):
+    def test_a_conflict_is_not_retried_forever(self, postgres, databases, database, monkeypatch):
         from recollect.engine.postgres import server
 
-        monkeypatch.setattr(server, "_STEP", 0.0001)
-        with recollect.open(postgres) as store, _raising(databases, database, "40001"):
+        monkeypatch.setattr(server, "_BACKOFF", 0.0001)
+        with recollect.open(postgres) as store, FailingInserts(databases, database, "40001"):
             session = store.session("a")
             with pytest.raises(recollect.StoreError):
-                session.append(said("x"))
+                session.append(user_message("x"))
 
-    def test_one_that_fails_does_not_fail_the_others(self, postgres):
-        async def story():
+    def test_a_failing_operation_does_not_fail_its_batch(self, postgres):
+        async def append_batch():
             async with recollect.open_async(postgres) as store:
                 sessions = [await store.session(f"s{number}") for number in range(10)]
-                work = [
-                    session.append(said("x"), expected=99 if number == 4 else None)
+                appends = [
+                    session.append(user_message("x"), expected=99 if number == 4 else None)
                     for number, session in enumerate(sessions)
                 ]
-                results = await asyncio.gather(*work, return_exceptions=True)
+                results = await asyncio.gather(*appends, return_exceptions=True)
                 assert [type(result).__name__ for result in results] == [
                     "StaleRevision" if n == 4 else "Appended" for n in range(10)
                 ]
                 for number, session in enumerate(sessions):
                     assert len(await session.messages()) == (0 if number == 4 else 1)
 
-        asyncio.run(story())
+        asyncio.run(append_batch())
 
 
-class _raising:  # noqa: N801
-    """Makes the server fail when a message is written: each time, or so many times."""
+class FailingInserts:
+    """Makes the server fail inserts of messages: each one, or the first `times`."""
 
     def __init__(self, databases, database, state, times=0):
         self._url = databases.url_of(database, "postgres")
@@ -488,7 +496,7 @@ class _raising:  # noqa: N801
             admin.execute("CREATE SEQUENCE recollect.failures")
             admin.execute("GRANT ALL ON SEQUENCE recollect.failures TO plain")
             admin.execute(
-                f"CREATE FUNCTION recollect.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {limit} RAISE EXCEPTION 'made to fail' USING ERRCODE = '{self._state}'; END $$"
+                f"CREATE FUNCTION recollect.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {limit} RAISE EXCEPTION 'injected failure' USING ERRCODE = '{self._state}'; END $$".encode()
             )
             admin.execute(
                 "CREATE TRIGGER fail BEFORE INSERT ON recollect.messages FOR EACH ROW EXECUTE FUNCTION recollect.fail()"
@@ -501,35 +509,35 @@ class _raising:  # noqa: N801
 
 
 class TestRemovedUnderneath:
-    """What an administrator does while a store is open."""
+    """Changes by an administrator while a store is open."""
 
-    def test_tables_that_are_gone(self, databases):
+    def test_dropped_tables_raise(self, databases):
         name = databases.make()
         with recollect.open(databases.url_of(name, "plain")) as store:
             with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
                 admin.execute("DROP SCHEMA recollect CASCADE")
-            for act in (store.list_sessions, lambda: store.session("a")):
-                with pytest.raises(recollect.StoreUnavailable, match="its tables are gone") as caught:
-                    act()
-                assert "folder" not in str(caught.value)
+            for action in (store.list_sessions, lambda: store.session("a")):
+                with pytest.raises(recollect.StoreUnavailable, match="its tables do not exist any more") as exc_info:
+                    action()
+                assert "folder" not in str(exc_info.value)
         databases.drop(name)
 
-    def test_a_database_that_is_gone(self, databases):
+    def test_a_dropped_database_raises(self, databases):
         name = databases.make()
         with recollect.open(databases.url_of(name, "plain"), timeout=0.5) as store:
             databases.drop(name)
             with pytest.raises(recollect.StoreUnavailable, match=f'"{name}" does not exist'):
                 store.session("a")
 
-    def test_a_limit_of_the_server_is_named(self, databases):
+    def test_a_statement_timeout_is_named_in_the_error(self, databases):
         name = databases.make()
         with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
-            admin.execute(f"ALTER ROLE plain IN DATABASE \"{name}\" SET statement_timeout = '300ms'")
+            admin.execute(f"ALTER ROLE plain IN DATABASE \"{name}\" SET statement_timeout = '300ms'".encode())
         with recollect.open(databases.url_of(name, "plain")) as store:
             session = store.session("a")
             with psycopg.connect(databases.url_of(name, "postgres")) as other:
                 other.execute("LOCK TABLE recollect.sessions")
                 with pytest.raises(recollect.StoreLocked, match="statement_timeout that is set"):
-                    session.append(said("x"))
-            assert session.append(said("y")).ids == ["1.1"]
+                    session.append(user_message("x"))
+            assert session.append(user_message("y")).ids == ["1.1"]
         databases.drop(name)

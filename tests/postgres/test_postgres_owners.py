@@ -1,4 +1,4 @@
-"""Owners: two scopes try each other's ids through every method, and the database itself keeps them apart."""
+"""Owners: every method is called with ids of another owner, and row-level security separates owners in the database."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TABLES = (
 )  # fmt: skip
 
 
-def said(text):
+def user_message(text):
     return {"role": "user", "content": text}
 
 
 @pytest.fixture
 def ann(postgres):
-    """A store with everything in it that there is."""
+    """Open a store with every kind of row."""
     with recollect.open(postgres, owner="ann") as store:
         session = store.session("cli:one", title="Hers", metadata={"a": 1})
         with session.turn("a question") as turn:
@@ -43,10 +43,10 @@ def ann(postgres):
             key="k",
         )
         session.pin_message(1)
-        session.snapshot("summary", "what was said")
+        session.snapshot("summary", "so far")
         session.fork(id="cli:fork").compact(summary="in short", keep_turns=0)
         session.rewind(2)
-        store.session("gone").append(said("in the trash"))
+        store.session("gone").append(user_message("in the trash"))
         store.delete_session("gone")
         store.index()
         store.set_setting("color", "red")
@@ -70,10 +70,10 @@ def contents(databases, database, owner):
         }
 
 
-# Every method of a store that names a session, tried with an id of someone else.
+# Methods of a store that take a session id, called with an id of another owner.
 STORE = {
     "session": lambda store, name: store.session(name, create=False),
-    "create_session": None,  # the id is free in one's own scope
+    "create_session": None,  # the id is free for each owner
     "get_session": lambda store, name: store.get_session(name),
     "find_session": lambda store, name: store.find_session(name),
     "delete_session": lambda store, name: store.delete_session(name),
@@ -81,8 +81,8 @@ STORE = {
     "erase_session": lambda store, name: store.erase_session(name, forks="erase"),
     "set_last_session": lambda store, name: store.set_last_session(name),
 }
-# Those that name none: whatever they do, it is done to one's own.
-WHOLE = {
+# Methods without a session id: they affect the owner's own data only.
+STORE_WIDE = {
     "search": lambda store: list(store.search("question")) == [],
     "index": lambda store: store.index() == 0,
     "reindex": lambda store: store.reindex() == 0,
@@ -109,7 +109,7 @@ NO_SESSION = {
 NO_FILE = {"backup", "space", "optimize"}
 SESSION = {
     "refresh": lambda s: s.refresh(),
-    "append": lambda s: s.append(said("x")),
+    "append": lambda s: s.append(user_message("x")),
     "messages": lambda s: s.messages(),
     "iter_messages": lambda s: list(s.iter_messages()),
     "message": lambda s: s.message("1.1"),
@@ -144,39 +144,39 @@ SESSION = {
 }
 
 
-# Those that name a place of one's own instead: a place of someone else is not there.
-PLACES = {"stay": lambda s: s.stay("hers"), "leave": lambda s: s.leave("hers")}
+# Methods that take a presence id: one of another owner does not exist.
+PRESENCE = {"stay": lambda s: s.stay("hers"), "leave": lambda s: s.leave("hers")}
 
 
-def public(kind):
-    return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+def public_methods(api_class):
+    return {name for name, _ in inspect.getmembers(api_class, inspect.isfunction) if not name.startswith("_")}
 
 
-def test_every_method_is_tried():
-    assert public(recollect.Store) == set(STORE) | set(WHOLE) | NO_SESSION | NO_FILE
-    assert public(recollect.Session) - {"saw", "to_dict"} == set(SESSION) | set(PLACES)
+def test_every_public_method_is_in_a_table():
+    assert public_methods(recollect.Store) == set(STORE) | set(STORE_WIDE) | NO_SESSION | NO_FILE
+    assert public_methods(recollect.Session) - {"saw", "to_dict"} == set(SESSION) | set(PRESENCE)
 
 
-def test_nothing_of_another_is_found_or_touched(ann, bob, databases, database):
+def test_methods_find_and_change_nothing_of_another_owner(ann, bob, databases, database):
     before = contents(databases, database, "ann")
     for id in ("cli:one", "cli:fork"):
-        for name, call in STORE.items():
-            if call is None:
+        for name, method in STORE.items():
+            if method is None:
                 continue
             try:
-                assert call(bob, id) is None, name
+                assert method(bob, id) is None, name
             except recollect.SessionNotFound:
                 continue
         foreign = ann.session(id, create=False)
         before = contents(databases, database, "ann")
-        # A handle with everything in it that the other's has, as if keys had been guessed.
-        stolen = recollect.Session(bob, foreign.info)
-        for name, call in SESSION.items():
+        # A handle with the keys of the other owner's session, as if they had been guessed.
+        foreign_handle = recollect.Session(bob, foreign.info)
+        for name, method in SESSION.items():
             with pytest.raises(recollect.NotFound):
-                call(stolen)
+                method(foreign_handle)
             assert contents(databases, database, "ann") == before, name
-        for name, call in PLACES.items():
-            assert not call(stolen)
+        for name, method in PRESENCE.items():
+            assert not method(foreign_handle)
             assert contents(databases, database, "ann") == before, name
     for name in ("find", "prefix"):
         with pytest.raises(recollect.SessionNotFound):
@@ -190,46 +190,46 @@ def test_nothing_of_another_is_found_or_touched(ann, bob, databases, database):
     assert contents(databases, database, "ann") == before
 
 
-def test_what_is_about_all_is_about_ones_own(ann, bob, databases, database):
+def test_store_wide_methods_affect_one_owner_only(ann, bob, databases, database):
     before = contents(databases, database, "ann")
-    for name, call in WHOLE.items():
-        assert call(bob), name
+    for name, method in STORE_WIDE.items():
+        assert method(bob), name
         assert contents(databases, database, "ann") == before, name
     assert [hit.session for hit in ann.search("question")] != []
     assert (ann.stats().messages, ann.check().problems) == (4, ())
 
 
-def test_there_is_no_file_to_look_after(bob, tmp_path):
-    for call in (lambda: bob.backup(tmp_path / "copy"), bob.space, bob.optimize):
+def test_file_maintenance_is_not_supported(bob, tmp_path):
+    for method in (lambda: bob.backup(tmp_path / "copy"), bob.space, bob.optimize):
         with pytest.raises(recollect.NotSupported):
-            call()
+            method()
 
 
-def test_turns_and_streams_that_are_held(ann, bob, databases, database):
+def test_a_turn_of_another_owner_cannot_be_used(ann, bob, databases, database):
     session = ann.session("cli:one", create=False)
     turn = session.turn("q")
     stream = turn.stream()
     before = contents(databases, database, "ann")
     from recollect.store.turn import Turn
 
-    stolen = Turn(recollect.Session(bob, session.info), turn.held, 60.0)
-    for call in (
-        lambda: stolen.add(said("x")),
-        stolen.complete,
-        stolen.cancel,
-        lambda: stolen.fail("e"),
-        stolen.stream,
+    foreign_handle = Turn(recollect.Session(bob, session.info), turn.handle, 60.0)
+    for method in (
+        lambda: foreign_handle.add(user_message("x")),
+        foreign_handle.complete,
+        foreign_handle.cancel,
+        lambda: foreign_handle.fail("e"),
+        foreign_handle.stream,
     ):
         with pytest.raises(recollect.NotFound):
-            call()
+            method()
     assert contents(databases, database, "ann") == before
     stream.close()
     turn.complete()
 
 
-def test_the_same_names_in_two_scopes(ann, bob):
-    theirs = bob.session("cli:one", title="His")
-    theirs.append(
+def test_two_owners_use_the_same_ids(ann, bob):
+    bobs_session = bob.session("cli:one", title="His")
+    bobs_session.append(
         {
             "role": "user",
             "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 2000}}],
@@ -237,20 +237,20 @@ def test_the_same_names_in_two_scopes(ann, bob):
         key="k",
     )
     bob.set_last_session("cli:one")
-    assert (ann.session("cli:one").title, theirs.title) == ("Hers", "His")
+    assert (ann.session("cli:one").title, bobs_session.title) == ("Hers", "His")
     assert bob.erase_session("cli:one") == ["cli:one"]
     image = ann.session("cli:fork").messages()[-1]
     assert "QUJD" * 2000 in str(image.parts)
 
 
-def test_the_database_itself_keeps_them_apart(ann, postgres):
-    """The role of the application sees nothing of others, whatever it asks, though it owns the tables."""
+def test_row_level_security_separates_owners(ann, postgres):
+    """The role of the application sees only rows of the current owner, although it owns the tables."""
     with psycopg.connect(postgres, autocommit=True) as connection:
-        for owner, seen in (("", False), ("bob", False), ("ann", True)):
+        for owner, visible in (("", False), ("bob", False), ("ann", True)):
             connection.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
             for table in TABLES:
                 count = connection.execute(f"SELECT count(*) FROM recollect.{table}").fetchone()[0]
-                assert (count > 0) == seen, (owner, table)
+                assert (count > 0) == visible, (owner, table)
         connection.execute("SELECT set_config('recollect.owner', 'bob', false)")
         assert connection.execute("UPDATE recollect.sessions SET title = 'x'").rowcount == 0
         assert connection.execute("DELETE FROM recollect.messages").rowcount == 0
@@ -260,11 +260,11 @@ def test_the_database_itself_keeps_them_apart(ann, postgres):
             )
 
 
-def test_the_names_of_owners_and_nothing_else_are_listed(ann, bob, postgres, databases, database):
+def test_listing_shows_names_of_owners_only(ann, bob, postgres, databases, database):
     bob.set_setting("color", "green")
     for store in (ann, bob):
         assert (store.owners().names, store.owners().everyone) == (("ann", "bob"), True)
-    assert list(bob.list_sessions()) == []  # the setting that lists has ended with its transaction
+    assert list(bob.list_sessions()) == []  # recollect.listing ended with its transaction
     assert bob.setting("color") == "green"
     before = contents(databases, database, "ann")
     with psycopg.connect(postgres, autocommit=True) as connection:
@@ -291,7 +291,7 @@ def test_a_policy_that_may_hide_owners_is_noticed(databases, policy):
     name = databases.make()
     try:
         with recollect.open(databases.url_of(name, "plain"), owner="bob") as store:
-            store.session("x").append(said("y"))
+            store.session("x").append(user_message("y"))
             assert store.owners().everyone
             with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
                 admin.execute(policy)
@@ -302,53 +302,53 @@ def test_a_policy_that_may_hide_owners_is_noticed(databases, policy):
         databases.drop(name)
 
 
-@pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
-def test_a_mighty_role_is_refused_for_an_owner(databases, database, power):
-    role = f"mighty_{power.lower()}"
+@pytest.mark.parametrize("attribute", ["SUPERUSER", "BYPASSRLS"])
+def test_a_role_that_bypasses_policies_is_refused_for_an_owner(databases, database, attribute):
+    role = f"role_{attribute.lower()}"
     with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
-        admin.execute(f"DROP ROLE IF EXISTS {role}")
-        admin.execute(f"CREATE ROLE {role} LOGIN {power}")
+        admin.execute(f"DROP ROLE IF EXISTS {role}".encode())
+        admin.execute(f"CREATE ROLE {role} LOGIN {attribute}".encode())
     url = databases.url_of(database, "plain").replace("plain", role, 1)
     with pytest.raises(recollect.StoreUnavailable, match="row-level security"):
         recollect.open(url, owner="ann")
     with pytest.raises(recollect.StoreUnavailable, match="row-level security"):
-        asyncio.run(_opened(url, "ann"))
+        asyncio.run(_open_async(url, "ann"))
     with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
-        admin.execute(f"DROP ROLE {role}")
+        admin.execute(f"DROP ROLE {role}".encode())
 
 
-async def _opened(url, owner):
+async def _open_async(url, owner):
     async with recollect.open_async(url, owner=owner):
         pass
 
 
-def test_a_superuser_without_an_owner(databases, database, ann):
+def test_a_superuser_uses_the_default_owner(databases, database, ann):
     with recollect.open(databases.url_of(database, "postgres")) as store:
         assert list(store.list_sessions()) == []
-        store.session("x").append(said("y"))
+        store.session("x").append(user_message("y"))
         assert [session.id for session in store.list_sessions()] == ["x"]
     assert {session.id for session in ann.list_sessions()} == {"cli:one", "cli:fork"}
 
 
-def test_a_connection_that_is_used_again_leaks_nothing(postgres):
-    """One connection serves many owners in turn, as behind a pooler: the setting ends with the transaction."""
-    from recollect.engine.postgres.server import Server
-    from recollect.op import Scope
-    from recollect.ops import lists, sessions
+def test_a_reused_connection_does_not_keep_the_owner(postgres):
+    """One connection serves several owners in turn, as behind a pooler: the owner ends with the transaction."""
+    from recollect.engine.postgres.server import DatabaseServer
+    from recollect.storage import listing, sessions
+    from recollect.storage.operation import Scope
 
-    server = Server(f"{postgres}?pool_size=1", "", 10)
+    server = DatabaseServer(f"{postgres}?pool_size=1", "", 10)
     failures = []
     filters = dict.fromkeys(("archived", "pinned", "delegates", "channel", "model", "tool", "parent", "status", "role"))
 
     def work(owner):
         for number in range(15):
             scope = Scope(owner, "h", 1, lambda _: False)
-            one = Server.__new__(Server)
-            one.__dict__.update(server.__dict__, owner=owner)
-            one.write(sessions.create(scope, f"{owner}{number}", {}))
-            found = one.read(lists.page(scope, limit=100, filters=filters)).sessions
-            if {session.id for session in found} != {f"{owner}{n}" for n in range(number + 1)}:
-                failures.append((owner, found))
+            owner_server = DatabaseServer.__new__(DatabaseServer)
+            owner_server.__dict__.update(server.__dict__, owner=owner)
+            owner_server.write(sessions.create(scope, f"{owner}{number}", {}))
+            page = owner_server.read(listing.read_page(scope, limit=100, filters=filters)).sessions
+            if {session.id for session in page} != {f"{owner}{n}" for n in range(number + 1)}:
+                failures.append((owner, page))
 
     threads = [threading.Thread(target=work, args=(owner,)) for owner in ("a", "b", "")]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Behind PgBouncer in transaction mode, where a connection of the server belongs to a client for a transaction only."""
+"""Behind PgBouncer in transaction mode, where a client has a server connection for one transaction only."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 
 import recollect
 from postgres_server import NOBODY, free_port
-from recollect.engine.postgres.failure import meaning
+from recollect.engine.postgres.errors import translate_error
 
 BOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
 pytestmark = pytest.mark.skipif(BOUNCER is None, reason="pgbouncer is not installed")
 
 
-def said(text):
+def user_message(text):
     return {"role": "user", "content": text}
 
 
@@ -35,19 +35,21 @@ def bouncer(postgres, tmp_path):
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {tmp_path}/users.txt\n"
         "pool_mode = transaction\ndefault_pool_size = 2\n"
     )
-    as_other = ["-u", NOBODY] if os.geteuid() == 0 else []
-    if as_other:
+    user_options = ["-u", NOBODY] if os.geteuid() == 0 else []
+    if user_options:
         for path in (tmp_path, *tmp_path.parents[:3]):
             os.chmod(path, 0o755)
-    process = subprocess.Popen([BOUNCER, "-q", *as_other, str(tmp_path / "bouncer.ini")], stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
+    process = subprocess.Popen(
+        [str(BOUNCER), "-q", *user_options, str(tmp_path / "bouncer.ini")], stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             break
         except OSError:
             assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             time.sleep(0.05)
     yield parts._replace(netloc=f"plain@127.0.0.1:{port}").geturl()
     process.terminate()
@@ -60,51 +62,51 @@ def test_many_stores_share_two_connections(bouncer):
     stores = [recollect.open(url, owner=owner) for owner in ("", "ann", "bob", "eve")]
     for number in range(5):
         for store in stores:
-            store.session("a").append(said(f"{number}"))
+            store.session("a").append(user_message(f"{number}"))
     for store in stores:
         assert [message.text for message in store.session("a").messages()] == [str(n) for n in range(5)]
         store.close()
 
 
-def test_tasks(bouncer):
+def test_tasks_write_through_a_pooler(bouncer):
     async def write(store, number):
         session = await store.session(f"s{number % 7}")
         async with session.turn("q", wait=120) as turn:
             await turn.add({"role": "assistant", "content": "r"})
 
-    async def story():
+    async def write_all():
         async with recollect.open_async(f"{bouncer}?prepare=off", owner="ann") as store:
             await asyncio.gather(*(write(store, number) for number in range(28)))
             for number in range(7):
                 assert (await store.session(f"s{number}")).message_count == 8
 
-    asyncio.run(story())
+    asyncio.run(write_all())
 
 
-def test_watching_past_the_pooler(bouncer, postgres):
+def test_watch_listens_on_the_server_behind_the_pooler(bouncer, postgres):
     with recollect.open(f"{bouncer}?prepare=off&listen=127.0.0.1:{urlsplit(postgres).port}") as store:
         session = store.session("a")
         with store.watch("a", timeout=60) as watch:
-            session.append(said("x"))
+            session.append(user_message("x"))
             assert next(watch) == ("a", session.revision)
 
 
-def test_a_pooler_that_was_not_named_says_what_to_put_into_the_url(bouncer):
-    """Other versions of the pooler keep track of what was prepared; they have nothing to say."""
+def test_a_pooler_without_prepare_off_is_named_in_the_error(bouncer):
+    """Newer versions of PgBouncer track prepared statements; with them there is no error."""
     clients = [recollect.open(bouncer) for _ in range(3)]
-    told = None
+    message = None
     try:
         for number in range(40):
-            clients[number % 3].session(f"s{number % 5}").append(said("x"))
+            clients[number % 3].session(f"s{number % 5}").append(user_message("x"))
     except recollect.StoreUnavailable as error:
-        told = str(error)
+        message = str(error)
     for client in clients:
         client.close()
-    assert told is None or ("prepare=off" in told and "report" not in told)
+    assert message is None or ("prepare=off" in message and "report" not in message)
 
 
-def test_what_a_pooler_mixes_up_is_no_fault_of_ours():
+def test_errors_of_prepared_statements_advise_prepare_off():
     for error in (psycopg.errors.DuplicatePreparedStatement(), psycopg.errors.InvalidSqlStatementName()):
-        told = meaning(error, "postgresql://db.example.com/talks", 5)
-        assert isinstance(told, recollect.StoreUnavailable)
-        assert "prepare=off" in str(told)
+        store_error = translate_error(error, "postgresql://db.example.com/chats", 5)
+        assert isinstance(store_error, recollect.StoreUnavailable)
+        assert "prepare=off" in str(store_error)

@@ -1,4 +1,4 @@
-"""Processes: forked ones get connections of their own, many write at once, and nobody loads a driver for nothing."""
+"""Processes and threads: forked children, concurrent writers, and lazy loading of the driver."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import pytest
 import recollect
 
 
-def said(text):
+def user_message(text):
     return {"role": "user", "content": text}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork() here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_forked_child_has_connections_of_its_own(postgres):
+def test_a_forked_child_opens_its_own_connections(postgres):
     store = recollect.open(postgres)
     session = store.session("a")
-    session.append(said("parent"))
+    session.append(user_message("parent"))
     child = os.fork()
     if child == 0:
         try:
-            session.append(said("child"))
+            session.append(user_message("child"))
             store.close()
             os._exit(0)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    session.append(said("parent again"))
+    session.append(user_message("parent again"))
     assert [message.text for message in session.messages()] == ["parent", "child", "parent again"]
     store.close()
 
@@ -41,41 +41,41 @@ def _write(url, name, count):
     with recollect.open(url) as store:
         session = store.session(name)
         for number in range(count):
-            session.append(said(f"{os.getpid()}:{number}"))
+            session.append(user_message(f"{os.getpid()}:{number}"))
 
 
-def test_processes_on_one_session(postgres):
+def test_processes_append_to_one_session(postgres):
     context = multiprocessing.get_context("spawn")
-    running = [context.Process(target=_write, args=(postgres, "shared", 12)) for _ in range(3)]
-    for process in running:
+    processes = [context.Process(target=_write, args=(postgres, "shared", 12)) for _ in range(3)]
+    for process in processes:
         process.start()
-    for process in running:
+    for process in processes:
         process.join(120)
-    assert [process.exitcode for process in running] == [0, 0, 0]
+    assert [process.exitcode for process in processes] == [0, 0, 0]
     with recollect.open(postgres) as store:
         messages = store.session("shared").messages()
         assert [message.position for message in messages] == list(range(1, 37))
-        for process in running:
+        for process in processes:
             own = [message.text for message in messages if message.text.startswith(f"{process.pid}:")]
             assert own == [f"{process.pid}:{number}" for number in range(12)]
 
 
-def test_threads_that_erase_fork_and_append(postgres):
-    """Operations that look at a whole tree, beside others that write in it: what is left adds up."""
+def test_threads_erase_fork_and_append_concurrently(postgres):
+    """Operations on a whole tree next to writes in it: the counts stay correct."""
     with recollect.open(postgres) as store:
         root = store.session("root")
-        root.append([said(str(number)) for number in range(6)])
+        root.append([user_message(str(number)) for number in range(6)])
 
-        def churn(number):
-            for turn in range(6):
-                fork = store.session("root").fork(at=(turn % 6) + 1, id=f"f{number}-{turn}")
-                fork.append(said("x"))
+        def fork_and_erase(number):
+            for step in range(6):
+                fork = store.session("root").fork(at=(step % 6) + 1, id=f"f{number}-{step}")
+                fork.append(user_message("x"))
                 fork.delete_message(1)
                 fork.restore_message(1)
-                fork.fork(id=f"g{number}-{turn}").append(said("y"))
-                store.erase_session(fork.id, forks="erase" if turn % 2 else "keep")
+                fork.fork(id=f"g{number}-{step}").append(user_message("y"))
+                store.erase_session(fork.id, forks="erase" if step % 2 else "keep")
 
-        threads = [threading.Thread(target=churn, args=(number,)) for number in range(4)]
+        threads = [threading.Thread(target=fork_and_erase, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -95,14 +95,14 @@ def test_threads_that_erase_fork_and_append(postgres):
         "import recollect; recollect.open_async",
     ],
 )
-def test_the_driver_is_loaded_when_it_is_used(code):
+def test_the_driver_is_imported_on_first_use(code):
     check = (
         f"{code}\nimport sys; assert not {{'psycopg', 'psycopg_pool', 'recollect.engine.postgres'}} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", check], check=True)
 
 
-def test_a_missing_driver_says_how_to_get_it():
+def test_a_missing_driver_names_the_extra_to_install():
     code = (
         "import sys; sys.modules['psycopg'] = None\nimport recollect\n"
         "try: recollect.open('postgresql://h/x')\n"

@@ -1,4 +1,4 @@
-"""Many rows are read by the driver's compiled half, few by hand: both say the same, whatever is in them."""
+"""Large results are decoded by psycopg's C code, small ones in Python: both return equal rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 import pytest
 
 import recollect
-from recollect.engine.postgres import rows
-from recollect.engine.postgres.book import Statement
-from recollect.engine.postgres.text import texts
+from recollect.engine.postgres import connections
+from recollect.engine.postgres.statements import PreparedStatement
+from recollect.engine.postgres.wire_codec import encode_texts
 
 HOSTILE = [
     "plain",
@@ -27,29 +27,29 @@ HOSTILE = [
 ]
 
 
-def everything(store):
+def read_messages(store):
     session = store.get_session("a")
     return [(m.id, m.role, m.text, m.model, m.metadata, m.state) for m in session.messages()]
 
 
 @pytest.mark.parametrize("count", [7, 8, 200])
-def test_read_either_way(postgres, monkeypatch, count):
+def test_both_decoders_return_equal_messages(postgres, monkeypatch, count):
     with recollect.open(postgres) as store:
         session = store.session("a")
-        said = [HOSTILE[n % len(HOSTILE)] for n in range(count)]
+        texts = [HOSTILE[n % len(HOSTILE)] for n in range(count)]
         session.append([
             {
                 "role": "user", "parts": [{"kind": "text", "text": text}], "metadata": {"k": text},
                 "model": text or None,
             }
-            for text in said
+            for text in texts
         ], format="recollect")  # fmt: skip
-        quick = everything(store)
-    monkeypatch.setattr(rows, "_COMPILED", False)
+        compiled_rows = read_messages(store)
+    monkeypatch.setattr(connections, "_COMPILED", False)
     with recollect.open(postgres) as store:
-        assert everything(store) == quick
-    assert [text for _, _, text, *_ in quick] == said
-    assert [metadata for *_, metadata, _ in quick] == [{"k": text} for text in said]
+        assert read_messages(store) == compiled_rows
+    assert [text for _, _, text, *_ in compiled_rows] == texts
+    assert [metadata for *_, metadata, _ in compiled_rows] == [{"k": text} for text in texts]
 
 
 EVERY_TYPE = """
@@ -61,54 +61,60 @@ FROM generate_series(1, :count::int) AS n CROSS JOIN (VALUES (1), (-1)) AS s (si
 
 
 @pytest.mark.parametrize("prepare", ["on", "off"])
-def test_numbers_come_as_digits_or_as_they_are(postgres, prepare, monkeypatch):
-    """What had many rows once is asked for in the server's own form from then on, also where it has few or none."""
+def test_text_and_binary_results_are_equal(postgres, prepare, monkeypatch):
+    """After a large result, a statement is sent with binary results, also if later results are small or empty."""
     counts = [3, 3, 100, 100, 3, 1, 0, 4, 100]
     with recollect.open(f"{postgres}?prepare={prepare}") as store:
-        with store._engine._server._connection(time.monotonic() + 60) as link:
-            found, forms = everything_of(link, counts)
-        monkeypatch.setattr(rows, "_COMPILED", False)
-        with store._engine._server._connection(time.monotonic() + 60) as link:
-            digits, none = everything_of(link, counts)
-    assert repr(found) == repr(digits)  # NaN is not equal to itself
-    assert [len(each) for each in found] == [2 * count for count in counts]
-    assert forms == [0, 0, 0, 1, 1, 1, 1, 1, 1]
-    assert not any(none)
-    assert [row[7] for row in found[2][::2]] == [HOSTILE[n % 12] for n in range(1, 101)]
+        with store._engine._server._connection(time.monotonic() + 60) as pipeline:  # pyright: ignore[reportAttributeAccessIssue]
+            rows, formats = read_every_type(pipeline, counts)
+        monkeypatch.setattr(connections, "_COMPILED", False)
+        with store._engine._server._connection(time.monotonic() + 60) as pipeline:  # pyright: ignore[reportAttributeAccessIssue]
+            text_rows, text_formats = read_every_type(pipeline, counts)
+    assert repr(rows) == repr(text_rows)  # NaN is not equal to itself
+    assert [len(result) for result in rows] == [2 * count for count in counts]
+    assert formats == [0, 0, 0, 1, 1, 1, 1, 1, 1]
+    assert not any(text_formats)
+    assert [row[7] for row in rows[2][::2]] == [HOSTILE[n % 12] for n in range(1, 101)]
 
 
-def everything_of(link, counts):
-    """Ask for rows of every type again and again; give them, and the form in which each answer came."""
-    statement = Statement("every_type", EVERY_TYPE)
-    found, forms = [], []
-    read = link._rows.of
+def read_every_type(pipeline, counts):
+    """Run a statement with every column type several times. Return the rows and the format of each result."""
+    statement = PreparedStatement("every_type", EVERY_TYPE)
+    rows, formats = [], []
+    read = pipeline._row_reader.read_rows
 
-    def noted(statement, result):
-        forms.append(result.fformat(0))
+    def record_format(statement, result):
+        formats.append(result.fformat(0))
         return read(statement, result)
 
-    link._rows.of = noted
+    pipeline._row_reader.read_rows = record_format
     for count in counts:
-        link.send(statement, [texts(HOSTILE) if name == "hostile" else b"%d" % count for name in statement.names])
-        found += link.receive(end=True)
-    link._rows.of = read
-    return found, forms
+        pipeline.send(
+            statement, [encode_texts(HOSTILE) if name == "hostile" else b"%d" % count for name in statement.names]
+        )
+        rows += pipeline.receive(end=True)
+    pipeline._row_reader.read_rows = read
+    return rows, formats
 
 
-def test_a_list_reads_the_same_whether_it_was_long_or_short_before(postgres):
+def test_lists_are_equal_before_and_after_a_large_result(postgres):
     with recollect.open(postgres) as store:
         for number, text in enumerate(HOSTILE):
             title = text.replace("\0", "") or None
             store.session(f"s{number}", title=title, metadata={"k": text}, model=title)
-        first, long = store.list_sessions(12), store.list_sessions(12)
-        place, few = None, []
-        while place is not None or not few:
-            page = store.list_sessions(3, after=place)
-            few += page
-            place = page.next
-        assert [vars_of(s) for s in few] == [vars_of(s) for s in long] == [vars_of(s) for s in first]
-        assert [s.metadata["k"] for s in reversed(few)] == HOSTILE
+        first_list, second_list = store.list_sessions(12), store.list_sessions(12)
+        cursor, sessions = None, []
+        while cursor is not None or not sessions:
+            page = store.list_sessions(3, after=cursor)
+            sessions += page
+            cursor = page.next
+        assert (
+            [session_fields(s) for s in sessions]
+            == [session_fields(s) for s in second_list]
+            == [session_fields(s) for s in first_list]
+        )
+        assert [s.metadata["k"] for s in reversed(sessions)] == HOSTILE
 
 
-def vars_of(session):
+def session_fields(session):
     return (session.id, session.title, session.model, session.metadata, session.created_at, session.revision)

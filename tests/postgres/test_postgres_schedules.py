@@ -1,4 +1,4 @@
-"""Forced schedules: an operation is stopped before each of its statements in turn, while another one runs beside it.
+"""Forced schedules: an operation is stopped before each of its statements in turn, while another one runs.
 
 The other operation runs until it ends or waits for a lock of the first, and only then the first one continues. So
 every interleaving of the two at the level of statements is tried, and none depends on how fast the machine is.
@@ -14,30 +14,29 @@ import psycopg
 import pytest
 
 import recollect
-from recollect import ops
-from recollect.model.message import Draft
-from recollect.model.part import TextPart
-from recollect.op import Op
+from recollect import storage
+from recollect.model.message import Draft, TextPart
+from recollect.storage.operation import Operation
 
 DEADLINE = 60  # seconds; only a failure reaches it
-LEASE = 60_000
-WAITING = """
+LEASE = 60_000  # milliseconds; longer than any test
+BLOCKED_BACKENDS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()
 """
 
 
 @pytest.fixture
-def database(databases):
-    """A database of its own: the rows of so many schedules would change the plans of later tests in the shared one."""
+def database_name(databases):
+    """Create a separate database: the rows of so many schedules would change plans of later tests in the shared one."""
     name = databases.make()
     yield name
     databases.drop(name)
 
 
 @pytest.fixture
-def admin(databases, database):
-    with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as connection:
+def admin(databases, database_name):
+    with psycopg.connect(databases.url_of(database_name, "postgres"), autocommit=True) as connection:
         yield connection
 
 
@@ -47,34 +46,40 @@ def store(postgres):
         yield store
 
 
-class Stop:
-    """A place in an operation where it waits, the first time that it is run: before its statement of a number."""
+class StopPoint:
+    """Makes an operation wait before its n-th statement, the first time that it runs."""
 
     def __init__(self, number):
         self.number = number
-        self.reached = threading.Event()
-        self.go_on = threading.Event()
+        self.stop_event = threading.Event()
+        self.continue_event = threading.Event()
 
-    def op(self, op):
-        """Return the operation with this stop in it."""
-        return Op(lambda: self._steps(op), writes=op.writes, scrubs=op.scrubs, unindexes=op.unindexes, frees=op.frees)
+    def wrap(self, op):
+        """Return an operation that runs `op` and stops at this point."""
+        return Operation(
+            lambda: self._steps(op),
+            writes=op.writes,
+            secure_wipe=op.secure_wipe,
+            removes_from_index=op.removes_from_index,
+            frees_space=op.frees_space,
+        )
 
     def _steps(self, op):
         steps, rows, number = op.start(), None, 0
         try:
             while True:
                 statement = steps.send(rows)
-                if number == self.number and not self.reached.is_set():
-                    self.reached.set()
-                    assert self.go_on.wait(DEADLINE)
+                if number == self.number and not self.stop_event.is_set():
+                    self.stop_event.set()
+                    assert self.continue_event.wait(DEADLINE)
                 number += 1
                 rows = yield statement
         except StopIteration as end:
             return end.value
 
 
-class Running(threading.Thread):
-    """An operation in a thread of its own, with its result or its error."""
+class OperationThread(threading.Thread):
+    """Runs an operation in a thread, and stores its result or its error."""
 
     def __init__(self, store, op):
         super().__init__(daemon=True)
@@ -85,16 +90,16 @@ class Running(threading.Thread):
     def run(self):
         try:
             self.result = self._work()
-        except Exception as error:  # noqa: BLE001  the test looks at it
+        except Exception as error:  # noqa: BLE001  the test asserts it
             self.error = error
 
-    def ended(self):
+    def wait(self):
         self.join(DEADLINE)
         assert not self.is_alive()
         return self
 
 
-def until(condition):
+def wait_until(condition):
     deadline = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < deadline
@@ -102,47 +107,51 @@ def until(condition):
 
 
 def interleave(store, admin, first, second, number):
-    """Stop the first before a statement, run the second as far as it gets, and end both. None: it has fewer statements."""
-    stop = Stop(number)
-    one = Running(store, stop.op(first))
-    until(lambda: stop.reached.is_set() or not one.is_alive())
-    if not stop.reached.is_set():
-        one.ended()
+    """Stop `first` before a statement, run `second` as far as it gets, and wait for both.
+
+    Return None if `first` has fewer statements.
+    """
+    stop = StopPoint(number)
+    first_thread = OperationThread(store, stop.wrap(first))
+    wait_until(lambda: stop.stop_event.is_set() or not first_thread.is_alive())
+    if not stop.stop_event.is_set():
+        first_thread.wait()
         return None
-    other = Running(store, second)
-    until(lambda: not other.is_alive() or admin.execute(WAITING).fetchone()[0])
-    stop.go_on.set()
-    return one.ended(), other.ended()
+    second_thread = OperationThread(store, second)
+    wait_until(lambda: not second_thread.is_alive() or admin.execute(BLOCKED_BACKENDS).fetchone()[0])
+    stop.continue_event.set()
+    return first_thread.wait(), second_thread.wait()
 
 
-def every_schedule(store, admin, make, *, may_fail=()):
-    """Try every schedule of a pair of operations, in both roles. `make` returns a fresh pair for each."""
-    tried = 0
-    for turned in (False, True):
+def run_every_schedule(store, admin, make_pair, *, allowed_errors=()):
+    """Run every schedule of a pair of operations, in both orders, and return their number. `make_pair` returns a new pair."""
+    count = 0
+    for reverse in (False, True):
         for number in range(100):
-            pair = make()
-            ran = interleave(store, admin, *(pair[::-1] if turned else pair), number)
+            pair = make_pair()
+            first, second = pair[::-1] if reverse else pair
+            threads = interleave(store, admin, first, second, number)
             check(store)
-            if ran is None:
+            if threads is None:
                 assert number > 1
                 break
-            for each in ran:
-                assert each.error is None or isinstance(each.error, may_fail), each.error
-            tried += 1
-    return tried
+            for thread in threads:
+                assert thread.error is None or isinstance(thread.error, allowed_errors), thread.error
+            count += 1
+    return count
 
 
 def check(store):
-    found = store.check(deep=False)
-    assert found.problems == (), found.problems
+    report = store.check(deep=False)
+    assert report.problems == (), report.problems
 
 
-def said(text):
+def user_message(text):
     return {"role": "user", "content": text}
 
 
-def streaming(store, name, *, deleted=False):
-    """Open a stream in a session; the fork shares the message in which it streams."""
+def open_stream(store, name, *, deleted=False):
+    """Open a stream in a session; the fork shares the streaming message."""
     session = store.session(name)
     turn = session.turn("a question")
     stream = turn.stream()
@@ -154,9 +163,9 @@ def streaming(store, name, *, deleted=False):
     return session, stream, fork
 
 
-def closing(store, session, stream):
+def close_operation(store, session, stream):
     draft = Draft(role="assistant", parts=(TextPart(text="a whole answer " * 20),), input_tokens=7, output_tokens=11)
-    return ops.streams.close(store.scope(), session.id, stream._flow, draft, lease=LEASE)
+    return storage.turns.close_stream(store.scope(), session.id, stream._handle, draft, lease=LEASE)
 
 
 @pytest.mark.parametrize("through", ["session", "fork"])
@@ -164,27 +173,32 @@ def closing(store, session, stream):
 def test_a_message_is_deleted_or_restored_while_its_stream_is_closed(store, admin, through, deleted):
     names = (f"s{number}" for number in range(1000))
 
-    def make():
-        session, stream, fork = streaming(store, next(names), deleted=not deleted)
+    def make_pair():
+        session, stream, fork = open_stream(store, next(names), deleted=not deleted)
         id = session.id if through == "session" else fork.id
-        return closing(store, session, stream), ops.messages.mark(store.scope(), id, stream.id, deleted=deleted)
+        return close_operation(store, session, stream), storage.messages.set_deleted(
+            store.scope(), id, stream.id, deleted=deleted
+        )
 
-    assert every_schedule(store, admin, make) > 10
+    assert run_every_schedule(store, admin, make_pair) > 10
 
 
 def test_a_message_is_pinned_by_a_fork_while_its_stream_is_closed(store, admin):
     names = (f"s{number}" for number in range(1000))
-    made = []
+    streams = []
 
-    def make():
-        session, stream, fork = streaming(store, next(names))
-        made.append((session, stream))
-        return closing(store, session, stream), ops.pins.mark(store.scope(), fork.id, stream.id, pinned=True)
+    def make_pair():
+        session, stream, fork = open_stream(store, next(names))
+        streams.append((session, stream))
+        return close_operation(store, session, stream), storage.messages.set_pinned(
+            store.scope(), fork.id, stream.id, pinned=True
+        )
 
-    assert every_schedule(store, admin, make) > 10
-    messages = [session.message(stream.id) for session, stream in made]
-    assert sum(message.pinned for message in messages) == len(made) - 1  # once the first of the two ran alone
-    assert sum(message.state == "completed" for message in messages) == len(made) - 1
+    assert run_every_schedule(store, admin, make_pair) > 10
+    messages = [session.message(stream.id) for session, stream in streams]
+    # The last pair of each order ran only its first operation: once without the pin, once without the close.
+    assert sum(message.pinned for message in messages) == len(streams) - 1
+    assert sum(message.state == "completed" for message in messages) == len(streams) - 1
     assert all(message.text.startswith("a whole answer") for message in messages if message.state == "completed")
 
 
@@ -193,95 +207,105 @@ def test_an_output_is_dropped_while_a_fork_deletes_or_restores_its_message(store
     names = (f"s{number}" for number in range(1000))
     call = {"id": "c1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
 
-    def make():
+    def make_pair():
         session = store.session(next(names))
-        session.append([said("q"), {"role": "assistant", "content": None, "tool_calls": [call]}])
+        session.append([user_message("q"), {"role": "assistant", "content": None, "tool_calls": [call]}])
         session.append({"role": "tool", "tool_call_id": "c1", "content": "long " * 400})
         fork = session.fork(id=f"{session.id}-fork")
         if not deleted:
             fork.delete_message(3)
-        key = store.run(Op(_key, store.scope(), session.id, writes=False))
-        dropping = Op(ops.thinning._drop, store.scope(), key, 100, (0, 0), False, unindexes=True, frees=True)
-        return dropping, ops.messages.mark(store.scope(), fork.id, 3, deleted=deleted)
+        key = store.run(Operation(_find_key, store.scope(), session.id, writes=False))
+        drop_outputs = Operation(
+            storage.retention._drop_outputs,
+            store.scope(),
+            key,
+            100,
+            (0, 0),
+            False,
+            removes_from_index=True,
+            frees_space=True,
+        )
+        return drop_outputs, storage.messages.set_deleted(store.scope(), fork.id, 3, deleted=deleted)
 
-    assert every_schedule(store, admin, make) > 10
+    assert run_every_schedule(store, admin, make_pair) > 10
 
 
-def _key(scope, session):
-    return (yield from ops.sessions.find(scope, session)).session
+def _find_key(scope, session):
+    return (yield from storage.sessions.find(scope, session)).session
 
 
-def restoring(store, id):
-    return ops.sessions.restore(store.scope(), id)
+def restore_operation(store, id):
+    return storage.sessions.restore(store.scope(), id)
 
 
-APPENDS = {
-    "append": lambda store, name: ops.appends.append(
+OPERATIONS_ON_A_DELETED_SESSION = {
+    "append": lambda store, name: storage.appends.append(
         store.scope(), name, [Draft(role="user", parts=(TextPart(text="x"),))]
     ),
-    "append with a key": lambda store, name: ops.appends.append(
+    "append with a key": lambda store, name: storage.appends.append(
         store.scope(), name, [Draft(role="user", parts=(TextPart(text="x"),))], key="k"
     ),
-    "open": lambda store, name: ops.sessions.opened(store.scope(), name),
-    "update": lambda store, name: ops.sessions.update(store.scope(), name, {"title": "t"}),
-    "delete a message": lambda store, name: ops.messages.mark(store.scope(), name, 1, deleted=True),
-    "rewind": lambda store, name: ops.branches.rewind(store.scope(), name, 1),
-    "restore": restoring,
+    "open": lambda store, name: storage.sessions.open_session(store.scope(), name),
+    "update": lambda store, name: storage.sessions.update(store.scope(), name, {"title": "t"}),
+    "delete a message": lambda store, name: storage.messages.set_deleted(store.scope(), name, 1, deleted=True),
+    "rewind": lambda store, name: storage.branches.rewind(store.scope(), name, 1),
+    "restore": restore_operation,
 }
 
 
-@pytest.mark.parametrize("name", APPENDS)
-def test_a_session_that_is_restored_meanwhile_is_there_or_in_the_trash(store, admin, name):
-    """It was never erased, so that nobody is told that there is none."""
+@pytest.mark.parametrize("name", OPERATIONS_ON_A_DELETED_SESSION)
+def test_a_session_that_is_restored_concurrently_is_usable_or_in_the_trash(store, admin, name):
+    """It was never erased, so no operation may raise SessionNotFound."""
     names = (f"s{number}" for number in range(1000))
     outcomes = []
 
-    def make():
+    def make_pair():
         id = next(names)
-        store.session(id).append([said("one"), said("two")])
+        store.session(id).append([user_message("one"), user_message("two")])
         store.delete_session(id)
-        return APPENDS[name](store, id), restoring(store, id)
+        return OPERATIONS_ON_A_DELETED_SESSION[name](store, id), restore_operation(store, id)
 
-    for turned in (False, True):
+    for reverse in (False, True):
         for number in range(100):
-            pair = make()
-            ran = interleave(store, admin, *(pair[::-1] if turned else pair), number)
-            if ran is None:
+            pair = make_pair()
+            first, second = pair[::-1] if reverse else pair
+            threads = interleave(store, admin, first, second, number)
+            if threads is None:
                 break
-            outcomes += [each.error for each in ran]
+            outcomes += [thread.error for thread in threads]
     check(store)
     assert {type(error) for error in outcomes} <= {type(None), recollect.SessionInTrash}, outcomes
     assert len(outcomes) > 4
 
 
-def stream(store, name, ended):
+def stream_answers(store, name, deadline):
     session = store.session(name)
-    while time.monotonic() < ended:
+    while time.monotonic() < deadline:
         with session.turn("q") as turn, turn.stream() as answer:
             for _ in range(3):
                 answer.write("words " * 20)
                 answer.flush()
 
 
-def mark(store, seed, ended):
-    chance = random.Random(seed)
-    while time.monotonic() < ended:
-        session = store.session(f"s{chance.randrange(4)}")
-        if chance.random() < 0.3:
+def delete_and_restore(store, seed, deadline):
+    rng = random.Random(seed)
+    while time.monotonic() < deadline:
+        session = store.session(f"s{rng.randrange(4)}")
+        if rng.random() < 0.3:
             session = session.fork()
-        message = chance.choice(session.messages(last=3, deleted=True))
+        message = rng.choice(session.messages(last=3, deleted=True))
         (session.delete_message if message.deleted_at is None else session.restore_message)(message.id)
 
 
 @pytest.mark.long
-def test_streams_deletions_and_forks_at_random(postgres):
-    """Many at once, without a schedule: the counts are right in the end."""
-    ended = time.monotonic() + 60
+def test_random_streams_deletions_and_forks_keep_counts_correct(postgres):
+    """Many threads without a schedule: the counts are correct at the end."""
+    deadline = time.monotonic() + 60
     with recollect.open(postgres) as store:
         for number in range(4):
-            store.session(f"s{number}").append(said("first"))
-        threads = [threading.Thread(target=stream, args=(store, f"s{number}", ended)) for number in range(4)]
-        threads += [threading.Thread(target=mark, args=(store, seed, ended)) for seed in range(4)]
+            store.session(f"s{number}").append(user_message("first"))
+        threads = [threading.Thread(target=stream_answers, args=(store, f"s{number}", deadline)) for number in range(4)]
+        threads += [threading.Thread(target=delete_and_restore, args=(store, seed, deadline)) for seed in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

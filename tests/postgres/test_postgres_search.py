@@ -1,4 +1,4 @@
-"""Search on PostgreSQL: the same hits as on SQLite, the index that is used, owners apart, and what does not fit cut."""
+"""Search on PostgreSQL: the same hits as on SQLite, use of the indexes, separate owners, and texts that are too long."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import functools
 import math
 
 import psycopg
+import psycopg.sql
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
 import recollect
-from recollect.engine.postgres.book import Book
-from recollect.ops.search import cost, find, query, tsquery
-from recollect.ops.search.words import fold, tokens
-from recollect.testing.talk import answers, asks, user
+from recollect.engine.postgres.statements import StatementRegistry
+from recollect.storage.search import expressions, query, retrieval
+from recollect.storage.search.analysis import fold, tokenize
+from recollect_conformance.examples import tool_call_message, tool_result_message, user
 
 SEARCH = {"search_index", "search_titles", "search_terms"}
 NO_FILTERS = {
     "below_branch": None, "below_position": None, "low_branch": 0, "low_position": 0, "ranges": None, "deleted": False,
-    "delegates": False, "plain": True, "pool": 5000, "most": 2000, "below": None, "low": 0, "limit": 48,
+    "delegates": False, "unfiltered": True, "pool": 5000, "max_count": 2000, "below": None, "low": 0, "limit": 48,
 }  # fmt: skip
 
 
@@ -30,14 +31,14 @@ def admin(databases, database):
         yield connection
 
 
-def said(store, *texts, id="a", **fields):
+def add_session(store, *texts, id="a", **fields):
     session = store.session(id, **fields)
     session.append([user(text) for text in texts])
     return session
 
 
-def found(store, text, **filters):
-    """Name everything that is found, a few at a time."""
+def find_all(store, text, **filters):
+    """Return every hit of a search, read in small pages."""
     page = store.search(text, 7, **filters)
     hits = list(page)
     while page.next is not None:
@@ -46,70 +47,70 @@ def found(store, text, **filters):
     return {(hit.session, hit.message, hit.text, hit.marks) for hit in hits}
 
 
-# Texts that PostgreSQL's own parser would cut in its own way, and what people write.
+# Texts that PostgreSQL's own parser would split differently, and ordinary words.
 PIECES = st.sampled_from([
     "red", "Infrared", "Café", "Straße", "北京", "京", "👍🏽", "a@b.example", "http://x.y/z?q=1", "foo-bar", "foo_bar", "1.5e3",
     "-42", "12abc", "abc12", "0x1f", "/usr/lib", "it's", "a\\b", "'", '"', ":*", "&|!()<->", "=a", "=r75736572", "x\0y",
     "x\x10y", "<b>red</b>", "привет", "ประเทศ", "½", "a", "bar", "foo", "e3", "1", "\u200b", "\u00ad", "ﬁn", "०१", "i\u0307",
 ])  # fmt: skip
 TEXTS = st.lists(PIECES | st.text(max_size=6), min_size=1, max_size=6).map(" ".join)
-TYPED = st.lists(
+QUERIES = st.lists(
     PIECES | st.text(max_size=4) | st.sampled_from(["OR", "NOT", "-", "(", ")", '"', "*", "role:user", "tool:Read"]),
     min_size=1,
     max_size=5,
 ).map(" ".join)
-CALM = settings(
+DATABASE_SETTINGS = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
-def storable(text):
+def encodable(text):
     return text.encode("utf-8", "replace").decode()
 
 
-@CALM
-@given(texts=st.lists(TEXTS, min_size=1, max_size=4), title=TEXTS, typed=st.lists(TYPED, min_size=1, max_size=4))
-def test_the_same_is_found_as_on_sqlite(there, texts, title, typed):
-    texts = [storable(text) for text in texts]
-    wanted = [*typed, texts[0], f'"{texts[-1]}"', texts[0][1:-1]]
+@DATABASE_SETTINGS
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4), title=TEXTS, queries=st.lists(QUERIES, min_size=1, max_size=4))
+def test_searches_have_the_same_hits_as_on_sqlite(postgres_store, texts, title, queries):
+    texts = [encodable(text) for text in texts]
+    queries = [*queries, texts[0], f'"{texts[-1]}"', texts[0][1:-1]]
     results = []
-    with recollect.open(":memory:") as here:
-        for store in (here, there):
-            session = said(store, *texts, title=storable(title).replace("\0", ""))
-            session.append([asks("t", tool="Read"), answers("t", text=texts[-1])])
-            results.append({text: found(store, text) for text in wanted})
+    with recollect.open(":memory:") as sqlite_store:
+        for store in (sqlite_store, postgres_store):
+            session = add_session(store, *texts, title=encodable(title).replace("\0", ""))
+            session.append([tool_call_message("t", tool="Read"), tool_result_message("t", text=texts[-1])])
+            results.append({text: find_all(store, text) for text in queries})
             store.erase_session("a")
     assert results[1] == results[0]
 
 
 @pytest.fixture
-def there(postgres):
+def postgres_store(postgres):
     with recollect.open(postgres, owner="ann") as store:
         yield store
 
 
 @given(word=st.text(min_size=1, max_size=30))
-def test_a_word_can_not_leave_its_quotes(word):
-    for token in tokens(fold(word)):
+def test_a_token_has_no_special_characters_of_a_tsquery(word):
+    for token in tokenize(fold(word)):
         assert not set(token) & set("'\\ \t\n&|!()<>:*=")
 
 
-def test_what_is_typed_without_end_is_no_error(postgres):
+def test_a_very_long_query_does_not_raise(postgres):
     with recollect.open(postgres) as store:
-        said(store, "x" * 5000 + " y", "word")
+        add_session(store, "x" * 5000 + " y", "word")
         rows = " ".join(f'"{" ".join(f"{n}x{m}" + "z" * 300 for m in range(64))}"' for n in range(48))
-        assert found(store, rows) == set()
-        assert len(found(store, "x" * 5000)) == 1
-        assert found(store, "x" * 4999) == set()
-        assert len(found(store, "x" * 150 + "*")) == 1
+        assert find_all(store, rows) == set()
+        assert len(find_all(store, "x" * 5000)) == 1
+        assert find_all(store, "x" * 4999) == set()
+        assert len(find_all(store, "x" * 150 + "*")) == 1
 
 
-def test_a_long_text_is_cut_and_no_error(postgres):
-    """A tsvector has room for a megabyte: 80,000 different words do not fit."""
-    with recollect.open(postgres, timeout=600) as store:  # each of its words is looked for when it is erased
+def test_a_text_that_is_too_long_is_truncated_in_the_index(postgres):
+    """A tsvector holds at most 1 MB: 80,000 different words do not fit."""
+    with recollect.open(postgres, timeout=600) as store:  # erasing looks up each of its words
         text = " ".join(f"word{n:06}" for n in range(80_000))
-        said(store, "begin " + text + " end")
-        said(store, "begin", id="b")
+        add_session(store, "begin " + text + " end")
+        add_session(store, "begin", id="b")
         assert {hit.session for hit in store.search("begin")} == {"a", "b"}
         assert len(store.search("word000100 word000200")) == 1
         assert len(store.search('"word000100 word000101"')) == 1
@@ -119,23 +120,23 @@ def test_a_long_text_is_cut_and_no_error(postgres):
         assert [hit.session for hit in store.search("begin")] == ["b"]
 
 
-def test_words_in_a_row_in_a_text_of_one_word(postgres):
-    """Of a word, 255 places are kept; beyond them, two in a row are known as a pair."""
+def test_a_phrase_after_thousands_of_repetitions_is_found(postgres):
+    """A tsvector has at most 255 positions of a word; beyond them, two adjacent words are indexed as a pair."""
     with recollect.open(postgres) as store:
-        said(store, "the sea " * 400 + "the harbour " + "the sea " * 9_000 + "the lighthouse is new", id="a")
+        add_session(store, "the sea " * 400 + "the harbor " + "the sea " * 9_000 + "the lighthouse is new", id="a")
         for text, count in (
-            ('"the harbour"', 1), ('"sea the harbour the sea"', 1), ('"the lighthouse is"', 1), ('"the light"*', 1),
-            ('"sea harbour"', 0), ('"lighthouse the"', 0), ('"harbour is"', 0),
+            ('"the harbor"', 1), ('"sea the harbor the sea"', 1), ('"the lighthouse is"', 1), ('"the light"*', 1),
+            ('"sea harbor"', 0), ('"lighthouse the"', 0), ('"harbor is"', 0),
         ):  # fmt: skip
             assert len(store.search(text)) == count, text
 
 
-def test_owners_see_nothing_of_each_other(postgres, databases, database, admin):
+def test_search_separates_owners(postgres, databases, database, admin):
     with recollect.open(postgres, owner="ann") as ann, recollect.open(postgres, owner="bob") as bob:
-        said(ann, "secret of ann", title="plan of ann")
-        said(bob, "secret of bob", title="plan of bob")
+        add_session(ann, "secret of ann", title="plan of ann")
+        add_session(bob, "secret of bob", title="plan of bob")
         assert len(ann.search("secret")) == len(ann.search("plan")) == len(ann.search("ecre")) == 1
-        assert found(ann, "bob") == found(bob, "ann") == set()
+        assert find_all(ann, "bob") == find_all(bob, "ann") == set()
     with psycopg.connect(postgres) as connection:
         for owner, count in (("ann", 1), ("bob", 0), ("", 0)):
             connection.execute("SELECT set_config('recollect.owner', %s, true)", (owner,))
@@ -145,38 +146,38 @@ def test_owners_see_nothing_of_each_other(postgres, databases, database, admin):
             assert terms == ({"secret", "plan"} if owner else set())
             connection.execute("SELECT set_config('recollect.sought', '''ann'' | !''zzz''', true)")
             for table in ("search_index", "search_titles"):
-                mine = connection.execute(
+                rows = connection.execute(
                     f"SELECT owner, words @@ '''ann'''::tsquery FROM recollect.{table}"
                 ).fetchall()
-                assert mine == ([(owner, bool(count))] if owner else [])
-            changed = connection.execute("UPDATE recollect.search_index SET length = 1 WHERE owner <> %s", (owner,))
-            assert changed.rowcount == 0
+                assert rows == ([(owner, bool(count))] if owner else [])
+            cursor = connection.execute("UPDATE recollect.search_index SET length = 1 WHERE owner <> %s", (owner,))
+            assert cursor.rowcount == 0
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("INSERT INTO recollect.search_terms (owner, term) VALUES ('ann', 'x')")
     assert admin.execute("SELECT count(*) FROM recollect.search_index").fetchone() == (2,)
 
 
-def test_a_role_that_passes_policies_by_finds_only_what_it_looks_for(postgres, databases, database):
+def test_a_role_that_bypasses_policies_finds_only_messages_of_its_owner(postgres, databases, database):
     with recollect.open(postgres, owner="ann") as ann:
-        said(ann, "a heron of ann", title="heron")
+        add_session(ann, "a heron of ann", title="heron")
         assert ann.index() == 1
     with recollect.open(databases.url_of(database, "postgres")) as store:
-        said(store, "a heron", "a stork", title="stork")
+        add_session(store, "a heron", "a stork", title="stork")
         assert [hit.text for hit in store.search("heron")] == ["a heron"]
         assert {hit.text for hit in store.search("stork")} == {"a stork", "stork"}
         assert [hit.text for hit in store.search("ero")] == ["a heron"]
         assert store.reindex() == 2
         store.erase_session("a")
-        assert found(store, "heron") == found(store, "tor") == set()
+        assert find_all(store, "heron") == find_all(store, "tor") == set()
     with recollect.open(postgres, owner="ann") as ann:
         assert ann.index() == 0
         assert {hit.text for hit in ann.search("eron")} == {"a heron of ann", "heron"}
 
 
-def test_erasing_leaves_no_word(postgres, admin):
+def test_erasing_removes_every_word(postgres, admin):
     with recollect.open(postgres, owner="ann") as store:
-        said(store, "hunter2secret and common words", title="topsecret title")
-        said(store, "common words", id="b", title="title")
+        add_session(store, "hunter2secret and common words", title="topsecret title")
+        add_session(store, "common words", id="b", title="title")
         store.index()
         store.erase_session("a")
         terms = {row[0] for row in admin.execute("SELECT term FROM recollect.search_terms")}
@@ -185,12 +186,12 @@ def test_erasing_leaves_no_word(postgres, admin):
         assert admin.execute("SELECT count(*) FROM recollect.search_titles").fetchone() == (1,)
 
 
-@pytest.mark.parametrize("user_", ["plain", "postgres"])
-def test_the_indexes_are_used(postgres, databases, database, admin, user_):
-    """Also under the policy of an owner; a condition beside a policy could not use them."""
-    owner = "ann" if user_ == "plain" else ""
-    with recollect.open(databases.url_of(database, user_), owner=owner) as store:
-        said(store, "heron", title="heron")
+@pytest.mark.parametrize("role", ["plain", "postgres"])
+def test_searches_use_the_indexes(postgres, databases, database, admin, role):
+    """Also under the policy of an owner; a condition in addition to a policy could not use them."""
+    owner = "ann" if role == "plain" else ""
+    with recollect.open(databases.url_of(database, role), owner=owner) as store:
+        add_session(store, "heron", title="heron")
         store.index()
     admin.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
     admin.execute(
@@ -205,72 +206,72 @@ def test_the_indexes_are_used(postgres, databases, database, admin, user_):
     )
     admin.execute("INSERT INTO recollect.search_terms (term) SELECT md5(n::text) FROM generate_series(1, 20000) AS n")
     admin.execute("VACUUM ANALYZE")
-    sought = tsquery.Sought({}).of(query.parse("w77", 0).words)
+    tsquery = expressions.TsqueryExpression({}).of(query.parse_query("w77", 0).words)
     params = {
         **NO_FILTERS,
-        "sought": sought,
-        "phrases": f'[["{sought}", 1]]',
+        "tsquery": tsquery,
+        "phrases": f'[["{tsquery}", 1]]',
         "owner": owner,
         "piece": "abcdef0",
         "ending": False,
     }
-    with psycopg.connect(databases.url_of(database, user_)) as connection:
+    with psycopg.connect(databases.url_of(database, role)) as connection:
         connection.execute("SELECT set_config('recollect.owner', %s, true)", (owner,))
         for name, index in (
             ("search_messages", "search_index_words"),
             ("search_titles_match", "search_titles_words"),
             ("search_terms_with", "search_terms_pieces"),
         ):
-            plan = explained(connection, name, params)
+            plan = explain_query(connection, name, params)
             assert f"Bitmap Index Scan on {index}" in plan, (name, plan)
-            done = [line for line in plan.splitlines() if "never executed" not in line]
-            assert not any("Seq Scan on search" in line for line in done), (name, plan)
+            executed_lines = [line for line in plan.splitlines() if "never executed" not in line]
+            assert not any("Seq Scan on search" in line for line in executed_lines), (name, plan)
 
 
-def explained(connection, name, params):
-    """Say what the server did for a query, as the engine runs it."""
-    book = Book()
-    before, statement = book.before(name), book.statement(name)
-    for each, explain in ((before, ""), (statement, "EXPLAIN (ANALYZE, COSTS off) ")):
-        connection.execute(b"PREPARE looked AS " + each.text)
+def explain_query(connection, name, params):
+    """Return the plan of a query that is run as the engine runs it."""
+    registry = StatementRegistry()
+    statements = (registry.pre_statement(name), ""), (registry.statement(name), "EXPLAIN (ANALYZE, COSTS off) ")
+    for statement, explain in statements:
+        connection.execute(b"PREPARE query AS " + statement.text)
         values = ", ".join(
             psycopg.sql.Literal(str(params[name])).as_string(connection) if params.get(name) is not None else "NULL"
-            for name in each.names
+            for name in statement.names
         )
-        rows = connection.execute(f"{explain}EXECUTE looked({values})").fetchall()
-        connection.execute("DEALLOCATE looked")
+        rows = connection.execute(f"{explain}EXECUTE query({values})").fetchall()
+        connection.execute("DEALLOCATE query")
     return "\n".join(row[0] for row in rows)
 
 
 @pytest.fixture
-def bare(databases):
-    """Give a database in which someone else has made the schema for the role, which may make no extension."""
+def schema_without_extension(databases):
+    """Create a database in which an administrator made the schema for a role that cannot create extensions."""
     name = databases.make()
     with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
-        admin.execute(f'ALTER DATABASE "{name}" OWNER TO postgres')
+        admin.execute(f'ALTER DATABASE "{name}" OWNER TO postgres'.encode())
         admin.execute("CREATE SCHEMA recollect AUTHORIZATION plain")
         yield databases.url_of(name, "plain"), admin
     databases.drop(name)
 
 
-def test_without_the_right_to_make_an_extension(bare):
-    url, admin = bare
+def test_search_works_without_the_privilege_to_create_extensions(schema_without_extension):
+    url, admin = schema_without_extension
     with recollect.open(url, owner="ann") as store:
         assert admin.execute("SELECT count(*) FROM pg_extension WHERE extname = 'pg_trgm'").fetchone() == (0,)
         assert admin.execute("SELECT to_regclass('recollect.search_terms_pieces')").fetchone() == (None,)
-        said(store, "getUserName(connect_timeout)")
+        add_session(store, "getUserName(connect_timeout)")
         assert len(store.search("serNam")) == len(store.search("onnect_tim")) == 1
 
 
-def test_pieces_of_words_have_an_index_where_the_extension_is(postgres, admin):
+def test_infix_search_has_an_index_if_the_extension_exists(postgres, admin):
     with recollect.open(postgres):
         assert admin.execute("SELECT to_regclass('recollect.search_terms_pieces') IS NOT NULL").fetchone() == (True,)
 
 
-def test_nothing_that_is_looked_for_stays_on_a_connection(postgres):
-    """A pool of one connection: what a search sets must be gone with its transaction."""
+def test_the_settings_of_a_search_end_with_its_transaction(postgres):
+    """In a pool of one connection, the next operation would run with settings that stayed."""
     with recollect.open(f"{postgres}?pool_size=1", owner="ann") as store:
-        said(store, "heron", "stork")
+        add_session(store, "heron", "stork")
         assert len(store.search("heron")) == len(store.search("ero")) == 1
         assert len(store.search("stork")) == 1
         store.session("a").append(user("crane"))
@@ -279,44 +280,44 @@ def test_nothing_that_is_looked_for_stays_on_a_connection(postgres):
 
 
 @pytest.mark.parametrize("owner", ["", "ann"])
-def test_a_word_that_most_have_is_found_alike_either_way(postgres, databases, database, monkeypatch, owner):
-    """Walked from the newest back, or found by the index: the same hits, page by page."""
-    monkeypatch.setattr(find, "POOL", 40)
-    monkeypatch.setattr(find, "_MOST_COUNTED", 40)
-    monkeypatch.setattr(find, "_SAMPLE", 20)
+def test_walk_and_index_find_the_same_hits_of_a_frequent_word(postgres, databases, database, monkeypatch, owner):
+    """Reading the messages from the newest backward, or the index: the same hits, page by page."""
+    monkeypatch.setattr(retrieval, "POOL_SIZE", 40)
+    monkeypatch.setattr(retrieval, "_MAX_COUNTED", 40)
+    monkeypatch.setattr(retrieval, "_SAMPLE_SIZE", 20)
     with recollect.open(postgres, owner="bob") as other:
-        said(other, *["heron"] * 50)
+        add_session(other, *["heron"] * 50)
     with recollect.open(postgres, owner=owner) as store:
         for number in range(8):
             texts = [f"heron {'and more ' * (n % 5)} {n}" for n in range(30)]
-            session = said(store, *texts, id=f"s{number}")
+            session = add_session(store, *texts, id=f"s{number}")
             session.append([user("stork")] * 5)
         store.get_session("s3").fork(id="fork").append([user("heron in a fork")] * 3)
-        for gone in ("s2", "s3", "s7"):
-            store.delete_session(gone)
-        names = watched(monkeypatch)
-        for typed in (
+        for id in ("s2", "s3", "s7"):
+            store.delete_session(id)
+        names = record_statement_names(monkeypatch)
+        for text in (
             "heron", "role:user", "heron OR stork", "heron -stork", "after:2020 heron", "-channel:x ero",
             'heron -"more heron"', '"heron and more" OR heron OR "more and"',
         ):  # fmt: skip
-            found = {}
-            for walked in (0, 1e9):
-                monkeypatch.setattr(cost, "_NAMED", walked)
-                monkeypatch.setattr(cost, "_FETCHED", walked)
-                found[walked] = paged(store, typed)
-                assert ("search_newest" in names) == bool(walked)
-            for newest in (1, 60, 150, 10_000):  # too few of the newest, enough, and more than there are
+            hits = {}
+            for index_cost in (0, 1e9):
+                monkeypatch.setattr(retrieval, "_INDEXED_COST", index_cost)
+                monkeypatch.setattr(retrieval, "_PAGE_COST", index_cost)
+                hits[index_cost] = search_all_pages(store, text)
+                assert ("search_newest" in names) == bool(index_cost)
+            for newest in (1, 60, 150, 10_000):  # fewer of the newest messages than needed, enough, and more than exist
                 with monkeypatch.context() as patch:
-                    patch.setattr(cost, "newest", lambda *_, newest=newest, **__: newest)
-                    assert paged(store, typed) == found[0]
-                assert "search_since" in names
+                    patch.setattr(retrieval, "newest_count", lambda *_, newest=newest, **__: newest)
+                    assert search_all_pages(store, text) == hits[0]
+                assert "search_newest_start" in names
             names.clear()
-            assert found[0] == found[1e9]
-            assert len(found[0]) >= 150
+            assert hits[0] == hits[1e9]
+            assert len(hits[0]) >= 150
 
 
 @pytest.mark.parametrize(
-    ("typed", "loose"),
+    ("text", "loose"),
     [
         ('"a b c"', "('a' & 'b' & 'c')"),
         ('"a b"*', "('a' & 'b':*)"),
@@ -325,93 +326,105 @@ def test_a_word_that_most_have_is_found_alike_either_way(postgres, databases, da
         ("-role:tool a", "('a' & !'=r746f6f6c')"),
     ],
 )
-def test_what_an_index_of_words_can_tell(typed, loose):
-    """What is excluded narrows only where it needs no places."""
-    asked = query.parse(typed, 0)
-    assert tsquery.within(tsquery.Sought({}, loose=True), asked.words, asked.filters) == loose
+def test_the_loose_tsquery_has_no_phrases(text, loose):
+    """An excluded phrase is left out: without positions, it would exclude too much."""
+    parsed = query.parse_query(text, 0)
+    assert (
+        expressions.tsquery_condition(expressions.TsqueryExpression({}, loose=True), parsed.words, parsed.filters)
+        == loose
+    )
 
 
-def test_what_is_walked_and_what_the_index_finds():
-    walked = functools.partial(cost.walked, pool=2_000)
+def test_a_walk_is_cheaper_for_frequent_words():
+    is_walk_cheaper = functools.partial(retrieval.is_walk_cheaper, pool=2_000)
     million = (1e6, 1e6, 150_000)
-    assert walked(100, 100, 300, *million)  # a usual word
-    assert not walked(3, 3, 300, *million)
-    assert walked(1, 190, 300, *million)  # words in a row that most messages have somewhere
-    assert walked(0, 190, 300, *million)
-    assert not walked(0, 100, 300, *million)
-    assert walked(10, 100, 300, *million)
-    assert walked(8, 8, 300, *million)  # few enough to be each on a page of its own
-    assert not walked(5, 5, 300, *million)
-    assert not walked(8, 8, 300, 1e6, 1e6, 1_000)  # unless there are few pages
-    assert not walked(100, 100, 300, 1e4, 1e6, 150_000)  # an owner with few among others with many
-    assert not walked(100, 100, 200, 0, 1e6, 150_000)
+    assert is_walk_cheaper(100, 100, 300, *million)  # a frequent word
+    assert not is_walk_cheaper(3, 3, 300, *million)
+    assert is_walk_cheaper(1, 190, 300, *million)  # a phrase whose words most messages have
+    assert is_walk_cheaper(0, 190, 300, *million)
+    assert not is_walk_cheaper(0, 100, 300, *million)
+    assert is_walk_cheaper(10, 100, 300, *million)
+    assert is_walk_cheaper(8, 8, 300, *million)  # few enough that each is on another page
+    assert not is_walk_cheaper(5, 5, 300, *million)
+    assert not is_walk_cheaper(8, 8, 300, 1e6, 1e6, 1_000)  # unless the table has few pages
+    assert not is_walk_cheaper(100, 100, 300, 1e4, 1e6, 150_000)  # an owner with few messages among others with many
+    assert not is_walk_cheaper(100, 100, 200, 0, 1e6, 150_000)
 
 
-def test_where_the_newest_are_enough():
-    newest = functools.partial(cost.newest, pool=2_000)
+def test_newest_count_is_twice_the_expected_need():
+    newest_count = functools.partial(retrieval.newest_count, pool=2_000)
     million = (1e6, 1e6, 150_000)
-    assert newest(10, 10, 300, *million) == 120_000  # twice what should do
-    assert newest(200, 200, 300, *million) is None  # walking is quicker
-    assert newest(4, 4, 300, *million) is None  # so few may be chance
-    assert newest(0, 0, 300, *million) is None
-    assert newest(10, 10, 300, 5e4, 1e6, 150_000) is None  # they would be all of them
-    assert newest(10, 10, 300, 0, 1e6, 150_000) is None
+    assert newest_count(10, 10, 300, *million) == 120_000  # twice the expected number
+    assert newest_count(200, 200, 300, *million) is None  # a walk is faster
+    assert newest_count(4, 4, 300, *million) is None  # so few matches in the sample may be random
+    assert newest_count(0, 0, 300, *million) is None
+    assert newest_count(10, 10, 300, 5e4, 1e6, 150_000) is None  # that would be every message
+    assert newest_count(10, 10, 300, 0, 1e6, 150_000) is None
 
 
 @pytest.mark.parametrize(
-    ("typed", "missing"),
+    ("text", "is_missing"),
     [
         ("here", False), ("gone", True), ("here gone", True), ("here OR gone", False), ("gone OR lost", True),
         ("here -gone", False), ('"here gone"', True), ("gone*", False), ('"gone here"*', True), ('"here gone"*', False),
         ("-gone", False), ("(here gone) OR here", False), ("role:user", False),
     ],
 )  # fmt: skip
-def test_what_a_word_that_is_nowhere_leaves(typed, missing):
-    words = query.parse(typed, 0).words
-    assert (cost.at_most(words, {"gone": 0, "lost": 0, "here": 9}) == 0) == missing
-    assert cost.at_most(words, {}) == math.inf
+def test_max_matches_is_zero_if_a_required_word_is_missing(text, is_missing):
+    words = query.parse_query(text, 0).words
+    assert (retrieval.max_matches(words, {"gone": 0, "lost": 0, "here": 9}) == 0) == is_missing
+    assert retrieval.max_matches(words, {}) == math.inf
 
 
 @pytest.mark.parametrize(
-    ("typed", "most"),
+    ("text", "expected"),
     [
         ("few", 3), ("few some", 3), ("few OR some", 23), ("some -few", 20), ('"some few"', 3), ("few*", math.inf),
         ('"few some"*', 3), ("few OR other", math.inf), ("few other", 3), ("(few some) OR (few other)", 6), ("-few", math.inf),
     ],
 )  # fmt: skip
-def test_how_many_can_have_what_is_looked_for(typed, most):
-    assert cost.at_most(query.parse(typed, 0).words, {"few": 3, "some": 20}) == most
+def test_max_matches_is_computed_from_word_counts(text, expected):
+    assert retrieval.max_matches(query.parse_query(text, 0).words, {"few": 3, "some": 20}) == expected
 
 
 @pytest.mark.parametrize(
-    ("short", "few", "asked"), [(0, 0, "search_messages"), (0, 1_000, "search_few"), (10_000, 0, "search_newest")]
+    ("short_session", "few_messages", "statement"),
+    [(0, 0, "search_messages"), (0, 1_000, "search_rare"), (10_000, 0, "search_newest")],
 )
-def test_one_session_among_others_is_found_alike_either_way(postgres, monkeypatch, short, few, asked):
-    """Its branches lie between those of a fork, and those before and after it are of other sessions."""
-    monkeypatch.setattr(find, "POOL", 5)
-    monkeypatch.setattr(find, "_SHORT", short)
-    monkeypatch.setattr(find, "_FEW", few)
+def test_every_statement_finds_the_same_hits_of_one_session(
+    postgres, monkeypatch, short_session, few_messages, statement
+):
+    """Its branches lie between those of a fork; the branches before and after belong to other sessions."""
+    monkeypatch.setattr(retrieval, "POOL_SIZE", 5)
+    monkeypatch.setattr(retrieval, "_SHORT_SESSION", short_session)
+    monkeypatch.setattr(retrieval, "_FEW_MESSAGES", few_messages)
     with recollect.open(postgres) as store:
-        said(store, *["before fox"] * 12, id="0")
-        session = said(store, *[f"fox {number}" for number in range(12)], id="a")
+        add_session(store, *["before fox"] * 12, id="0")
+        session = add_session(store, *[f"fox {number}" for number in range(12)], id="a")
         fork = session.fork(at=6, id="f")
         fork.append([user(f"forked fox {number}") for number in range(8)])
         session.rewind(9)
         session.append([user(f"another fox {number}") for number in range(9)])
-        said(store, *["after fox"] * 12, id="z")
-        first, forked = [f"fox {number}" for number in range(12)], [f"forked fox {number}" for number in range(8)]
-        expected = {"a": {*first, *(f"another fox {number}" for number in range(9))}, "f": {*first[:6], *forked}}
+        add_session(store, *["after fox"] * 12, id="z")
+        first_texts, fork_texts = (
+            [f"fox {number}" for number in range(12)],
+            [f"forked fox {number}" for number in range(8)],
+        )
+        expected = {
+            "a": {*first_texts, *(f"another fox {number}" for number in range(9))},
+            "f": {*first_texts[:6], *fork_texts},
+        }
         for id, texts in expected.items():
-            names = watched(monkeypatch)
-            hits = found(store, "fox", session=id)
+            names = record_statement_names(monkeypatch)
+            hits = find_all(store, "fox", session=id)
             assert {text for _, _, text, _ in hits} == texts
             assert len(hits) == len(texts)
-            assert names & {"search_messages", "search_few", "search_newest"} == {asked}
-        assert found(store, "before", session="a") == found(store, "after", session="f") == set()
-        assert found(store, "fox", session=store.create_session("empty").id) == set()
+            assert names & {"search_messages", "search_rare", "search_newest"} == {statement}
+        assert find_all(store, "before", session="a") == find_all(store, "after", session="f") == set()
+        assert find_all(store, "fox", session=store.create_session("empty").id) == set()
 
 
-FEW = (
+QUERIES_WITH_FEW_HITS = (
     "fox",
     "fox hen",
     "fox OR cow",
@@ -425,71 +438,75 @@ FEW = (
 
 
 @pytest.mark.parametrize("owner", ["", "ann"])
-def test_few_hits_are_the_same_whichever_way_they_are_looked_for(postgres, monkeypatch, owner):
+def test_the_statement_for_rare_words_finds_the_same_hits(postgres, monkeypatch, owner):
     with recollect.open(postgres, owner=owner) as store:
         for number, text in enumerate(
             ["the fox", "a hen", "the fox and the hen", "cow", "fox fox", "hen, the cow"] * 4
         ):
-            session = said(store, text, f"{text} {number}", id=f"{'web' if number % 3 else 'cli'}:{number}")
+            session = add_session(store, text, f"{text} {number}", id=f"{'web' if number % 3 else 'cli'}:{number}")
             session.update(model="large" if number % 5 else "small")
         store.delete_session("web:2")
         store.session("web:4").fork(id="web:forked").append([user("the fox of a fork")])
-        for typed in FEW:
-            monkeypatch.setattr(find, "_FEW", 0)
-            usual = [(hit.session, hit.message, hit.score) for hit in store.search(typed, 100)]
-            monkeypatch.setattr(find, "_FEW", 1_000)
-            names = watched(monkeypatch)
-            assert [(hit.session, hit.message, hit.score) for hit in store.search(typed, 100)] == usual
-            assert "search_few" in names
-            assert usual
-            assert sorted((session, message) for session, message, _ in usual) == sorted(paged(store, typed))
+        for text in QUERIES_WITH_FEW_HITS:
+            monkeypatch.setattr(retrieval, "_FEW_MESSAGES", 0)
+            expected = [(hit.session, hit.message, hit.score) for hit in store.search(text, 100)]
+            monkeypatch.setattr(retrieval, "_FEW_MESSAGES", 1_000)
+            names = record_statement_names(monkeypatch)
+            assert [(hit.session, hit.message, hit.score) for hit in store.search(text, 100)] == expected
+            assert "search_rare" in names
+            assert expected
+            assert sorted((session, message) for session, message, _ in expected) == sorted(
+                search_all_pages(store, text)
+            )
 
 
 @pytest.mark.parametrize(
     ("name", "index", "values"),
     [
-        ("search_hits_tools", "branches_pkey", {"hits": "[[1048577, 3], [2097153, 1]]", "near": 1000}),
-        ("search_settle", "sessions_pkey", {"keys": "[1048577, 2097153]"}),
-        ("search_unsettled", "sessions_waiting", {"owner": "", "after": 0, "limit": 5}),
-        ("search_waiting", "sessions_waiting", {"owner": "", "many": 50}),
+        ("search_hits_tools", "branches_pkey", {"hits": "[[1048577, 3], [2097153, 1]]", "call_distance": 1000}),
+        ("search_clear_waiting", "sessions_pkey", {"keys": "[1048577, 2097153]"}),
+        ("search_waiting_sessions", "sessions_waiting", {"owner": "", "after": 0, "limit": 5}),
+        ("search_backlog", "sessions_waiting", {"owner": "", "max_sessions": 50}),
     ],
 )
-def test_what_is_named_is_looked_up_behind_a_policy_too(postgres, admin, name, index, values):
-    """A place that is reckoned from what is given must be a column before it is compared, or all rows are read."""
+def test_lookups_by_key_use_an_index_behind_a_policy(postgres, admin, name, index, values):
+    """A key that is computed from a parameter must be a column before the comparison; otherwise all rows are read."""
     recollect.open(postgres).close()
-    many = "FROM generate_series(1, 2000) AS n"
+    series = "FROM generate_series(1, 2000) AS n"
     admin.execute(
         "INSERT INTO recollect.sessions (tree, number, id, created_at, updated_at, active_at, owner, waiting) "
-        f"SELECT n, 1, 's' || n, n, n, n, '', n < 9 {many}"
+        f"SELECT n, 1, 's' || n, n, n, n, '', n < 9 {series}"
     )
     admin.execute(
-        f"INSERT INTO recollect.branches (tree, number, session, created_at, owner) SELECT n, 1, 1, n, '' {many}"
+        f"INSERT INTO recollect.branches (tree, number, session, created_at, owner) SELECT n, 1, 1, n, '' {series}"
     )
     admin.execute("ANALYZE recollect.sessions, recollect.branches")
-    statement = Book().statement(name)
+    statement = StatementRegistry().statement(name)
     with psycopg.connect(postgres) as connection:
         for setting in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
             connection.execute(f"SET {setting} = off")
-        connection.execute(b"PREPARE looked AS " + statement.text)
-        given = sql.SQL(", ").join([sql.Literal(values[each]) for each in statement.names])
-        asked = sql.SQL("EXPLAIN (COSTS OFF) EXECUTE looked (") + given + sql.SQL(")")
-        lines = [line.strip() for (line,) in connection.execute(asked)]
-    used = next(number for number, line in enumerate(lines) if index in line)
-    assert lines[used + 1].startswith("Index Cond: ("), lines
+        connection.execute(b"PREPARE lookup AS " + statement.text)
+        arguments = sql.SQL(", ").join([sql.Literal(values[parameter]) for parameter in statement.names])
+        explain = sql.SQL("EXPLAIN (COSTS OFF) EXECUTE lookup (") + arguments + sql.SQL(")")
+        lines = [line.strip() for (line,) in connection.execute(explain)]
+    scan = next(number for number, line in enumerate(lines) if index in line)
+    assert lines[scan + 1].startswith("Index Cond: ("), lines
 
 
-def watched(monkeypatch):
+def record_statement_names(monkeypatch):
     names = set()
-    statement = Book.statement
-    monkeypatch.setattr(Book, "statement", lambda book, name: names.add(name) or statement(book, name))
+    statement = StatementRegistry.statement
+    monkeypatch.setattr(
+        StatementRegistry, "statement", lambda registry, name: names.add(name) or statement(registry, name)
+    )
     return names
 
 
-def paged(store, typed):
-    page = store.search(typed, 17)
+def search_all_pages(store, text):
+    page = store.search(text, 17)
     hits = [(hit.session, hit.message) for hit in page]
     while page.next is not None:
-        page = store.search(typed, 17, after=page.next)
+        page = store.search(text, 17, after=page.next)
         hits += [(hit.session, hit.message) for hit in page]
     assert len(hits) == len(set(hits))
     return sorted(hits)

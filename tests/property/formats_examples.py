@@ -1,4 +1,4 @@
-"""Examples of every type that an SDK defines, made by walking its type definitions."""
+"""Examples of every type that an SDK defines, generated from its type definitions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-DEPTH = 8
+DEPTH = 8  # levels of nested types. A limit is needed because some types are recursive.
 LISTS = (list, collections.abc.Iterable, collections.abc.Sequence)
 SCALARS: dict[Any, Any] = {str: "words", int: 1, float: 1.5, bool: True, object: {"any": [1]}, Any: None}
 
 
 def examples(kind: Any, depth: int = DEPTH) -> Iterator[Any]:
-    """Give examples of a type: of each alternative in it, with every field and with those it needs."""
-    kind = bare(kind)
+    """Yield examples of a type: of each alternative in it, with all fields and with only the required ones."""
+    kind = strip_qualifiers(kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind in SCALARS or kind is type(None):
         yield SCALARS.get(kind)
@@ -29,23 +29,24 @@ def examples(kind: Any, depth: int = DEPTH) -> Iterator[Any]:
         for alternative in arguments:
             yield from examples(alternative, depth)
     elif hasattr(kind, "__required_keys__") or hasattr(kind, "model_fields"):
-        yield from of_fields(fields(kind), depth)
+        yield from dict_examples(fields(kind), depth)
     elif origin in (dict, collections.abc.Mapping):
         yield {}
-        yield from ({"key": value} for value in first(arguments[1], depth))
+        yield from ({"key": value} for value in first_example(arguments[1], depth))
     elif (origin in LISTS or getattr(origin, "__name__", "") == "SequenceNotStr") and depth > 0:
         yield []
         yield from ([item] for item in examples(arguments[0], depth - 1))
 
 
-def bare(kind: Any) -> Any:
+def strip_qualifiers(kind: Any) -> Any:
+    """Return a type without Annotated, Required and NotRequired."""
     while typing.get_origin(kind) in (typing.Annotated, typing.Required, typing.NotRequired):
         kind = typing.get_args(kind)[0]
     return kind
 
 
 def fields(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Give the fields of a typed dict or a pydantic model with their types, and whether each is needed."""
+    """Return the fields of a typed dict or a pydantic model with their types, and whether each is required."""
     if hasattr(kind, "model_fields"):
         return {
             field.alias or name: (field.annotation, field.is_required()) for name, field in kind.model_fields.items()
@@ -57,35 +58,35 @@ def fields(kind: Any) -> dict[str, tuple[Any, bool]]:
     }
 
 
-def first(kind: Any, depth: int) -> list[Any]:
+def first_example(kind: Any, depth: int) -> list[Any]:
     return list(examples(kind, depth - 1))[:1] if depth > 0 else []
 
 
-def of_fields(of: dict[str, tuple[Any, bool]], depth: int) -> Iterator[dict[str, Any]]:
+def dict_examples(types: dict[str, tuple[Any, bool]], depth: int) -> Iterator[dict[str, Any]]:
     if depth <= 0:
         return
-    all_of_them = {name: list(examples(kind, depth - 1)) for name, (kind, _) in of.items()}
-    if any(needed and not all_of_them[name] for name, (_, needed) in of.items()):
-        return  # it holds what JSON can not
-    yield {name: all_of_them[name][0] for name, (_, needed) in of.items() if needed}
-    full = {name: found[-1] for name, found in all_of_them.items() if found}
+    examples_by_field = {name: list(examples(kind, depth - 1)) for name, (kind, _) in types.items()}
+    if any(required and not examples_by_field[name] for name, (_, required) in types.items()):
+        return  # a required field has a type that JSON cannot represent
+    yield {name: examples_by_field[name][0] for name, (_, required) in types.items() if required}
+    full = {name: values[-1] for name, values in examples_by_field.items() if values}
     yield full
-    for name, found in all_of_them.items():
-        for value in found[:-1]:
+    for name, values in examples_by_field.items():
+        for value in values[:-1]:
             yield {**full, name: value}
 
 
-def unread(value: Any) -> Any:
-    """Read the iterators that pydantic leaves lazy, so that their items are checked too."""
+def consume_iterators(value: Any) -> Any:
+    """Consume the lazy iterators of pydantic, so that it validates their items too."""
     if isinstance(value, dict):
-        return {name: unread(item) for name, item in value.items()}
+        return {name: consume_iterators(item) for name, item in value.items()}
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         return value
-    return [unread(item) for item in value]
+    return [consume_iterators(item) for item in value]
 
 
 @functools.cache
-def adapter(module: str, name: str) -> Any:
+def type_adapter(module: str, name: str) -> Any:
     pydantic = pytest.importorskip("pydantic")
     return pydantic.TypeAdapter(getattr(pytest.importorskip(module), name))
 
@@ -97,8 +98,8 @@ REQUESTS = {
 }
 
 
-def is_clean(value: Any) -> bool:
-    """Say whether pydantic can read this: it takes no half of a surrogate pair."""
+def is_valid_unicode(value: Any) -> bool:
+    """Return whether pydantic can read a value: it rejects lone surrogates."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -107,15 +108,15 @@ def is_clean(value: Any) -> bool:
 
 
 def assert_valid(messages: list[dict[str, Any]], name: str) -> None:
-    """Check messages against the types of the provider's own SDK, that no field is unknown to them included."""
+    """Check messages against the types of the provider's SDK, which must know every field."""
     if name not in REQUESTS:
         return
-    valid = adapter(*REQUESTS[name])
+    validator = type_adapter(*REQUESTS[name])
     for message in messages:
-        if is_clean(message):
-            assert unread(valid.validate_python(message)) == message
+        if is_valid_unicode(message):
+            assert consume_iterators(validator.validate_python(message)) == message
 
 
-def exactly(value: Any) -> str:
-    """Write a value so that True, 1 and 1.0 differ."""
+def canonical_json(value: Any) -> str:
+    """Encode a value so that True, 1 and 1.0 differ."""
     return json.dumps(value, sort_keys=True)

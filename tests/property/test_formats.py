@@ -1,25 +1,27 @@
-"""Whatever a message holds, it comes back equal in its own format, and valid in every other one."""
+"""Messages with any content round-trip in their own format, and are valid in every other one."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from formats_examples import assert_valid, exactly
+from formats_examples import assert_valid, canonical_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import formats
 from recollect.model.json import encode
 from recollect.model.message import Draft
-from stored_drafts import stored
+from stored_drafts import to_messages
 
-quick = settings(max_examples=150, deadline=None)
-broad = settings(max_examples=60, deadline=None)
+many_examples = settings(max_examples=150, deadline=None)
+few_examples = settings(max_examples=60, deadline=None)
 
-anything = st.text(st.characters(exclude_categories=()), max_size=8) | st.sampled_from(["", "\0", "\ud800", "é", "🤖"])
-clean = st.text(max_size=8)  # without lone surrogates, which pydantic refuses
-names = st.sampled_from(["id", "type", "text", "whole", "native", "cache_control", "citations", "name", "x"]) | clean
+any_text = st.text(st.characters(exclude_categories=()), max_size=8) | st.sampled_from(["", "\0", "\ud800", "é", "🤖"])
+valid_text = st.text(max_size=8)  # without lone surrogates, which pydantic rejects
+names = (
+    st.sampled_from(["id", "type", "text", "whole", "native", "cache_control", "citations", "name", "x"]) | valid_text
+)
 scalars = (
     st.none()
     | st.booleans()
@@ -27,7 +29,7 @@ scalars = (
     | st.integers(-(2**90), 2**90)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from([0.0, -0.0, 1.0, 1e300])
-    | anything
+    | any_text
 )
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=6
@@ -36,64 +38,64 @@ objects = st.dictionaries(names, values, max_size=3)
 
 
 def block(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Build blocks of a type in which each field is as it should be, odd or missing, and further fields may stand."""
-    usual = st.fixed_dictionaries({"type": st.just(kind), **fields})
-    spoiled = st.fixed_dictionaries({}, optional={"type": st.just(kind), **dict.fromkeys(fields, values)})
-    return st.one_of(usual, usual, st.builds(lambda more, known: {**more, **known}, objects, usual | spoiled))
+    """Build blocks of a type in which each field is valid, of any type or missing, with or without other fields."""
+    valid = st.fixed_dictionaries({"type": st.just(kind), **fields})
+    malformed = st.fixed_dictionaries({}, optional={"type": st.just(kind), **dict.fromkeys(fields, values)})
+    return st.one_of(valid, valid, st.builds(lambda more, block: {**more, **block}, objects, valid | malformed))
 
 
 def contents(blocks: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[Any]:
-    return st.lists(blocks, max_size=3) | anything | st.none()
+    return st.lists(blocks, max_size=3) | any_text | st.none()
 
 
 def message(
     roles: list[str], content: st.SearchStrategy[Any], optional: dict[str, Any] | None = None
 ) -> st.SearchStrategy[dict[str, Any]]:
-    known = st.fixed_dictionaries({"role": st.sampled_from(roles)}, optional={"content": content, **(optional or {})})
+    message = st.fixed_dictionaries({"role": st.sampled_from(roles)}, optional={"content": content, **(optional or {})})
     fields = st.dictionaries(names.filter(lambda name: name != "type"), values, max_size=2)
-    return known | st.builds(lambda more, rest: {**more, **rest}, fields, known)
+    return message | st.builds(lambda more, rest: {**more, **rest}, fields, message)
 
 
-texts = block("text", {"text": anything})
+texts = block("text", {"text": any_text})
 sources = st.one_of(
-    block("base64", {"data": anything, "media_type": st.sampled_from(["image/png", "application/pdf", "x"])}),
-    block("url", {"url": anything | st.just("https://example.org/a.pdf")}),
-    block("text", {"data": anything, "media_type": st.just("text/plain")}),
+    block("base64", {"data": any_text, "media_type": st.sampled_from(["image/png", "application/pdf", "x"])}),
+    block("url", {"url": any_text | st.just("https://example.org/a.pdf")}),
+    block("text", {"data": any_text, "media_type": st.just("text/plain")}),
     block("content", {"content": contents(texts | objects)}),
-    block("file", {"file_id": anything}),
+    block("file", {"file_id": any_text}),
     values,
 )
 anthropic_results = block(
     "tool_result",
-    {"tool_use_id": anything, "content": contents(texts | objects) | values, "is_error": st.booleans() | values},
+    {"tool_use_id": any_text, "content": contents(texts | objects) | values, "is_error": st.booleans() | values},
 )
 anthropic_blocks = st.one_of(
     texts,
     anthropic_results,
-    block("tool_use", {"id": anything, "name": anything, "input": objects | values}),
-    block("thinking", {"thinking": anything, "signature": anything}),
+    block("tool_use", {"id": any_text, "name": any_text, "input": objects | values}),
+    block("thinking", {"thinking": any_text, "signature": any_text}),
     block("image", {"source": sources}),
-    block("document", {"source": sources, "title": anything}),
-    block("search_result", {"source": anything, "title": anything, "content": st.lists(texts, max_size=3)}),
+    block("document", {"source": sources, "title": any_text}),
+    block("search_result", {"source": any_text, "title": any_text, "content": st.lists(texts, max_size=3)}),
     objects,
 )
 anthropic_messages = message(
     ["user", "assistant", "system"], contents(anthropic_blocks) | st.lists(anthropic_results, max_size=3)
 )
 
-functions = block("", {"name": anything, "arguments": anything | objects.map(json.dumps)})
+functions = block("", {"name": any_text, "arguments": any_text | objects.map(json.dumps)})
 functions = functions.map(lambda function: {name: value for name, value in function.items() if name != "type"})
 customs = functions.map(lambda function: {{"arguments": "input"}.get(key, key): function[key] for key in function})
 calls = st.one_of(
-    block("function", {"id": anything, "function": functions | values}),
-    block("custom", {"id": anything, "custom": customs | values}),
+    block("function", {"id": any_text, "function": functions | values}),
+    block("custom", {"id": any_text, "custom": customs | values}),
 )
 openai_blocks = st.one_of(
     texts,
-    block("image_url", {"image_url": block("", {"url": anything | st.just("data:image/png;base64,AA==")})}),
-    block("input_audio", {"input_audio": st.fixed_dictionaries({"data": anything, "format": st.just("wav")})}),
-    block("file", {"file": st.fixed_dictionaries({}, optional={"file_data": anything, "filename": anything})}),
-    block("refusal", {"refusal": anything}),
+    block("image_url", {"image_url": block("", {"url": any_text | st.just("data:image/png;base64,AA==")})}),
+    block("input_audio", {"input_audio": st.fixed_dictionaries({"data": any_text, "format": st.just("wav")})}),
+    block("file", {"file": st.fixed_dictionaries({}, optional={"file_data": any_text, "filename": any_text})}),
+    block("refusal", {"refusal": any_text}),
     objects,
 )
 openai_messages = st.one_of(
@@ -101,70 +103,70 @@ openai_messages = st.one_of(
     message(
         ["assistant"],
         contents(openai_blocks),
-        {"tool_calls": st.lists(calls, max_size=3) | values, "refusal": anything, "audio": objects},
+        {"tool_calls": st.lists(calls, max_size=3) | values, "refusal": any_text, "audio": objects},
     ),
-    message(["tool"], contents(openai_blocks), {"tool_call_id": anything | values}),
+    message(["tool"], contents(openai_blocks), {"tool_call_id": any_text | values}),
 )
 
 
-data_urls = anything.map(lambda text: f"data:image/png;base64,{text}")
+data_urls = any_text.map(lambda text: f"data:image/png;base64,{text}")
 links = st.sampled_from(["https://example.org/a.png", "data:text/plain;base64,aGk=", "data:,hi", "data:"]) | data_urls
-payloads = links | st.sampled_from(["aGk=", "AAAA" * 9]) | anything
+payloads = links | st.sampled_from(["aGk=", "AAAA" * 9]) | any_text
 
-item_texts = st.one_of(*[block(kind, {"text": anything}) for kind in ("input_text", "output_text", "text")])
+item_texts = st.one_of(*[block(kind, {"text": any_text}) for kind in ("input_text", "output_text", "text")])
 item_blocks = st.one_of(
     item_texts,
-    block("refusal", {"refusal": anything}),
+    block("refusal", {"refusal": any_text}),
     block("input_image", {"detail": st.just("auto"), "image_url": payloads}),
-    block("input_file", {"file_data": payloads, "filename": anything}),
+    block("input_file", {"file_data": payloads, "filename": any_text}),
     block("input_file", {"file_url": payloads}),
     objects,
 )
-item_messages = message(["user", "assistant", "system", "developer"], st.lists(item_blocks, max_size=3) | anything)
+item_messages = message(["user", "assistant", "system", "developer"], st.lists(item_blocks, max_size=3) | any_text)
 item_messages = item_messages.filter(lambda item: isinstance(item.get("content"), str | list) and "output" not in item)
-summaries = st.lists(block("summary_text", {"text": anything}), max_size=3)
+summaries = st.lists(block("summary_text", {"text": any_text}), max_size=3)
 outputs = contents(item_blocks) | values
 item_kinds = [
-    block("function_call", {"call_id": anything, "name": anything, "arguments": anything | objects.map(json.dumps)}),
-    block("custom_tool_call", {"call_id": anything, "name": anything, "input": anything}),
-    block("computer_call", {"call_id": anything, "action": objects}),
-    block("computer_call", {"call_id": anything, "actions": st.lists(objects, max_size=2)}),
-    block("shell_call", {"call_id": anything, "action": objects}),
-    block("apply_patch_call", {"call_id": anything, "operation": objects}),
-    block("function_call_output", {"call_id": anything, "output": outputs}),
-    block("custom_tool_call_output", {"call_id": anything, "output": outputs}),
+    block("function_call", {"call_id": any_text, "name": any_text, "arguments": any_text | objects.map(json.dumps)}),
+    block("custom_tool_call", {"call_id": any_text, "name": any_text, "input": any_text}),
+    block("computer_call", {"call_id": any_text, "action": objects}),
+    block("computer_call", {"call_id": any_text, "actions": st.lists(objects, max_size=2)}),
+    block("shell_call", {"call_id": any_text, "action": objects}),
+    block("apply_patch_call", {"call_id": any_text, "operation": objects}),
+    block("function_call_output", {"call_id": any_text, "output": outputs}),
+    block("custom_tool_call_output", {"call_id": any_text, "output": outputs}),
     block(
-        "computer_call_output", {"call_id": anything, "output": block("computer_screenshot", {"image_url": payloads})}
+        "computer_call_output", {"call_id": any_text, "output": block("computer_screenshot", {"image_url": payloads})}
     ),
-    block("local_shell_call_output", {"id": anything, "output": outputs}),
-    block("shell_call_output", {"call_id": anything, "output": st.lists(objects, max_size=2) | values}),
-    block("apply_patch_call_output", {"call_id": anything, "status": st.sampled_from(["failed", "completed"])}),
-    block("reasoning", {"id": anything, "summary": summaries, "encrypted_content": anything}),
-    block("reasoning", {"summary": st.just([]), "content": st.lists(block("reasoning_text", {"text": anything}))}),
-    block("image_generation_call", {"id": anything, "result": payloads | st.none()}),
-    block("web_search_call", {"id": anything, "action": objects}),
-    block("mcp_call", {"id": anything, "name": anything, "arguments": anything, "output": anything}),
+    block("local_shell_call_output", {"id": any_text, "output": outputs}),
+    block("shell_call_output", {"call_id": any_text, "output": st.lists(objects, max_size=2) | values}),
+    block("apply_patch_call_output", {"call_id": any_text, "status": st.sampled_from(["failed", "completed"])}),
+    block("reasoning", {"id": any_text, "summary": summaries, "encrypted_content": any_text}),
+    block("reasoning", {"summary": st.just([]), "content": st.lists(block("reasoning_text", {"text": any_text}))}),
+    block("image_generation_call", {"id": any_text, "result": payloads | st.none()}),
+    block("web_search_call", {"id": any_text, "action": objects}),
+    block("mcp_call", {"id": any_text, "name": any_text, "arguments": any_text, "output": any_text}),
 ]
-some_items = st.one_of(*item_kinds).filter(lambda item: "type" in item and item["type"] != "message")
+typed_items = st.one_of(*item_kinds).filter(lambda item: "type" in item and item["type"] != "message")
 full_messages = st.builds(
     lambda content, fields: {"type": "message", "role": "assistant", "id": "m", "content": content, **fields},
     st.lists(item_blocks, max_size=3),
-    st.fixed_dictionaries({}, optional={"status": anything, "x": values}),
+    st.fixed_dictionaries({}, optional={"status": any_text, "x": values}),
 )
-items = some_items | full_messages | item_messages
+items = typed_items | full_messages | item_messages
 
 tool_outputs = st.one_of(
-    block("text", {"value": anything}),
+    block("text", {"value": any_text}),
     block("json", {"value": values}),
-    block("error-text", {"value": anything}),
+    block("error-text", {"value": any_text}),
     block("error-json", {"value": values}),
-    block("execution-denied", {"reason": anything}),
+    block("execution-denied", {"reason": any_text}),
     block(
         "content",
         {
             "value": st.lists(
                 texts
-                | block("image-data", {"data": payloads, "mediaType": anything})
+                | block("image-data", {"data": payloads, "mediaType": any_text})
                 | block("file-url", {"url": links})
                 | objects,
                 max_size=3,
@@ -173,16 +175,16 @@ tool_outputs = st.one_of(
     ),
     values,
 )
-model_calls = block("tool-call", {"toolCallId": anything, "toolName": anything, "input": objects | values})
-model_results = block("tool-result", {"toolCallId": anything, "toolName": anything, "output": tool_outputs})
+model_calls = block("tool-call", {"toolCallId": any_text, "toolName": any_text, "input": objects | values})
+model_results = block("tool-result", {"toolCallId": any_text, "toolName": any_text, "output": tool_outputs})
 model_parts = st.one_of(
     texts,
-    block("reasoning", {"text": anything}),
+    block("reasoning", {"text": any_text}),
     block("image", {"image": payloads}),
     block("file", {"data": payloads, "mediaType": st.sampled_from(["application/pdf", "text/plain", "image/png", ""])}),
     model_calls,
-    block("tool-call", {"toolCallId": anything, "toolName": anything, "args": objects}),
-    block("tool-result", {"toolCallId": anything, "toolName": anything, "result": values}),
+    block("tool-call", {"toolCallId": any_text, "toolName": any_text, "args": objects}),
+    block("tool-result", {"toolCallId": any_text, "toolName": any_text, "result": values}),
     model_results,
     objects,
 )
@@ -196,22 +198,22 @@ states = [
     "output-error",
     "output-denied",
 ]
-tool_parts = {"toolCallId": anything, "state": st.sampled_from(states), "input": objects | values}
+tool_parts = {"toolCallId": any_text, "state": st.sampled_from(states), "input": objects | values}
 ui_parts = st.one_of(
     texts,
-    block("reasoning", {"text": anything}),
+    block("reasoning", {"text": any_text}),
     block("step-start", {}),
     block("file", {"url": payloads, "mediaType": st.sampled_from(["application/pdf", "image/png", "text/plain"])}),
-    block("tool-f", {**tool_parts, "output": values, "errorText": anything}),
+    block("tool-f", {**tool_parts, "output": values, "errorText": any_text}),
     block("tool-f", {**tool_parts, "approval": objects}),
-    block("tool-", {**tool_parts, "output": anything}),
-    block("dynamic-tool", {**tool_parts, "toolName": anything, "output": values}),
+    block("tool-", {**tool_parts, "output": any_text}),
+    block("dynamic-tool", {**tool_parts, "toolName": any_text, "output": values}),
     block(
         "tool-invocation",
         {
             "toolInvocation": st.fixed_dictionaries(
-                {"state": st.sampled_from(["call", "result", "partial-call"]), "toolCallId": anything},
-                optional={"toolName": anything, "args": values, "result": values},
+                {"state": st.sampled_from(["call", "result", "partial-call"]), "toolCallId": any_text},
+                optional={"toolName": any_text, "args": values, "result": values},
             )
         },
     ),
@@ -223,8 +225,8 @@ ui_messages = st.builds(
     st.sampled_from(["user", "assistant", "system"]),
     st.lists(ui_parts, max_size=4),
 ) | st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant"]), "content": anything},
-    optional={"toolInvocations": values | st.lists(objects), "id": anything},
+    {"role": st.sampled_from(["user", "assistant"]), "content": any_text},
+    optional={"toolInvocations": values | st.lists(objects), "id": any_text},
 )
 
 MESSAGES = {
@@ -236,49 +238,59 @@ MESSAGES = {
 }
 
 
-def comes_back(messages: list[dict[str, Any]], name: str) -> None:
-    before = exactly(messages)
-    assert exactly(formats.write(stored(formats.read(messages, name)), name)) == before
-    assert exactly(messages) == before
+def assert_round_trip(messages: list[dict[str, Any]], name: str) -> None:
+    """Check that messages are equal after a round trip in their own format, and that reading does not change them."""
+    before = canonical_json(messages)
+    assert canonical_json(formats.write(to_messages(formats.read(messages, name)), name)) == before
+    assert canonical_json(messages) == before
 
 
-@quick
-@given(st.sampled_from(["user", "assistant"]), anything | st.lists(texts.filter(lambda b: len(b) == 2), max_size=3))
-def test_neutral_messages_come_back_equal_in_both(role: str, content: Any) -> None:
+@many_examples
+@given(
+    st.sampled_from(["user", "assistant"]), any_text | st.lists(texts.filter(lambda block: len(block) == 2), max_size=3)
+)
+def test_text_messages_round_trip_in_anthropic_and_openai(role: str, content: Any) -> None:
     text_only = isinstance(content, str) or all(
-        b.keys() == {"type", "text"} and type(b["text"]) is str for b in content
+        block.keys() == {"type", "text"} and type(block["text"]) is str for block in content
     )
     if text_only:
-        messages = stored(formats.read({"role": role, "content": content}))
+        messages = to_messages(formats.read({"role": role, "content": content}))
         assert messages[0].format is None
         for name in ("anthropic", "openai"):
             assert formats.write(messages, name) == [{"role": role, "content": content}]
 
 
-@quick
+@many_examples
 @given(objects, st.lists(anthropic_blocks, max_size=3), objects | st.none())
 def test_anthropic_responses_are_rebuilt(more: dict[str, Any], content: list[Any], usage: Any) -> None:
     response = {**more, "type": "message", "role": "assistant", "content": content, "usage": usage}
-    (message,) = stored(formats.read(response))
-    assert exactly(formats.response(message)) == exactly(response)
-    assert exactly(formats.write([message], "anthropic")) == exactly([{"role": "assistant", "content": content}])
+    (message,) = to_messages(formats.read(response))
+    assert canonical_json(formats.response(message)) == canonical_json(response)
+    assert canonical_json(formats.write([message], "anthropic")) == canonical_json(
+        [{"role": "assistant", "content": content}]
+    )
 
 
-@quick
-@given(objects, openai_messages.filter(lambda m: m["role"] == "assistant"), objects, st.lists(objects, max_size=2))
+@many_examples
+@given(
+    objects,
+    openai_messages.filter(lambda message: message["role"] == "assistant"),
+    objects,
+    st.lists(objects, max_size=2),
+)
 def test_chat_completions_are_rebuilt(
-    more: dict[str, Any], said: dict[str, Any], choice: dict[str, Any], others: list[Any]
+    more: dict[str, Any], answer: dict[str, Any], choice: dict[str, Any], others: list[Any]
 ) -> None:
-    response = {**more, "object": "chat.completion", "choices": [{**choice, "message": said}, *others]}
-    (message,) = stored(formats.read(response))
-    assert exactly(formats.response(message)) == exactly(response)
+    response = {**more, "object": "chat.completion", "choices": [{**choice, "message": answer}, *others]}
+    (message,) = to_messages(formats.read(response))
+    assert canonical_json(formats.response(message)) == canonical_json(response)
 
 
-@quick
+@many_examples
 @given(st.lists(anthropic_messages, max_size=4), st.lists(openai_messages, max_size=4))
-def test_plain_messages_are_read_again(of_anthropic: list[dict[str, Any]], of_openai: list[dict[str, Any]]) -> None:
-    drafts = formats.read(of_anthropic, "anthropic") + formats.read(of_openai, "openai")
-    again = formats.read(formats.write(stored(drafts), "recollect"), "recollect")
+def test_the_recollect_format_round_trips(anthropic: list[dict[str, Any]], openai: list[dict[str, Any]]) -> None:
+    drafts = formats.read(anthropic, "anthropic") + formats.read(openai, "openai")
+    again = formats.read(formats.write(to_messages(drafts), "recollect"), "recollect")
     for draft, copy in zip(drafts, again, strict=True):
         assert (copy.role, copy.format) == (draft.role, draft.format)
         assert encode(copy.parts) == encode(draft.parts)
@@ -288,17 +300,17 @@ def test_plain_messages_are_read_again(of_anthropic: list[dict[str, Any]], of_op
 FORMATS = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui")
 
 
-def holds(messages: list[dict[str, Any]], name: str) -> None:
-    """Check a history: equal in its own format; in every other one valid, never blank, and stable from there on."""
-    comes_back(messages, name)
-    kept = stored(formats.read(messages, name))
-    calls = {call.call_id for message in kept if message.role == "assistant" for call in message.tool_calls}
+def assert_converts(messages: list[dict[str, Any]], name: str) -> None:
+    """Check a history: equal in its own format; valid, not empty and stable after another round trip in every other one."""
+    assert_round_trip(messages, name)
+    stored_messages = to_messages(formats.read(messages, name))
+    calls = {call.call_id for message in stored_messages if message.role == "assistant" for call in message.tool_calls}
     for target in FORMATS:
         if target == name:
             continue
-        written = formats.write(kept, target)
-        assert_valid(written, target)
-        for message in written:
+        output = formats.write(stored_messages, target)
+        assert_valid(output, target)
+        for message in output:
             assert (
                 "type" in message
                 or message.get("content")
@@ -306,59 +318,71 @@ def holds(messages: list[dict[str, Any]], name: str) -> None:
                 or message.get("parts")
                 or (message["role"] == "tool" or (name, target) == ("ai-sdk-ui", "ai-sdk"))
             )
-        again = stored(formats.read(written, target))
-        assert exactly(formats.write(again, target)) == exactly(written)
-        if target not in ("anthropic", "ai-sdk"):  # other letters for ids; more calls, those of providers
+        again = to_messages(formats.read(output, target))
+        assert canonical_json(formats.write(again, target)) == canonical_json(output)
+        if target not in (
+            "anthropic",
+            "ai-sdk",
+        ):  # anthropic replaces characters of ids; ai-sdk adds the calls that providers run
             assert {call.call_id for message in again for call in message.tool_calls} == calls
 
 
-@broad
+@few_examples
 @given(st.lists(anthropic_messages, max_size=4))
-def test_anthropic_messages_go_everywhere(messages: list[dict[str, Any]]) -> None:
-    holds(messages, "anthropic")
+def test_anthropic_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "anthropic")
 
 
-@broad
+@few_examples
 @given(st.lists(openai_messages, max_size=4))
-def test_openai_messages_go_everywhere(messages: list[dict[str, Any]]) -> None:
-    holds(messages, "openai")
+def test_openai_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "openai")
 
 
-@broad
+@few_examples
 @given(st.lists(items, max_size=4))
-def test_items_go_everywhere(messages: list[dict[str, Any]]) -> None:
-    holds(messages, "openai-responses")
+def test_response_items_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "openai-responses")
 
 
-@broad
+@few_examples
 @given(st.lists(model_messages, max_size=4))
-def test_model_messages_go_everywhere(messages: list[dict[str, Any]]) -> None:
-    holds(messages, "ai-sdk")
+def test_ai_sdk_model_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "ai-sdk")
 
 
-@broad
+@few_examples
 @given(st.lists(ui_messages, max_size=4))
-def test_ui_messages_go_everywhere(messages: list[dict[str, Any]]) -> None:
-    holds(messages, "ai-sdk-ui")
+def test_ai_sdk_ui_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "ai-sdk-ui")
 
 
-@broad
+@few_examples
 @given(objects, st.lists(items, max_size=4), objects | st.none())
-def test_responses_are_rebuilt(more: dict[str, Any], output: list[Any], usage: Any) -> None:
+def test_openai_responses_are_rebuilt(more: dict[str, Any], output: list[Any], usage: Any) -> None:
     response = {**more, "object": "response", "output": output, "usage": usage}
-    (message,) = stored(formats.read(response, "openai-responses"))
-    assert exactly(formats.response(message)) == exactly(response)
-    assert exactly(formats.write([message], "openai-responses")) == exactly(output)
+    (message,) = to_messages(formats.read(response, "openai-responses"))
+    roles = [
+        item["role"]
+        for item in output
+        if isinstance(item.get("role"), str) and item.get("type", "message") == "message"
+    ]
+    if any(role in ("user", "system", "developer") for role in roles):
+        # No provider sends such a response. It is not rebuilt: an answer must not contain messages of the user or the system.
+        assert formats.response(message) is None
+        return
+    assert canonical_json(formats.response(message)) == canonical_json(response)
+    assert canonical_json(formats.write([message], "openai-responses")) == canonical_json(output)
 
 
-@broad
+@few_examples
 @given(st.data())
-def test_a_session_of_all_formats_is_valid_in_each(data: st.DataObject) -> None:
+def test_a_session_of_mixed_formats_is_valid_in_each(data: st.DataObject) -> None:
     drafts: list[Draft] = []
     for name, kind in MESSAGES.items():
         drafts += formats.read(data.draw(st.lists(kind, max_size=2), label=name), name)
-    kept = stored(data.draw(st.permutations(drafts), label="order"))
+    stored_messages = to_messages(data.draw(st.permutations(drafts), label="order"))
     for target in FORMATS:
-        foreign = [message for message in kept if message.format != target]
+        foreign = [message for message in stored_messages if message.format != target]
         assert_valid(formats.write(foreign, target), target)
-        formats.write(kept, target)
+        formats.write(stored_messages, target)

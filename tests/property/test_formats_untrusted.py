@@ -1,4 +1,4 @@
-"""A remainder of a stranger never changes what is sent: texts, names, arguments and results are the ones shown."""
+"""An untrusted remainder never changes a request: texts, names, arguments and results are those that people see."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import formats
-from recollect.context.history import history
-from recollect.context.repair import problems
-from recollect.model.message import Message
-from recollect.model.part import (
+from recollect.errors import InvalidValue
+from recollect.history.render import render_history
+from recollect.history.repair import find_problems
+from recollect.model.message import (
     AttachmentPart,
     DataPart,
+    Message,
     Part,
     ReasoningPart,
     TextPart,
@@ -25,7 +26,7 @@ from recollect.model.part import (
 
 FORMATS = [name for name in formats.FORMATS if name != "recollect"]
 HIDDEN = "HIDDEN"
-wide = settings(max_examples=400, deadline=None)
+many_examples = settings(max_examples=400, deadline=None)
 
 keys = st.sampled_from(
     [
@@ -48,20 +49,24 @@ leaves = words | st.none() | st.booleans() | st.integers(-2, 9)
 values = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4), max_leaves=12
 )
-natives = st.none() | values | st.dictionaries(keys, values, max_size=5)
+remainders = st.none() | values | st.dictionaries(keys, values, max_size=5)
 objects = st.none() | st.dictionaries(keys, values, max_size=5)
 
 contents = st.one_of(
-    st.builds(TextPart, text=st.just("shown text"), native=natives),
-    st.builds(AttachmentPart, mime_type=st.just("text/plain"), text=st.just("shown file"), native=natives),
+    st.builds(TextPart, text=st.just("shown text"), native=remainders),
+    st.builds(AttachmentPart, mime_type=st.just("text/plain"), text=st.just("shown file"), native=remainders),
 )
 parts: st.SearchStrategy[Part] = st.one_of(
     contents,
-    st.builds(ReasoningPart, text=st.just("shown thought"), native=natives),
-    st.builds(ToolCallPart, call_id=st.just("c1"), tool=st.just("look"), arguments=st.just({"q": 1}), native=natives),
-    st.builds(ToolCallPart, call_id=st.just("c2"), tool=st.just("look"), arguments_text=st.just("{}"), native=natives),
-    st.builds(ToolResultPart, call_id=st.just("c1"), text=st.just("shown result"), native=natives),
-    st.builds(ToolResultPart, call_id=st.just("c2"), content=st.tuples(contents), native=natives),
+    st.builds(ReasoningPart, text=st.just("shown thought"), native=remainders),
+    st.builds(
+        ToolCallPart, call_id=st.just("c1"), tool=st.just("look"), arguments=st.just({"q": 1}), native=remainders
+    ),
+    st.builds(
+        ToolCallPart, call_id=st.just("c2"), tool=st.just("look"), arguments_text=st.just("{}"), native=remainders
+    ),
+    st.builds(ToolResultPart, call_id=st.just("c1"), text=st.just("shown result"), native=remainders),
+    st.builds(ToolResultPart, call_id=st.just("c2"), content=st.tuples(contents), native=remainders),
 )
 messages = st.builds(
     Message,
@@ -75,37 +80,41 @@ messages = st.builds(
 )
 
 
-def sent(written: list[dict[str, Any]], format: str) -> set[str]:
-    """Return what a provider takes as conversation from a request, read as that provider's format is."""
-    found: set[str] = set()
-    for draft in formats.read(written, format) if written else ():
+def request_texts(messages: list[dict[str, Any]], format: str) -> set[str]:
+    """Return the texts that a provider reads in a request. If it rejects the request, everything counts as read."""
+    texts: set[str] = set()
+    try:
+        drafts = formats.read(messages, format) if messages else []
+    except InvalidValue:  # only without repair: a tool message without a result has no role in the Responses API
+        return {json.dumps(message) for message in messages}
+    for draft in drafts:
         for part in draft.parts:
-            found |= _said(part)
-    return found
+            texts |= _part_texts(part)
+    return texts
 
 
-def _said(part: Part) -> set[str]:
+def _part_texts(part: Part) -> set[str]:
     match part:
         case TextPart() | ReasoningPart():
             return {part.text}
         case ToolCallPart():
             return {part.tool, json.dumps(part.input)}
         case ToolResultPart():
-            inside = set().union(*(_said(piece) for piece in part.content or ()))
-            return inside | ({part.text} if part.text is not None else set())
+            content = set().union(*(_part_texts(piece) for piece in part.content or ()))
+            return content | ({part.text} if part.text is not None else set())
         case AttachmentPart():
             return {text for text in (part.text, part.data, part.url) if text}
         case DataPart():
             return {json.dumps(part.native)}
 
 
-@wide
+@many_examples
 @given(st.lists(messages, max_size=4), st.sampled_from(FORMATS), st.booleans())
-def test_nothing_is_sent_that_is_not_shown(said: list[Message], format: str, repair: bool) -> None:
-    shown = {"shown text", "shown file", "shown thought", "look", '{"q": 1}', "{}", "shown result"}
-    for text in sent(history(said, format, repair=repair), format):
-        assert HIDDEN not in text or text in shown, text
-    problems(said, format)
+def test_requests_contain_only_visible_content(history: list[Message], format: str, repair: bool) -> None:
+    visible = {"shown text", "shown file", "shown thought", "look", '{"q": 1}', "{}", "shown result"}
+    for text in request_texts(render_history(history, format, repair=repair), format):
+        assert HIDDEN not in text or text in visible, text
+    find_problems(history, format)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -130,11 +139,11 @@ def test_nothing_is_sent_that_is_not_shown(said: list[Message], format: str, rep
         (DataPart(data="shown", native={"type": "text", "text": HIDDEN}), "user"),
     ],
 )  # fmt: skip
-def test_a_forged_remainder_is_left_out(part: Part, role: Any, format: str) -> None:
+def test_a_forged_remainder_is_omitted(part: Part, role: Any, format: str) -> None:
     message = Message(1, 1, role, (part, TextPart(text="too")), 0, format=format)
     for target in FORMATS:
-        assert HIDDEN not in json.dumps(sorted(sent(history([message], target), target)))
-    assert history([message], "recollect")[0]["parts"][0].get("native") == part.native  # stored as it came
+        assert HIDDEN not in json.dumps(sorted(request_texts(render_history([message], target), target)))
+    assert render_history([message], "recollect")[0]["parts"][0].get("native") == part.native  # stored unchanged
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -153,12 +162,15 @@ def test_a_forged_remainder_is_left_out(part: Part, role: Any, format: str) -> N
         {"content": "string", "fields": {"toolInvocations": [{"toolCallId": "c", "toolName": HIDDEN, "state": "call"}]}},
     ],
 )  # fmt: skip
-def test_an_agents_words_stay_the_agents(native: dict[str, Any], format: str) -> None:
+def test_a_remainder_cannot_change_the_role(native: dict[str, Any], format: str) -> None:
     message = Message(1, 1, "assistant", (TextPart(text="shown"),), 0, format=format, native=native)
     question = Message(1, 2, "user", (TextPart(text="question"),), 0)
     for target in FORMATS:
-        for written in (history([message, question], target), history([message, question], target, repair=False)):
-            drafts = formats.read(written, target)
-            roles = {draft.role for draft in drafts for part in draft.parts if _said(part) == {"shown"}}
+        for request in (
+            render_history([message, question], target),
+            render_history([message, question], target, repair=False),
+        ):
+            drafts = formats.read(request, target)
+            roles = {draft.role for draft in drafts for part in draft.parts if _part_texts(part) == {"shown"}}
             assert roles == {"assistant"}
-            assert not any(HIDDEN in said for draft in drafts for part in draft.parts for said in _said(part))
+            assert not any(HIDDEN in text for draft in drafts for part in draft.parts for text in _part_texts(part))

@@ -1,4 +1,4 @@
-"""SQL and the syntax of the search index in every text that a caller hands over: it comes back as it went in."""
+"""SQL and the syntax of the search index in every text argument: the text is stored and returned unchanged."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ HOSTILE = (
 
 @pytest.fixture
 def store():
-    """A store with a session that nothing here may change."""
+    """Open a store with a session, and check at the end that no test changed it."""
     with recollect.open(":memory:") as store:
-        store.session("cli:kept", title="kept").append({"role": "user", "content": "kept words"})
+        store.session("cli:protected", title="protected").append({"role": "user", "content": "protected words"})
         yield store
-        assert [message.text for message in store.session("cli:kept").messages()] == ["kept words"]
-        assert store.session("cli:kept").title == "kept"
+        assert [message.text for message in store.session("cli:protected").messages()] == ["protected words"]
+        assert store.session("cli:protected").title == "protected"
         assert store.check().problems == ()
 
 
-def maybe(action):
-    """Do something that may be refused, in our own words."""
+def call_or_none(action):
+    """Call a function, and return None if it raises an error of the library."""
     try:
         return action()
     except RecollectError:
@@ -38,51 +38,52 @@ def maybe(action):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_text_comes_back_as_it_went_in(store, text):
+def test_text_is_returned_unchanged(store, text):
     session = store.create_session(
         title=text, task=text, model=text, provider=text, working_dir=text, metadata={text: text}, system_prompt=text
     )
     call = {"type": "tool_use", "id": text, "name": text, "input": {text: text}}
-    told = {"type": "tool_result", "tool_use_id": text, "content": text}
+    result = {"type": "tool_result", "tool_use_id": text, "content": text}
     session.append({"role": "user", "content": text}, key=text)
     assert session.append({"role": "user", "content": text}, key=text).repeated
-    session.append([{"role": "assistant", "content": [call]}, {"role": "user", "content": [told]}], "anthropic")
+    session.append([{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}], "anthropic")
     session.snapshot("summary", text)
     store.set_setting(text, text)
     session.compact(before=session.messages()[1].id, summary=text)
-    found = store.get_session(session.id)
-    assert (found.title, found.task, found.model, found.metadata) == (text, text, text, {text: text})
-    assert found.messages()[0].text == text
-    assert [call.tool for call in found.tool_calls()] == [text]
-    assert found.snapshots()[0].content == text
-    assert found.compaction().summary == text
+    copy = store.get_session(session.id)
+    assert (copy.title, copy.task, copy.model, copy.metadata) == (text, text, text, {text: text})
+    assert copy.messages()[0].text == text
+    assert [call.tool for call in copy.tool_calls()] == [text]
+    assert copy.snapshots()[0].content == text
+    assert copy.compaction().summary == text
     assert store.setting(text) == text
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_names_and_filters_find_nothing_but_what_they_name(store, text):
-    made = maybe(lambda: store.session(text))
-    assert made is None or [session.id for session in store.list_sessions()] == [text, "cli:kept"]
-    other = [
-        maybe(lambda: store.get_session(f"no {text}")),
-        maybe(lambda: store.find_session(f"no {text}")),
+def test_ids_and_filters_match_only_equal_text(store, text):
+    session = call_or_none(lambda: store.session(text))
+    assert session is None or [session.id for session in store.list_sessions()] == [text, "cli:protected"]
+    results = [
+        call_or_none(lambda: store.get_session(f"no {text}")),
+        call_or_none(lambda: store.find_session(f"no {text}")),
         *(
-            maybe(lambda name=name: store.list_sessions(**{name: text})) or []
+            session
             for name in ("channel", "status", "model")
+            for session in call_or_none(lambda name=name: store.list_sessions(**{name: text})) or []
         ),
     ]
-    assert not [found for found in other if found is not None and getattr(found, "id", None) == "cli:kept"]
+    assert "cli:protected" not in [result.id for result in results if result is not None]
     with pytest.raises(RecollectError):
         store.delete_session(f"no {text}")
-    maybe(lambda: store.erase_session(text))
+    call_or_none(lambda: store.erase_session(text))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_search_is_words(store, text):
-    hits = maybe(lambda: store.search(text)) or []
-    assert all(hit.session != "cli:kept" for hit in hits)
+def test_a_query_is_searched_as_words(store, text):
+    hits = call_or_none(lambda: store.search(text)) or []
+    assert all(hit.session != "cli:protected" for hit in hits)
     for field in ("role", "tool", "model", "session", "title"):
-        maybe(lambda field=field: store.search(f"{field}:{text} kept"))
-        maybe(lambda field=field: store.search(f'{field}:"{text}'))
+        call_or_none(lambda field=field: store.search(f"{field}:{text} protected"))
+        call_or_none(lambda field=field: store.search(f'{field}:"{text}'))
     store.session("cli:here").append({"role": "user", "content": f"before {text} behind"})
     assert "cli:here" in {hit.session for hit in store.search("behind")}

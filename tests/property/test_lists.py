@@ -1,4 +1,4 @@
-"""Whatever a list is asked, in pages of whatever size: it gives what a plain look at every session gives."""
+"""A list with any filters and page size returns the same sessions as a filter over all sessions in Python."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recollect
-from recollect.model.title import folded
+from recollect.model.title import title_sort_key
 
 titles = st.sampled_from([None, "", "a", "A", "á", "b", "Z", "z", "ß", "ss"])
-made = st.fixed_dictionaries(
+session_shapes = st.fixed_dictionaries(
     {
         "channel": st.sampled_from(["cli", "web"]), "model": st.sampled_from([None, "m", "n"]), "title": titles,
         "status": st.sampled_from(["active", "failed"]), "pinned": st.booleans(), "archived": st.booleans(),
@@ -18,7 +18,7 @@ made = st.fixed_dictionaries(
     }
 )  # fmt: skip
 flags = st.sampled_from([None, True, False])
-asked = st.fixed_dictionaries(
+filter_sets = st.fixed_dictionaries(
     {
         "archived": flags, "pinned": flags, "channel": st.sampled_from([None, "cli", "web"]),
         "model": st.sampled_from([None, "m"]), "status": st.sampled_from([None, "active", "failed"]),
@@ -30,13 +30,13 @@ asked = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module", params=["few", "many"])
 def threshold(request):
-    """Sort what a filter leaves, or walk the list: both ways must give the same."""
-    from recollect.ops import lists
+    """Run each test with sorting after filtering, and with a scan of the list: both must return the same sessions."""
+    from recollect.storage import listing
 
-    before = lists._FEW
-    lists._FEW = before if request.param == "few" else 0
+    before = listing._SORT_LIMIT
+    listing._SORT_LIMIT = before if request.param == "few" else 0
     yield
-    lists._FEW = before
+    listing._SORT_LIMIT = before
 
 
 def fill(store, shapes):
@@ -49,47 +49,51 @@ def fill(store, shapes):
             store.delete_session(name)
 
 
-def wanted(store, question):
-    """Look at every session, one by one."""
-    found = store.list_sessions(1_000, archived=None, delegates=True, deleted=question["deleted"])
+def expected_ids(store, filters):
+    """Filter and sort all sessions in Python, and return their ids."""
+    sessions = store.list_sessions(1_000, archived=None, delegates=True, deleted=filters["deleted"])
     for name, field in (("archived", "archived_at"), ("pinned", "pinned_at")):
-        if question[name] is not None:
-            found = [session for session in found if (getattr(session, field) is not None) == question[name]]
+        if filters[name] is not None:
+            sessions = [session for session in sessions if (getattr(session, field) is not None) == filters[name]]
     for name in ("channel", "model", "status"):
-        if question[name] is not None:
-            found = [session for session in found if getattr(session, name) == question[name]]
-    if not question["delegates"]:
-        found = [session for session in found if session.relation != "delegate"]
-    found = list(found)
-    if not question["deleted"] and question["order"] == "created":
-        found.sort(key=lambda session: numbers(store)[session.id], reverse=True)
-    if not question["deleted"] and question["order"] == "title":
-        places = numbers(store)
-        untitled = [session for session in found if session.title is None]
-        titled = [session for session in found if session.title is not None]
-        found = sorted(titled, key=lambda session: (folded(session.title), places[session.id])) + untitled
-    if question["pinned_first"] and question["pinned"] is None:
-        found.sort(key=lambda session: session.pinned_at is None)
-    return [session.id for session in found]
+        if filters[name] is not None:
+            sessions = [session for session in sessions if getattr(session, name) == filters[name]]
+    if not filters["delegates"]:
+        sessions = [session for session in sessions if session.relation != "delegate"]
+    sessions = list(sessions)
+    if not filters["deleted"] and filters["order"] == "created":
+        sessions.sort(key=lambda session: creation_numbers(store)[session.id], reverse=True)
+    if not filters["deleted"] and filters["order"] == "title":
+        order = creation_numbers(store)
+        untitled = [session for session in sessions if session.title is None]
+        with_title = [session for session in sessions if session.title is not None]
+        sessions = sorted(with_title, key=lambda session: (title_sort_key(session.title), order[session.id])) + untitled
+    if filters["pinned_first"] and filters["pinned"] is None:
+        sessions.sort(key=lambda session: session.pinned_at is None)
+    return [session.id for session in sessions]
 
 
-def numbers(store):
-    """Number the sessions as they were made."""
-    everything = [*store.list_sessions(1_000, archived=None, delegates=True, order="created")]
-    return {session.id: place for place, session in enumerate(reversed(everything))}
+def creation_numbers(store):
+    """Return the number of each session in the order of creation."""
+    sessions = [*store.list_sessions(1_000, archived=None, delegates=True, order="created")]
+    return {session.id: number for number, session in enumerate(reversed(sessions))}
 
 
 @settings(max_examples=60, deadline=None)
-@given(shapes=st.lists(made, max_size=12), questions=st.lists(asked, min_size=1, max_size=6), limit=st.integers(1, 7))
-def test_a_list_is_what_a_plain_look_gives(threshold, shapes, questions, limit):
+@given(
+    shapes=st.lists(session_shapes, max_size=12),
+    queries=st.lists(filter_sets, min_size=1, max_size=6),
+    limit=st.integers(1, 7),
+)
+def test_a_list_returns_the_sessions_that_match_the_filters(threshold, shapes, queries, limit):
     with recollect.open(":memory:") as store:
         fill(store, shapes)
-        for question in questions:
-            expected = wanted(store, question)
-            found: list[str] = []
-            page = store.list_sessions(limit, **question)
-            found += [session.id for session in page]
+        for filters in queries:
+            expected = expected_ids(store, filters)
+            ids: list[str] = []
+            page = store.list_sessions(limit, **filters)
+            ids += [session.id for session in page]
             while page.next is not None:
-                page = store.list_sessions(limit, after=page.next, **question)
-                found += [session.id for session in page]
-            assert found == expected, question
+                page = store.list_sessions(limit, after=page.next, **filters)
+                ids += [session.id for session in page]
+            assert ids == expected, filters

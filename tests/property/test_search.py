@@ -1,4 +1,4 @@
-"""Search against a plain model of which messages have which words, whatever was done to the store before."""
+"""Search against a plain model of the words of each message, after any sequence of operations on the store."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import recollect
 from recollect import errors
-from recollect.ops.search import find, index, query
-from recollect.ops.search.words import fold, spans, tokens
+from recollect.storage.search import index, query, retrieval
+from recollect.storage.search.analysis import fold, token_spans, tokenize
 
-# What is written, and the words that it is to everyone.
+# Words as a message contains them, and the tokens that they become.
 WORDS = {
     "red": ["red"],
     "Infrared": ["infrared"],
@@ -31,105 +31,108 @@ WORDS = {
     "приветствие": ["приветствие"],
 }
 
-written = st.sampled_from(sorted(WORDS))
-texts = st.lists(written, min_size=1, max_size=5)
+words_in_texts = st.sampled_from(sorted(WORDS))
+texts = st.lists(words_in_texts, min_size=1, max_size=5)
 picks = st.integers(0, 1_000)
 
 
-def cut(words: list[str]) -> list[str]:
+def tokens_of(words: list[str]) -> list[str]:
     return [token for word in words for token in WORDS[word]]
 
 
-class Said:
+class SearchableMessage:
     """A message of the model."""
 
     def __init__(self, id: str, words: list[str]) -> None:
-        self.id, self.tokens, self.deleted = id, cut(words), False
+        self.id, self.tokens, self.deleted = id, tokens_of(words), False
 
 
-class Talk:
-    """A session of the model: its active path, and all that it reaches."""
+class SearchableSession:
+    """A session of the model: its active path, and the messages of all its branches."""
 
-    def __init__(self, path: list[Said]) -> None:
+    def __init__(self, path: list[SearchableMessage]) -> None:
         self.path, self.all, self.title = path, set(path), None
-        self.trashed = False
+        self.in_trash = False
 
 
-class Model:
-    """Does everything to a store and to itself, and compares what is found."""
+class SearchModel:
+    """A model of a store: applies each operation to both, and compares the hits."""
 
     def __init__(self) -> None:
         self.store = recollect.open(":memory:")
-        self.talks: dict[str, Talk] = {}
+        self.sessions: dict[str, SearchableSession] = {}
         self.count = 0
 
-    def living(self) -> list[str]:
-        return [id for id, talk in self.talks.items() if not talk.trashed]
+    def live_ids(self) -> list[str]:
+        """Return the ids of the sessions that are not in the trash."""
+        return [id for id, model in self.sessions.items() if not model.in_trash]
 
-    def do(self, step) -> None:
+    def apply(self, step) -> None:
+        """Apply an operation to the store and to the model."""
         name, number, *rest = step
-        living = self.living()
-        if name == "make" or not living:
+        live = self.live_ids()
+        if name == "make" or not live:
             self.make(rest[0] if rest and isinstance(rest[0], list) else None)
             return
-        id = living[number % len(living)]
-        getattr(self, name)(id, self.talks[id], *rest)
+        id = live[number % len(live)]
+        getattr(self, name)(id, self.sessions[id], *rest)
 
-    def new(self) -> str:
+    def new_id(self) -> str:
         self.count += 1
         return f"s{self.count}"
 
     def make(self, title) -> None:
-        id = self.new()
+        id = self.new_id()
         self.store.session(id, title=None if title is None else " ".join(title))
-        self.talks[id] = Talk([])
-        self.talks[id].title = None if title is None else cut(title)
+        self.sessions[id] = SearchableSession([])
+        self.sessions[id].title = None if title is None else tokens_of(title)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def append(self, id, talk, *some) -> None:
+    def append(self, id, model, *texts) -> None:
         session = self.store.session(id)
-        made = session.append([{"role": "user", "content": " ".join(words)} for words in some])
-        said = [Said(name, words) for name, words in zip(made.ids, some, strict=True)]
-        talk.path += said
-        talk.all |= set(said)
+        result = session.append([{"role": "user", "content": " ".join(words)} for words in texts])
+        messages = [SearchableMessage(message_id, words) for message_id, words in zip(result.ids, texts, strict=True)]
+        model.path += messages
+        model.all |= set(messages)
 
-    def rename(self, id, talk, title) -> None:
+    def rename(self, id, model, title) -> None:
         self.store.session(id).update(title=" ".join(title))
-        talk.title = cut(title)
+        model.title = tokens_of(title)
 
-    def rewind(self, id, talk, number) -> None:
-        at = number % (len(talk.path) + 1)
-        self.store.session(id).rewind(talk.path[at - 1].id if at else 0)
-        talk.path = talk.path[:at]
+    def rewind(self, id, model, number) -> None:
+        count = number % (len(model.path) + 1)
+        self.store.session(id).rewind(model.path[count - 1].id if count else 0)
+        model.path = model.path[:count]
 
-    def fork(self, id, talk, number) -> None:
-        at = number % (len(talk.path) + 1)
-        new = self.new()
-        self.store.session(id).fork(at=talk.path[at - 1].id if at else 0, id=new, title=None)
-        self.talks[new] = Talk(talk.path[:at])
+    def fork(self, id, model, number) -> None:
+        count = number % (len(model.path) + 1)
+        fork_id = self.new_id()
+        self.store.session(id).fork(at=model.path[count - 1].id if count else 0, id=fork_id, title=None)
+        self.sessions[fork_id] = SearchableSession(model.path[:count])
 
-    def mark(self, id, talk, number) -> None:
-        if not talk.path:
+    def mark(self, id, model, number) -> None:
+        """Delete a message, or restore it if it is deleted."""
+        if not model.path:
             return
-        said = talk.path[number % len(talk.path)]
+        message = model.path[number % len(model.path)]
         session = self.store.session(id)
-        (session.restore_message if said.deleted else session.delete_message)(said.id)
-        said.deleted = not said.deleted
+        (session.restore_message if message.deleted else session.delete_message)(message.id)
+        message.deleted = not message.deleted
 
-    def trash(self, id, talk) -> None:
+    def trash(self, id, model) -> None:
         self.store.delete_session(id)
-        talk.trashed = True
+        model.in_trash = True
 
     def restore(self, *_) -> None:
-        for id, talk in self.talks.items():
-            if talk.trashed:
+        for id, model in self.sessions.items():
+            if model.in_trash:
                 self.store.restore_session(id)
-                talk.trashed = False
+                model.in_trash = False
                 return
 
-    def erase(self, id, _talk, forks) -> None:
+    def erase(self, id, _model, forks) -> None:
         with contextlib.suppress(errors.SessionHasForks):
-            for gone in self.store.erase_session(id, forks=forks):
-                del self.talks[gone]
+            for session_id in self.store.erase_session(id, forks=forks):
+                del self.sessions[session_id]
 
     def index(self, *_) -> None:
         self.store.index()
@@ -137,24 +140,28 @@ class Model:
     def reindex(self, *_) -> None:
         self.store.reindex()
 
-    def check(self, wanted: Wanted) -> None:
-        text = wanted.written()
-        hits = self.everything(text)
-        expected = {said for id in self.living() for said in self.talks[id].all if self.has(said, wanted)}
-        assert {(self.named(hit), hit.session) for hit in hits if hit.message} == {
-            (said, hit.session) for said in expected for hit in hits if self.named(hit) is said
+    def check(self, query: ModelQuery) -> None:
+        """Check the hits of a query, in all sessions and in some of them."""
+        text = query.text()
+        hits = self.all_hits(text)
+        expected = {
+            message for id in self.live_ids() for message in self.sessions[id].all if self.has_hit(message, query)
+        }
+        assert {(self.message_of(hit), hit.session) for hit in hits if hit.message} == {
+            (message, hit.session) for message in expected for hit in hits if self.message_of(hit) is message
         }, text
-        assert {self.named(hit) for hit in hits if hit.message} == expected, text
-        titled = {
-            id for id in self.living()
-            if self.talks[id].title is not None and wanted.positive() and wanted.in_(self.talks[id].title)
+        assert {self.message_of(hit) for hit in hits if hit.message} == expected, text
+        matching_titles = {
+            id for id in self.live_ids()
+            if self.sessions[id].title is not None and query.positive() and query.matches(self.sessions[id].title)
         }  # fmt: skip
-        assert {hit.session for hit in hits if hit.message is None} == titled, text
-        for id in self.living()[:3]:
-            own = {hit.message for hit in self.everything(text, session=id)}
-            assert own == {said.id for said in self.talks[id].all if self.has(said, wanted)}, (text, id)
+        assert {hit.session for hit in hits if hit.message is None} == matching_titles, text
+        for id in self.live_ids()[:3]:
+            own = {hit.message for hit in self.all_hits(text, session=id)}
+            assert own == {message.id for message in self.sessions[id].all if self.has_hit(message, query)}, (text, id)
 
-    def everything(self, text, **filters):
+    def all_hits(self, text, **filters):
+        """Return the hits of all pages."""
         page = self.store.search(text, 4, **filters)
         hits = list(page)
         while page.next is not None:
@@ -163,21 +170,22 @@ class Model:
         assert len({(hit.session, hit.message) for hit in hits}) == len(hits)
         return hits
 
-    def named(self, hit):
-        return next((said for said in self.talks[hit.session].all if said.id == hit.message), None)
+    def message_of(self, hit):
+        return next((message for message in self.sessions[hit.session].all if message.id == hit.message), None)
 
     @staticmethod
-    def has(said, wanted) -> bool:
-        return not said.deleted and wanted.in_(said.tokens)
+    def has_hit(message, query) -> bool:
+        return not message.deleted and query.matches(message.tokens)
 
 
-class Wanted:
-    """A query of the model: it can be typed, and looked for in a list of words."""
+class ModelQuery:
+    """A query of the model: it has a text to search for, and matches lists of tokens."""
 
     def __init__(self, kind: str, *inner) -> None:
         self.kind, self.inner = kind, inner
 
-    def written(self) -> str:
+    def text(self) -> str:
+        """Return the query as a user types it."""
         if self.kind == "word":
             return self.inner[0]
         if self.kind == "prefix":
@@ -185,44 +193,48 @@ class Wanted:
         if self.kind == "phrase":
             return '"' + " ".join(self.inner[0]) + '"'
         if self.kind == "or":
-            return "(" + " OR ".join(item.written() for item in self.inner) + ")"
+            return "(" + " OR ".join(item.text() for item in self.inner) + ")"
         return (
-            "(" + " ".join([*(i.written() for i in self.inner[0]), *("-" + i.written() for i in self.inner[1])]) + ")"
+            "("
+            + " ".join([*(item.text() for item in self.inner[0]), *("-" + item.text() for item in self.inner[1])])
+            + ")"
         )
 
     def positive(self) -> bool:
+        """Return whether no part of the query consists only of exclusions."""
         if self.kind == "or":
             return all(item.positive() for item in self.inner)
         if self.kind == "and":
             return bool(self.inner[0]) and all(item.positive() for side in self.inner for item in side)
         return True
 
-    def in_(self, having: list[str], *, loose: bool = True) -> bool:
-        """Look for it; what is not excluded is also found inside of words."""
+    def matches(self, tokens: list[str], *, loose: bool = True) -> bool:
+        """Return whether a list of tokens matches. Words that are not excluded also match inside of tokens."""
         if self.kind == "or":
-            return any(item.in_(having, loose=loose) for item in self.inner)
+            return any(item.matches(tokens, loose=loose) for item in self.inner)
         if self.kind == "and":
-            if any(item.in_(having, loose=False) for item in self.inner[1]):
+            if any(item.matches(tokens, loose=False) for item in self.inner[1]):
                 return False
-            return all(item.in_(having, loose=loose) for item in self.inner[0])
-        row = cut(self.inner[0]) if self.kind == "phrase" else tokens(fold(self.inner[0]))
-        return any(self.here(having[at : at + len(row)], row, loose) for at in range(len(having)))
+            return all(item.matches(tokens, loose=loose) for item in self.inner[0])
+        phrase = tokens_of(self.inner[0]) if self.kind == "phrase" else tokenize(fold(self.inner[0]))
+        return any(self.matches_at(tokens[start : start + len(phrase)], phrase, loose) for start in range(len(tokens)))
 
-    def here(self, some: list[str], row: list[str], loose: bool) -> bool:
-        if len(some) < len(row):
+    def matches_at(self, tokens: list[str], phrase: list[str], loose: bool) -> bool:
+        """Return whether a phrase matches these tokens, as many as it has."""
+        if len(tokens) < len(phrase):
             return False
         loose = loose and self.kind != "phrase"
-        inside = loose and len(row[0]) >= 3
-        goes_on = self.kind == "prefix" or (loose and len(row) > 1)
-        if len(row) == 1:
-            first, wanted = some[0], row[0]
-            return first == wanted or (goes_on and first.startswith(wanted)) or (inside and wanted in first)
-        begins = some[0] == row[0] or (inside and some[0].endswith(row[0]))
-        ends = some[-1] == row[-1] or (goes_on and some[-1].startswith(row[-1]))
-        return begins and ends and some[1:-1] == row[1:-1]
+        inside = loose and len(phrase[0]) >= 3
+        prefix = self.kind == "prefix" or (loose and len(phrase) > 1)
+        if len(phrase) == 1:
+            token, word = tokens[0], phrase[0]
+            return token == word or (prefix and token.startswith(word)) or (inside and word in token)
+        begins = tokens[0] == phrase[0] or (inside and tokens[0].endswith(phrase[0]))
+        ends = tokens[-1] == phrase[-1] or (prefix and tokens[-1].startswith(phrase[-1]))
+        return begins and ends and tokens[1:-1] == phrase[1:-1]
 
 
-pieces = st.sampled_from(
+query_words = st.sampled_from(
     [
         "red",
         "fra",
@@ -242,25 +254,25 @@ pieces = st.sampled_from(
     ]
 )
 leaves = st.one_of(
-    pieces.map(lambda word: Wanted("word", word)),
-    st.sampled_from(["re", "caf", "4", "прив", "北"]).map(lambda word: Wanted("prefix", word)),
-    st.lists(written, min_size=1, max_size=3).map(lambda words: Wanted("phrase", words)),
+    query_words.map(lambda word: ModelQuery("word", word)),
+    st.sampled_from(["re", "caf", "4", "прив", "北"]).map(lambda word: ModelQuery("prefix", word)),
+    st.lists(words_in_texts, min_size=1, max_size=3).map(lambda words: ModelQuery("phrase", words)),
 )
 queries = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.lists(inner, min_size=2, max_size=3).map(lambda items: Wanted("or", *items)),
+        st.lists(inner, min_size=2, max_size=3).map(lambda items: ModelQuery("or", *items)),
         st.tuples(st.lists(inner, max_size=2), st.lists(inner, max_size=2))
-        .filter(lambda both: both[0] or both[1])
-        .map(lambda both: Wanted("and", *both)),
+        .filter(lambda sides: sides[0] or sides[1])
+        .map(lambda sides: ModelQuery("and", *sides)),
     ),
     max_leaves=6,
 )
 
 steps = st.one_of(
     st.tuples(st.just("make"), picks, texts),
-    st.builds(lambda number, some: ("append", number, *some), picks, st.lists(texts, min_size=1, max_size=4)),
-    st.builds(lambda number, some: ("append", number, *some), picks, st.lists(texts, min_size=1, max_size=4)),
+    st.builds(lambda number, batch: ("append", number, *batch), picks, st.lists(texts, min_size=1, max_size=4)),
+    st.builds(lambda number, batch: ("append", number, *batch), picks, st.lists(texts, min_size=1, max_size=4)),
     st.tuples(st.just("rename"), picks, texts),
     st.tuples(st.just("rewind"), picks, picks),
     st.tuples(st.just("fork"), picks, picks),
@@ -271,36 +283,36 @@ steps = st.one_of(
     st.tuples(st.just("index"), picks),
     st.tuples(st.just("reindex"), picks),
 )
-slow = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+many_steps = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture
-def few(monkeypatch):
-    """Make pages and candidates few, so that small stores cross their ends."""
-    monkeypatch.setattr(find, "POOL", 3)
-    monkeypatch.setattr(index, "PAGE", 2)
+def small_pages(monkeypatch):
+    """Lower the sizes of pages and candidate pools, so that small stores have several."""
+    monkeypatch.setattr(retrieval, "POOL_SIZE", 3)
+    monkeypatch.setattr(index, "PAGE_SIZE", 2)
 
 
-@slow
-@given(done=st.lists(st.one_of(steps, queries), max_size=30), last=st.lists(queries, min_size=1, max_size=4))
-def test_it_finds_what_is_there(few, done, last):
-    model = Model()
+@many_steps
+@given(operations=st.lists(st.one_of(steps, queries), max_size=30), last=st.lists(queries, min_size=1, max_size=4))
+def test_search_matches_the_model_after_any_operations(small_pages, operations, last):
+    model = SearchModel()
     with model.store:
-        for step in [*done, *last]:
-            if isinstance(step, Wanted):
+        for step in [*operations, *last]:
+            if isinstance(step, ModelQuery):
                 model.check(step)
             else:
-                model.do(step)
+                model.apply(step)
 
 
-@slow
-@given(some=st.lists(texts, min_size=1, max_size=12), wanted=st.lists(queries, min_size=1, max_size=8))
-def test_queries(some, wanted):
-    model = Model()
+@many_steps
+@given(batch=st.lists(texts, min_size=1, max_size=12), searches=st.lists(queries, min_size=1, max_size=8))
+def test_queries_match_the_model(batch, searches):
+    model = SearchModel()
     with model.store:
         model.make(["red", "Café"])
-        model.append("s1", model.talks["s1"], *some)
-        for item in wanted:
+        model.append("s1", model.sessions["s1"], *batch)
+        for item in searches:
             model.check(item)
 
 
@@ -308,31 +320,31 @@ def test_queries(some, wanted):
 @given(st.one_of(st.text(), st.text(alphabet='ab"()-*:. ANDORT\0\ud800é北'), st.lists(st.sampled_from(
     ["(", ")", "-", '"', "*", "AND", "OR", "NOT", "a", "role:user", "session:x", "after:2025", "before:", " "]
 )).map("".join)))  # fmt: skip
-def test_whatever_is_typed_is_a_query(text):
-    found = query.parse(text, 0)
-    assert found == query.parse(text, 0)
-    for words in query.positive(found.words):
+def test_any_text_parses_as_a_query(text):
+    parsed = query.parse_query(text, 0)
+    assert parsed == query.parse_query(text, 0)
+    for words in query.wanted_phrases(parsed.words):
         assert words.tokens
-        assert all(tokens(token) == [token] for token in words.tokens)
+        assert all(tokenize(token) == [token] for token in words.tokens)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text())
-def test_words_stand_where_they_were_written(text):
-    places = spans(text)
-    assert all(0 <= low < high <= len(text) for low, high, _ in places)
-    assert [low for low, _, _ in places] == sorted(low for low, _, _ in places)
-    assert all(token in tokens(fold(text[low:high])) for low, high, token in places)
-    assert tokens(fold(fold(text))) == tokens(fold(text))
+def test_token_spans_match_the_text(text):
+    spans = token_spans(text)
+    assert all(0 <= low < high <= len(text) for low, high, _ in spans)
+    assert [low for low, _, _ in spans] == sorted(low for low, _, _ in spans)
+    assert all(token in tokenize(fold(text[low:high])) for low, high, token in spans)
+    assert tokenize(fold(fold(text))) == tokenize(fold(text))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(st.text(min_size=1), min_size=1, max_size=6))
-def test_any_text_is_found_by_its_own_words(texts):
+def test_any_text_matches_a_search_for_its_own_words(texts):
     with recollect.open(":memory:") as store:
         ids = store.session("a").append([{"role": "user", "content": text} for text in texts]).ids
         for id, text in zip(ids, texts, strict=True):
-            for token in tokens(fold(text))[:5]:
+            for token in tokenize(fold(text))[:5]:
                 assert id in {hit.message for hit in store.search(f'"{token}"', 1_000)}, token
-            if tokens(fold(text)):
+            if tokenize(fold(text)):
                 assert id in {hit.message for hit in store.search('"' + text.replace('"', " ") + '"', 1_000)}

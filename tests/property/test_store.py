@@ -1,7 +1,7 @@
-"""Whatever is done to a store, in whatever order, it says the same as a plain model in memory.
+"""A store returns the same as a plain model in memory, after any sequence of operations.
 
-Time stands still unless a rule moves it, so that the many things done within one millisecond are tried, and a failure
-can be repeated.
+The clock changes only in a rule, so that many operations happen within one millisecond, and a failure can be
+reproduced.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import recollect
 from recollect import errors
-from recollect.engine.process import gone, holder
-from recollect.model.compaction import LABEL
-from recollect.model.message import Draft
-from recollect.model.part import TextPart, ToolCallPart, ToolResultPart
-from recollect.op import Scope
+from recollect.engine.process import holder, is_gone
+from recollect.model.compaction import SUMMARY_LABEL
+from recollect.model.message import Draft, TextPart, ToolCallPart, ToolResultPart
+from recollect.storage.operation import Scope
 
 IDS = ("a", "b", "c", "d", "e")
-LEASE = 1_000
+LEASE = 1_000  # milliseconds, the unit of the clock; the rule `wait` can move the clock past it
 
 texts = st.sampled_from(["one", "two", "three"])
 sizes = st.integers(0, 50)
@@ -34,89 +33,92 @@ keys = st.sampled_from([None, None, None, "k1", "k2"])
 calls = st.sampled_from(["x", "y"])
 
 
-class Said:
+class ModelMessage:
     """A message of the model."""
 
     def __init__(self, branch, position, draft, turn=None):
         self.branch, self.position, self.draft, self.turn = branch, position, draft, turn
         self.state = "completed"
         self.deleted = False
-        self.given_up = False
+        self.abandoned_call = False
 
     @property
     def id(self):
         return f"{self.branch.number}.{self.position}"
 
 
-class Path:
-    """A branch of the model: where it leaves its parent, and what was said on it."""
+class ModelBranch:
+    """A branch of the model: its parent, the position at which it leaves it, and its own messages."""
 
     def __init__(self, tree, owner, parent, fork_at):
         tree.append(self)
         self.number = len(tree)
         self.owner, self.parent, self.fork_at = owner, parent, fork_at
-        self.said = []
-        self.open = None
+        self.messages = []
+        self.open_turn = None
         self.compactions = []
 
-    def inherit(self, path):
-        """Take over the compactions in force whose whole span is shared."""
-        self.compactions = [Shrunk(old.round, old.low, old.high, old.summary) for old in path.compactions
+    def inherit(self, branch):
+        """Copy the compactions of a branch that are not undone and whose range is shared."""
+        self.compactions = [ModelCompaction(old.round, old.low, old.high, old.summary) for old in branch.compactions
                             if not old.undone and old.high <= self.fork_at]  # fmt: skip
 
-    def view(self):
-        """What is sent on: a summary in the place of what it replaced."""
-        force = [item for item in self.compactions if not item.undone]
-        outer = [a for a in force if not any(b.round > a.round and b.low <= a.low and a.high <= b.high for b in force)]
-        found = []
-        for said in self.all():
-            cover = next((item for item in outer if item.low <= said.position <= item.high), None)
-            if cover is not None and said.position == cover.low:
-                found.append(f"{LABEL}\n{cover.summary}")
-            if cover is None and not said.deleted:
-                found.append(said.id)
-        return found
+    def model_visible(self):
+        """Return the model-visible history: the ids of messages, and a summary in place of each compacted range."""
+        current = [item for item in self.compactions if not item.undone]
+        outer = [
+            a for a in current if not any(b.round > a.round and b.low <= a.low and a.high <= b.high for b in current)
+        ]
+        entries = []
+        for message in self.path():
+            cover = next((item for item in outer if item.low <= message.position <= item.high), None)
+            if cover is not None and message.position == cover.low:
+                entries.append(f"{SUMMARY_LABEL}\n{cover.summary}")
+            if cover is None and not message.deleted:
+                entries.append(message.id)
+        return entries
 
     @property
     def last(self):
-        return self.fork_at + len(self.said)
+        return self.fork_at + len(self.messages)
 
-    def all(self):
-        """Everything on the way to the end of this branch."""
+    def path(self):
+        """Return the messages from the first to the last of this branch."""
         if self.parent is None:
-            return list(self.said)
-        return [said for said in self.parent.all() if said.position <= self.fork_at] + self.said
+            return list(self.messages)
+        return [message for message in self.parent.path() if message.position <= self.fork_at] + self.messages
 
     def ancestors(self):
         return [] if self.parent is None else [self.parent, *self.parent.ancestors()]
 
-    def tip(self):
-        said = self.all()
-        return said[-1] if said else None
+    def last_message(self):
+        messages = self.path()
+        return messages[-1] if messages else None
 
-    def say(self, drafts, turn=None):
+    def append_drafts(self, drafts, turn=None):
+        """Append drafts to the branch, and return the messages."""
         first = self.last + 1
-        made = [Said(self, first + offset, draft, turn) for offset, draft in enumerate(drafts)]
-        self.said += made
+        messages = [ModelMessage(self, first + offset, draft, turn) for offset, draft in enumerate(drafts)]
+        self.messages += messages
         for _, call, result in self.tool_calls():
-            call.given_up = call.given_up and (result is None or call.branch is not self)
-        return made
+            call.abandoned_call = call.abandoned_call and (result is None or call.branch is not self)
+        return messages
 
     def tool_calls(self):
-        """Join results to calls: each result to the newest call of its id that is still open."""
-        found = []
-        for said in self.all():
-            part = said.draft.parts[0] if said.draft.parts else None
+        """Join each result to the newest call with its id that has no result yet."""
+        calls = []
+        for message in self.path():
+            part = message.draft.parts[0] if message.draft.parts else None
             if isinstance(part, ToolCallPart):
-                found.append([part.call_id, said, None])
+                calls.append([part.call_id, message, None])
             if isinstance(part, ToolResultPart):
-                waiting = [call for call in found if call[0] == part.call_id and call[2] is None]
-                if waiting:
-                    waiting[-1][2] = said
-        return found
+                pending = [call for call in calls if call[0] == part.call_id and call[2] is None]
+                if pending:
+                    pending[-1][2] = message
+        return calls
 
 
-class Shrunk:
+class ModelCompaction:
     """A compaction of the model."""
 
     def __init__(self, round, low, high, summary):
@@ -124,69 +126,71 @@ class Shrunk:
         self.undone = False
 
 
-class Run:
-    """A turn of the model, and the handle on it."""
+class ModelTurn:
+    """A turn of the model, and its handle in the store."""
 
-    def __init__(self, talk, branch, position):
-        self.talk, self.branch, self.position = talk, branch, position
+    def __init__(self, session, branch, position):
+        self.session, self.branch, self.position = session, branch, position
         self.status = "open"
-        self.until = 0
+        self.lease_end = 0
         self.handle = None
         self.streams = []
 
-    def ended(self, status):
-        """End it; what still streams in it is cut off, its calls are given up, and the branch is free."""
-        self.resumed()
+    def end(self, status):
+        """End the turn: interrupt its streams, abandon its calls, and release the branch."""
+        self.resume()
         self.status = status
         for _, call, result in self.branch.tool_calls():
             if status != "completed" and result is None and call.branch is self.branch and call.turn == self.position:
-                call.given_up = True
-        for said, _ in self.streams:
-            said.state = "interrupted" if said.state == "streaming" else said.state
-        if self.branch.open is self:
-            self.branch.open = None
+                call.abandoned_call = True
+        for message, _ in self.streams:
+            message.state = "interrupted" if message.state == "streaming" else message.state
+        if self.branch.open_turn is self:
+            self.branch.open_turn = None
 
-    def resumed(self):
-        """Go on, with the calls that were given up while it seemed to be interrupted."""
-        for said in self.branch.said:
-            said.given_up = said.given_up and not (self.status == "interrupted" and said.turn == self.position)
+    def resume(self):
+        """Continue an interrupted turn: its calls are no longer abandoned."""
+        for message in self.branch.messages:
+            message.abandoned_call = message.abandoned_call and not (
+                self.status == "interrupted" and message.turn == self.position
+            )
 
-    def goes_on(self):
-        """Whether it takes another step: it is open, or was interrupted and no other turn began since."""
-        if self.status == "interrupted" and any(run.follows(self) for run in self.talk.runs):
+    def can_continue(self):
+        """Return whether the turn can take another step: it is open, or interrupted and the last turn of its branch."""
+        if self.status == "interrupted" and any(turn.follows(self) for turn in self.session.turns):
             return False
-        return self.status in ("open", "interrupted") and self.branch.open in (None, self)
+        return self.status in ("open", "interrupted") and self.branch.open_turn in (None, self)
 
     def follows(self, other):
         return self.branch is other.branch and self.position > other.position
 
 
-class Talk:
+class ModelSession:
     """A session of the model."""
 
     def __init__(self, id, number, tree, parent=None, fork_at=0):
         self.id, self.number, self.tree = id, number, tree
         self.title = None
         self.deleted = None
-        self.active = 0
-        self.came_back = False
+        self.activity = 0
+        self.was_restored = False
         self.keys = {}
-        self.runs = []
-        self.head = Path(tree, self, parent, fork_at)
+        self.turns = []
+        self.head = ModelBranch(tree, self, parent, fork_at)
         self.handles = [None, None]
 
     def branches(self):
         return [branch for branch in self.tree if branch.owner is self]
 
     def messages(self):
-        return [said for said in self.head.all() if not said.deleted]
+        return [message for message in self.head.path() if not message.deleted]
 
     def tool_calls(self):
         return self.head.tool_calls()
 
 
 class Comparison(RuleBasedStateMachine):
-    """Does everything to the store and to the model."""
+    """Applies each operation to the store and to the model, and compares them."""
 
     def __init__(self):
         super().__init__()
@@ -194,14 +198,14 @@ class Comparison(RuleBasedStateMachine):
         self.now = 1_763_287_200_000
         self.holder = holder()
         self.count = itertools.count(1)
-        self.talks = []
-        self.seen = {}
-        self.given_out = {}
-        self.store = self.opened()
+        self.sessions = []
+        self.fingerprints = {}
+        self.message_ids = {}
+        self.store = self.open_store()
 
-    def opened(self):
-        store = recollect.open(os.path.join(self.folder.name, "talks.db"))
-        store.scope = lambda: Scope("", self.holder, self.now, gone)
+    def open_store(self):
+        store = recollect.open(os.path.join(self.folder.name, "sessions.db"))
+        store.scope = lambda: Scope("", self.holder, self.now, is_gone)
         return store
 
     def teardown(self):
@@ -210,51 +214,53 @@ class Comparison(RuleBasedStateMachine):
         self.folder.cleanup()
         assert problems == ()
 
-    # What the rules work on.
+    # Helpers of the rules.
 
-    def living(self):
-        return [talk for talk in self.talks if talk.deleted is None]
+    def live_sessions(self):
+        return [session for session in self.sessions if session.deleted is None]
 
-    def named(self, id):
-        return next((talk for talk in self.living() if talk.id == id), None)
+    def find_live(self, id):
+        return next((session for session in self.live_sessions() if session.id == id), None)
 
-    def trashed(self, id):
-        found = [talk for talk in self.talks if talk.id == id and talk.deleted is not None]
-        return max(found, key=lambda talk: talk.deleted, default=None)
+    def find_deleted(self, id):
+        """Return the session with this id that was deleted last."""
+        sessions = [session for session in self.sessions if session.id == id and session.deleted is not None]
+        return max(sessions, key=lambda session: session.deleted, default=None)
 
-    def pick(self, number):
-        living = self.living()
-        return living[number % len(living)]
+    def pick_session(self, number):
+        sessions = self.live_sessions()
+        return sessions[number % len(sessions)]
 
-    def handle(self, talk, which):
-        """One of the two handles on a session; they know nothing of one another."""
-        if talk.handles[which] is None:
-            talk.handles[which] = self.store.get_session(talk.id)
-        return talk.handles[which]
+    def handle(self, session, which):
+        """Return one of the two handles on a session; a write through one does not refresh the other."""
+        if session.handles[which] is None:
+            session.handles[which] = self.store.get_session(session.id)
+        return session.handles[which]
 
-    def touch(self, talk):
-        talk.active = next(self.count)
-        talk.came_back = False
+    def touch(self, session):
+        session.activity = next(self.count)
+        session.was_restored = False
 
-    def saw(self, handle, talk):
-        """A handle knows how its session stands after what was done through it."""
-        assert handle.message_count == len(talk.messages())
-        assert handle.token_count == sum(said.draft.tokens for said in talk.messages())
+    def check_counts(self, handle, model):
+        """Check that a handle has the counts of the model after an operation."""
+        assert handle.message_count == len(model.messages())
+        assert handle.token_count == sum(message.draft.tokens for message in model.messages())
 
-    def remember(self, talk, made):
-        """A place is given out once."""
-        for said in made:
-            place = (id(talk.tree), said.id)
-            assert place not in self.given_out
-            self.given_out[place] = talk.tree
+    def check_ids(self, session, messages):
+        """Check that no message id of a tree is used twice."""
+        for message in messages:
+            key = (id(session.tree), message.id)
+            assert key not in self.message_ids
+            self.message_ids[key] = session.tree
 
-    def recover(self, talk):
-        for run in talk.runs:
-            if run.branch.open is run and run.until <= self.now:
-                run.ended("interrupted")
+    def recover(self, session):
+        """Interrupt the turns whose lease has expired."""
+        for turn in session.turns:
+            if turn.branch.open_turn is turn and turn.lease_end <= self.now:
+                turn.end("interrupted")
 
-    def some(self, have=1):
-        return len(self.living()) >= have
+    def has_sessions(self, count=1):
+        return len(self.live_sessions()) >= count
 
     # Rules.
 
@@ -264,181 +270,183 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(id=st.sampled_from(IDS))
     def make(self, id):
-        if self.named(id) is not None:
+        if self.find_live(id) is not None:
             with pytest.raises(errors.SessionExists):
                 self.store.create_session(id)
             return
         self.store.create_session(id)
-        self.talks.append(Talk(id, next(self.count), []))
-        self.touch(self.talks[-1])
+        self.sessions.append(ModelSession(id, next(self.count), []))
+        self.touch(self.sessions[-1])
 
     @rule(id=st.sampled_from(IDS))
     def open_or_create(self, id):
         self.store.session(id)
-        talk = self.named(id)
-        if talk is None:
-            talk = Talk(id, next(self.count), [])
-            self.talks.append(talk)
-        self.recover(talk)
-        self.touch(talk)
+        session = self.find_live(id)
+        if session is None:
+            session = ModelSession(id, next(self.count), [])
+            self.sessions.append(session)
+        self.recover(session)
+        self.touch(session)
 
-    @precondition(some)
-    @rule(number=picks, which=st.integers(0, 1), text=texts, many=st.integers(1, 3), size=sizes, key=keys)
-    def append(self, number, which, text, many, size, key):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        drafts = [Draft(role="user", parts=(TextPart(text=text),), tokens=size) for _ in range(many)]
-        if key in talk.keys:
-            content, ids = talk.keys[key]
-            if content != (text, many):
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), text=texts, count=st.integers(1, 3), size=sizes, key=keys)
+    def append(self, number, which, text, count, size, key):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        drafts = [Draft(role="user", parts=(TextPart(text=text),), tokens=size) for _ in range(count)]
+        if key in session.keys:
+            content, ids = session.keys[key]
+            if content != (text, count):
                 with pytest.raises(errors.KeyReused):
                     handle.append(drafts, key=key)
                 return
-            again = handle.append(drafts, key=key)
-            assert (again.ids, again.repeated) == (ids, True)
-            self.saw(handle, talk)
+            repetition = handle.append(drafts, key=key)
+            assert (repetition.ids, repetition.repeated) == (ids, True)
+            self.check_counts(handle, session)
             return
-        made = talk.head.say(drafts)
-        appended = handle.append(drafts, key=key)
-        assert (appended.ids, appended.repeated) == ([said.id for said in made], False)
+        messages = session.head.append_drafts(drafts)
+        result = handle.append(drafts, key=key)
+        assert (result.ids, result.repeated) == ([message.id for message in messages], False)
         if key is not None:
-            talk.keys[key] = ((text, many), appended.ids)
-        self.remember(talk, made)
-        self.touch(talk)
-        self.saw(handle, talk)
+            session.keys[key] = ((text, count), result.ids)
+        self.check_ids(session, messages)
+        self.touch(session)
+        self.check_counts(handle, session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), size=sizes)
     def append_at_a_revision(self, number, which, size):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
         draft = Draft(role="user", parts=(TextPart(text="expected"),), tokens=size)
-        if handle.revision != self.store.get_session(talk.id).revision:
+        if handle.revision != self.store.get_session(session.id).revision:
             with pytest.raises(errors.StaleRevision):
                 handle.append(draft, expected=handle.revision)
             return
-        made = talk.head.say([draft])
-        assert handle.append(draft, expected=handle.revision).ids == [made[0].id]
-        self.remember(talk, made)
-        self.touch(talk)
+        messages = session.head.append_drafts([draft])
+        assert handle.append(draft, expected=handle.revision).ids == [messages[0].id]
+        self.check_ids(session, messages)
+        self.touch(session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), take_over=st.booleans(), size=sizes)
     def open_turn(self, number, which, take_over, size):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
         draft = Draft(role="user", parts=(TextPart(text="q"),), tokens=size)
-        before = talk.head.open
-        if before is not None and before.until > self.now and not take_over:
+        previous = session.head.open_turn
+        if previous is not None and previous.lease_end > self.now and not take_over:
             with pytest.raises(errors.SessionBusy):
                 handle.turn(draft, lease=LEASE / 1_000)
             return
-        if before is not None:
-            before.ended("interrupted")
-        run = Run(talk, talk.head, talk.head.last + 1)
-        run.handle = handle.turn(draft, lease=LEASE / 1_000, take_over=take_over)
-        run.until = self.now + LEASE
-        made = talk.head.say([draft], run.position)
-        assert run.handle.id == made[0].id
-        talk.head.open = run
-        talk.runs.append(run)
-        self.remember(talk, made)
-        self.touch(talk)
-        self.saw(handle, talk)
+        if previous is not None:
+            previous.end("interrupted")
+        turn = ModelTurn(session, session.head, session.head.last + 1)
+        turn.handle = handle.turn(draft, lease=LEASE / 1_000, take_over=take_over)
+        turn.lease_end = self.now + LEASE
+        messages = session.head.append_drafts([draft], turn.position)
+        assert turn.handle.id == messages[0].id
+        session.head.open_turn = turn
+        session.turns.append(turn)
+        self.check_ids(session, messages)
+        self.touch(session)
+        self.check_counts(handle, session)
 
-    def runs(self):
-        return [run for talk in self.talks for run in talk.runs if run.handle is not None]
+    def turns(self):
+        """Return the turns with a handle, which a reopened store does not have."""
+        return [turn for session in self.sessions for turn in session.turns if turn.handle is not None]
 
-    @precondition(runs)
+    @precondition(turns)
     @rule(number=picks, size=sizes, call=calls | st.none())
     def add_to_a_turn(self, number, size, call):
-        run = self.runs()[number % len(self.runs())]
+        turn = self.turns()[number % len(self.turns())]
         draft = Draft(role="assistant", parts=(TextPart(text="r"),), tokens=size)
         if call is not None:
             draft = Draft(role="assistant", parts=(ToolCallPart(call_id=call, tool="t", arguments={}),), tokens=size)
-        if not run.goes_on() or run.talk.deleted is not None:
+        if not turn.can_continue() or turn.session.deleted is not None:
             with pytest.raises((errors.TurnClosed, errors.NotFound)):
-                run.handle.add(draft)
+                turn.handle.add(draft)
             return
-        made = run.branch.say([draft], run.position)
-        assert run.handle.add(draft).ids == [made[0].id]
-        self.renewed(run)
-        self.remember(run.talk, made)
-        self.touch(run.talk)
+        messages = turn.branch.append_drafts([draft], turn.position)
+        assert turn.handle.add(draft).ids == [messages[0].id]
+        self.renew(turn)
+        self.check_ids(turn.session, messages)
+        self.touch(turn.session)
 
-    def renewed(self, run):
-        run.resumed()
-        run.status, run.branch.open, run.until = "open", run, self.now + LEASE
-        self.saw(run.handle.session, run.talk)
+    def renew(self, turn):
+        """Renew the lease of a turn, which resumes it if it was interrupted."""
+        turn.resume()
+        turn.status, turn.branch.open_turn, turn.lease_end = "open", turn, self.now + LEASE
+        self.check_counts(turn.handle.session, turn.session)
 
-    @precondition(runs)
+    @precondition(turns)
     @rule(number=picks)
     def open_an_answer(self, number):
-        run = self.runs()[number % len(self.runs())]
-        if not run.goes_on() or run.talk.deleted is not None:
+        turn = self.turns()[number % len(self.turns())]
+        if not turn.can_continue() or turn.session.deleted is not None:
             with pytest.raises((errors.TurnClosed, errors.NotFound)):
-                run.handle.stream()
+                turn.handle.stream()
             return
-        made = run.branch.say([Draft(role="assistant", tokens=0)], run.position)
-        stream = run.handle.stream()
-        assert stream.id == made[0].id
-        made[0].state = "streaming"
-        run.streams.append((made[0], stream))
-        self.renewed(run)
-        self.remember(run.talk, made)
-        self.touch(run.talk)
+        messages = turn.branch.append_drafts([Draft(role="assistant", tokens=0)], turn.position)
+        stream = turn.handle.stream()
+        assert stream.id == messages[0].id
+        messages[0].state = "streaming"
+        turn.streams.append((messages[0], stream))
+        self.renew(turn)
+        self.check_ids(turn.session, messages)
+        self.touch(turn.session)
 
     def streams(self):
-        return [(run, *stream) for run in self.runs() for stream in run.streams]
+        return [(turn, *stream) for turn in self.turns() for stream in turn.streams]
 
     @precondition(streams)
     @rule(number=picks, size=sizes, close=st.booleans())
     def write_an_answer(self, number, size, close):
-        run, said, stream = self.streams()[number % len(self.streams())]
-        if said.state == "completed":
+        turn, message, stream = self.streams()[number % len(self.streams())]
+        if message.state == "completed":
             with pytest.raises(errors.InvalidValue):
                 stream.write("chunk ")
             return
         stream.write("chunk ")
-        text = (said.draft.parts[0].text if said.draft.parts else "") + "chunk "
-        act = stream.flush
+        text = (message.draft.parts[0].text if message.draft.parts else "") + "chunk "
+        store_text = stream.flush
         draft = Draft(role="assistant", parts=(TextPart(text=text),), tokens=0)
         if close:
             draft = Draft(role="assistant", parts=(TextPart(text="closed"),), tokens=size)
-            act = functools.partial(stream.close, draft)
-        if not run.goes_on() or run.talk.deleted is not None:
+            store_text = functools.partial(stream.close, draft)
+        if not turn.can_continue() or turn.session.deleted is not None:
             with pytest.raises((errors.TurnClosed, errors.NotFound)):
-                act()
-            run.streams = [other for other in run.streams if other[1] is not stream]
+                store_text()
+            turn.streams = [other for other in turn.streams if other[1] is not stream]
             return
-        act()
-        said.draft, said.state = draft, "completed" if close else "streaming"
-        self.renewed(run)
+        store_text()
+        message.draft, message.state = draft, "completed" if close else "streaming"
+        self.renew(turn)
 
-    @precondition(runs)
+    @precondition(turns)
     @rule(number=picks, how=st.sampled_from(["complete", "fail", "cancel"]))
     def end_a_turn(self, number, how):
-        run = self.runs()[number % len(self.runs())]
-        end = getattr(run.handle, how)
-        if not run.goes_on() or run.talk.deleted is not None:
+        turn = self.turns()[number % len(self.turns())]
+        end = getattr(turn.handle, how)
+        if not turn.can_continue() or turn.session.deleted is not None:
             with pytest.raises((errors.TurnClosed, errors.NotFound)):
                 end()
             return
-        run.ended({"complete": "completed", "fail": "failed", "cancel": "cancelled"}[how])
-        assert end().status == run.status
-        self.saw(run.handle.session, run.talk)
+        turn.end({"complete": "completed", "fail": "failed", "cancel": "cancelled"}[how])
+        assert end().status == turn.status
+        self.check_counts(turn.handle.session, turn.session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), call=calls, text=texts)
     def record_a_result(self, number, which, call, text):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        known = [found for found in talk.tool_calls() if found[0] == call]
-        if not known:
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        matches = [entry for entry in session.tool_calls() if entry[0] == call]
+        if not matches:
             with pytest.raises(errors.ToolCallNotFound):
                 handle.record_tool_result(call, text)
-        elif all(result is not None for _, _, result in known):
-            same = [result for _, _, result in known if result.draft.parts[0].text == text]
+        elif all(result is not None for _, _, result in matches):
+            same = [result for _, _, result in matches if result.draft.parts[0].text == text]
             if same:
                 assert handle.record_tool_result(call, text).id == same[-1].id
                 return
@@ -447,189 +455,191 @@ class Comparison(RuleBasedStateMachine):
         else:
             message = handle.record_tool_result(call, text)
             draft = Draft(role="tool", parts=message.parts, tokens=message.tokens)
-            made = talk.head.say([draft], talk.head.open and talk.head.open.position)
-            assert message.id == made[0].id
-            self.remember(talk, made)
-            self.touch(talk)
+            messages = session.head.append_drafts([draft], session.head.open_turn and session.head.open_turn.position)
+            assert message.id == messages[0].id
+            self.check_ids(session, messages)
+            self.touch(session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, at=picks, id=st.sampled_from(IDS))
     def fork(self, number, at, id):
-        talk = self.pick(number)
-        places = [None, *(said for branch in talk.branches() for said in branch.all())]
-        said = places[at % len(places)]
-        place = 0 if said is None else said.id
-        if self.named(id) is not None:
+        session = self.pick_session(number)
+        messages = [None, *(message for branch in session.branches() for message in branch.path())]
+        message = messages[at % len(messages)]
+        message_id = 0 if message is None else message.id
+        if self.find_live(id) is not None:
             with pytest.raises(errors.SessionExists):
-                self.handle(talk, 0).fork(place, id=id)
+                self.handle(session, 0).fork(message_id, id=id)
             return
-        made = self.handle(talk, 0).fork(place, id=id)
-        parent, fork_at = (None, 0) if said is None else (said.branch, said.position)
-        fork = Talk(id, next(self.count), talk.tree, parent, fork_at)
-        if said is not None:
-            fork.head.inherit(talk.head if said in talk.head.all() else said.branch)
-        fork.title = talk.title
-        self.talks.append(fork)
+        handle = self.handle(session, 0).fork(message_id, id=id)
+        parent, fork_at = (None, 0) if message is None else (message.branch, message.position)
+        fork = ModelSession(id, next(self.count), session.tree, parent, fork_at)
+        if message is not None:
+            fork.head.inherit(session.head if message in session.head.path() else message.branch)
+        fork.title = session.title
+        self.sessions.append(fork)
         self.touch(fork)
-        assert (made.branch, made.parent) == (fork.head.number, talk.id)
-        self.saw(made, fork)
+        assert (handle.branch, handle.parent) == (fork.head.number, session.id)
+        self.check_counts(handle, fork)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), at=picks, plain=st.booleans())
     def rewind(self, number, which, at, plain):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        everywhere = [said for branch in talk.branches() for said in branch.all()]
-        places = [None, *(talk.head.all() if plain else everywhere)]
-        said = places[at % len(places)]
-        handle.rewind(0 if said is None else said.position if plain else said.id)
-        if talk.head.tip() is said:
-            assert handle.branch == talk.head.number
-        elif handle.branch <= len(talk.tree):
-            talk.head = talk.tree[handle.branch - 1]
-            assert talk.head.owner is talk
-            self.touch(talk)
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        all_messages = [message for branch in session.branches() for message in branch.path()]
+        messages = [None, *(session.head.path() if plain else all_messages)]
+        message = messages[at % len(messages)]
+        handle.rewind(0 if message is None else message.position if plain else message.id)
+        if session.head.last_message() is message:
+            assert handle.branch == session.head.number
+        elif handle.branch <= len(session.tree):
+            session.head = session.tree[handle.branch - 1]
+            assert session.head.owner is session
+            self.touch(session)
         else:
-            parent, fork_at = (None, 0) if said is None else (said.branch, said.position)
-            before, talk.head = talk.head, Path(talk.tree, talk, parent, fork_at)
-            if said is not None:
-                talk.head.inherit(before if said in before.all() else said.branch)
-            self.touch(talk)
-        assert handle.branch == talk.head.number
-        assert talk.head.tip() is said
-        self.saw(handle, talk)
+            parent, fork_at = (None, 0) if message is None else (message.branch, message.position)
+            before, session.head = session.head, ModelBranch(session.tree, session, parent, fork_at)
+            if message is not None:
+                session.head.inherit(before if message in before.path() else message.branch)
+            self.touch(session)
+        assert handle.branch == session.head.number
+        assert session.head.last_message() is message
+        self.check_counts(handle, session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), to=st.integers(1, 12))
     def switch(self, number, which, to):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        branch = next((branch for branch in talk.branches() if branch.number == to), None)
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        branch = next((branch for branch in session.branches() if branch.number == to), None)
         if branch is None:
             with pytest.raises(errors.BranchNotFound):
                 handle.switch(to)
             return
         handle.switch(to)
-        if branch is not talk.head:
-            self.touch(talk)
-        talk.head = branch
-        self.saw(handle, talk)
+        if branch is not session.head:
+            self.touch(session)
+        session.head = branch
+        self.check_counts(handle, session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), at=picks, deleted=st.booleans())
     def delete_or_restore_a_message(self, number, which, at, deleted):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        places = [said for branch in talk.branches() for said in branch.all()]
-        if not places:
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        messages = [message for branch in session.branches() for message in branch.path()]
+        if not messages:
             with pytest.raises(errors.MessageNotFound):
                 handle.delete_message("1.1")
             return
-        said = places[at % len(places)]
-        said.deleted = deleted
-        message = (handle.delete_message if deleted else handle.restore_message)(said.id)
-        assert (message.id, message.deleted_at is not None) == (said.id, deleted)
-        self.saw(handle, talk)
+        expected = messages[at % len(messages)]
+        expected.deleted = deleted
+        message = (handle.delete_message if deleted else handle.restore_message)(expected.id)
+        assert (message.id, message.deleted_at is not None) == (expected.id, deleted)
+        self.check_counts(handle, session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), title=texts | st.none())
     def rename(self, number, which, title):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        talk.title = title
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        session.title = title
         assert handle.update(title=title).title == title
-        self.saw(handle, talk)
+        self.check_counts(handle, session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), at=picks)
     def compact(self, number, which, at):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        path = talk.head
-        if not path.all():
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        branch = session.head
+        if not branch.path():
             with pytest.raises(errors.InvalidValue):
                 handle.compact(summary="nothing", keep_turns=0)
             return
-        before = path.all()[at % len(path.all())]
-        visible = [place for place in path.view() if isinstance(place, str) and "." in place]
-        if not any(said.id in visible and said.position < before.position for said in path.all()):
+        before = branch.path()[at % len(branch.path())]
+        visible = [entry for entry in branch.model_visible() if isinstance(entry, str) and "." in entry]
+        if not any(message.id in visible and message.position < before.position for message in branch.path()):
             with pytest.raises(errors.InvalidValue):
                 handle.compact(before=before.id, summary="nothing")
             return
         summary = f"summary {next(self.count)}"
         try:
-            made = handle.compact(before=before.id, summary=summary)
-        except errors.InvalidValue:  # only calls whose results come later
-            assert any(isinstance(part, ToolCallPart) for said in path.all() for part in said.draft.parts)
+            compaction = handle.compact(before=before.id, summary=summary)
+        except errors.InvalidValue:  # the range has only calls whose results come after it
+            assert any(isinstance(part, ToolCallPart) for message in branch.path() for part in message.draft.parts)
             return
-        assert made.to_position < before.position
-        assert made.round == max((item.round for item in path.compactions), default=0) + 1
-        path.compactions.append(Shrunk(made.round, made.from_position, made.to_position, summary))
-        self.saw(handle, talk)
+        assert compaction.to_position < before.position
+        assert compaction.round == max((item.round for item in branch.compactions), default=0) + 1
+        branch.compactions.append(
+            ModelCompaction(compaction.round, compaction.from_position, compaction.to_position, summary)
+        )
+        self.check_counts(handle, session)
 
-    @precondition(some)
+    @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), round=st.none() | st.integers(1, 3))
     def undo_a_compaction(self, number, which, round):
-        talk = self.pick(number)
-        handle = self.handle(talk, which)
-        known = talk.head.compactions
-        wanted = [item for item in known if (not item.undone if round is None else item.round == round)]
-        if not wanted:
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        compactions = session.head.compactions
+        matches = [item for item in compactions if (not item.undone if round is None else item.round == round)]
+        if not matches:
             with pytest.raises(errors.CompactionNotFound):
                 handle.undo_compaction(round)
             return
-        assert handle.undo_compaction(round).round == wanted[-1].round
-        wanted[-1].undone = True
+        assert handle.undo_compaction(round).round == matches[-1].round
+        matches[-1].undone = True
 
     @rule(id=st.sampled_from(IDS))
     def trash(self, id):
-        talk = self.named(id)
-        if talk is None:
+        session = self.find_live(id)
+        if session is None:
             with pytest.raises(errors.SessionNotFound):
                 self.store.delete_session(id)
             return
         self.store.delete_session(id)
-        talk.deleted = (self.now, talk.number)
+        session.deleted = (self.now, session.number)
 
     @rule(id=st.sampled_from(IDS))
     def restore(self, id):
-        talk, living = self.trashed(id), self.named(id)
-        if talk is None and living is None:
+        session, live = self.find_deleted(id), self.find_live(id)
+        if session is None and live is None:
             with pytest.raises(errors.SessionNotFound):
                 self.store.restore_session(id)
-        elif talk is None:
-            assert self.store.restore_session(id).title == living.title
-        elif living is not None:
+        elif session is None:
+            assert self.store.restore_session(id).title == live.title
+        elif live is not None:
             with pytest.raises(errors.SessionExists):
                 self.store.restore_session(id)
         else:
-            talk.deleted = None
-            talk.came_back = True
-            self.saw(self.store.restore_session(id), talk)
+            session.deleted = None
+            session.was_restored = True
+            self.check_counts(self.store.restore_session(id), session)
 
     @rule(id=st.sampled_from(IDS), forks=st.sampled_from(["refuse", "keep", "erase"]))
     def erase(self, id, forks):
-        talk = self.named(id) or self.trashed(id)
-        if talk is None:
+        session = self.find_live(id) or self.find_deleted(id)
+        if session is None:
             with pytest.raises(errors.SessionNotFound):
                 self.store.erase_session(id, forks=forks)
             return
         dependent = [
             other
-            for other in self.talks
-            if other is not talk
-            and any(parent.owner is talk for branch in other.branches() for parent in branch.ancestors())
+            for other in self.sessions
+            if other is not session
+            and any(parent.owner is session for branch in other.branches() for parent in branch.ancestors())
         ]
         if dependent and forks == "refuse":
-            with pytest.raises(errors.SessionHasForks) as caught:
+            with pytest.raises(errors.SessionHasForks) as error:
                 self.store.erase_session(id)
-            assert caught.value.forks == tuple(other.id for other in dependent)
+            assert error.value.forks == tuple(other.id for other in dependent)  # pyright: ignore[reportAttributeAccessIssue]
             return
-        out = [talk, *(dependent if forks == "erase" else [])]
-        erased = self.store.erase_session(id, forks=forks)
-        assert sorted(erased) == sorted(other.id for other in out)
-        for other in out:
-            self.talks.remove(other)
+        sessions = [session, *(dependent if forks == "erase" else [])]
+        ids = self.store.erase_session(id, forks=forks)
+        assert sorted(ids) == sorted(other.id for other in sessions)
+        for other in sessions:
+            self.sessions.remove(other)
             for branch in other.branches():
                 branch.owner = None
                 branch.compactions = []
@@ -641,83 +651,87 @@ class Comparison(RuleBasedStateMachine):
     @rule()
     def reopen(self):
         self.store.close()
-        self.store = self.opened()
-        for talk in self.talks:
-            talk.handles = [None, None]
-            for run in talk.runs:
-                run.handle = None
+        self.store = self.open_store()
+        for session in self.sessions:
+            session.handles = [None, None]
+            for turn in session.turns:
+                turn.handle = None
 
-    # What must be true after each of them.
+    # Invariants, checked after each rule.
 
     @invariant()
     def the_lists_are_equal(self):
-        self.the_newest_activity_is_first()
-        by_creation = sorted(self.living(), key=lambda talk: talk.number, reverse=True)
-        self.in_order(self.store.list_sessions(order="created"), by_creation, "created_at")
-        trash = sorted((talk for talk in self.talks if talk.deleted), key=lambda talk: talk.deleted, reverse=True)
-        self.in_order(self.store.list_sessions(deleted=True), trash, "deleted_at")
+        self.check_activity_order()
+        by_creation = sorted(self.live_sessions(), key=lambda session: session.number, reverse=True)
+        self.check_order(self.store.list_sessions(order="created"), by_creation, "created_at")
+        trash = sorted(
+            (session for session in self.sessions if session.deleted), key=lambda session: session.deleted, reverse=True
+        )
+        self.check_order(self.store.list_sessions(deleted=True), trash, "deleted_at")
 
-    def in_order(self, listed, expected, time):
-        """Within a millisecond the newest is first too."""
-        assert [session.id for session in listed] == [talk.id for talk in expected]
+    def check_order(self, sessions, expected, time):
+        """Check that the newest session is first, also within a millisecond."""
+        assert [session.id for session in sessions] == [session.id for session in expected]
 
-    def the_newest_activity_is_first(self):
-        """Exactly so also within a millisecond, but for one that came out of the trash: its time is from before."""
-        listed = self.store.list_sessions()
-        assert sorted(session.id for session in listed) == sorted(talk.id for talk in self.living())
-        for newer, older in itertools.combinations(listed, 2):
-            first, second = self.named(newer.id), self.named(older.id)
-            assert first.came_back or second.came_back or first.active > second.active
+    def check_activity_order(self):
+        """Check the order by activity, also within a millisecond. A restored session keeps its previous time."""
+        sessions = self.store.list_sessions()
+        assert sorted(session.id for session in sessions) == sorted(session.id for session in self.live_sessions())
+        for newer, older in itertools.combinations(sessions, 2):
+            first, second = self.find_live(newer.id), self.find_live(older.id)
+            assert first.was_restored or second.was_restored or first.activity > second.activity
 
     @invariant()
     def every_session_is_equal(self):
         for session in self.store.list_sessions():
-            talk = self.named(session.id)
-            found = session.messages(deleted=True)
-            expected = talk.head.all()
-            assert [message.id for message in found] == [said.id for said in expected]
-            assert [message.parts for message in found] == [said.draft.parts for said in expected]
-            assert [message.deleted_at is not None for message in found] == [said.deleted for said in expected]
-            assert [message.turn for message in found] == [said.turn for said in expected]
-            assert [message.state for message in found] == [said.state for said in expected]
+            model = self.find_live(session.id)
+            messages = session.messages(deleted=True)
+            expected = model.head.path()
+            assert [message.id for message in messages] == [entry.id for entry in expected]
+            assert [message.parts for message in messages] == [entry.draft.parts for entry in expected]
+            assert [message.deleted_at is not None for message in messages] == [entry.deleted for entry in expected]
+            assert [message.turn for message in messages] == [entry.turn for entry in expected]
+            assert [message.state for message in messages] == [entry.state for entry in expected]
             view = session.messages(active=True)
-            assert [m.text if "compaction" in (m.metadata or {}) else m.id for m in view] == talk.head.view()
+            assert [
+                message.text if "compaction" in (message.metadata or {}) else message.id for message in view
+            ] == model.head.model_visible()
             assert session.active_tokens() == sum(message.tokens for message in view)
             assert len(session.history()) == len(view)
-            assert (session.title, session.branch) == (talk.title, talk.head.number)
-            self.saw(session, talk)
-            self.branches_are_equal(session, talk)
-            self.the_revision_tells_of_changes(session, talk, found)
+            assert (session.title, session.branch) == (model.title, model.head.number)
+            self.check_counts(session, model)
+            self.check_branches(session, model)
+            self.check_revision(session, model, messages)
 
-    def branches_are_equal(self, session, talk):
-        shown = [branch for branch in talk.branches() if branch.said or branch is talk.head]
+    def check_branches(self, session, model):
+        branches = [branch for branch in model.branches() if branch.messages or branch is model.head]
         assert [(b.id, b.parent, b.fork_at, b.last, b.current) for b in session.branches()] == [
-            (b.number, b.parent and b.parent.number, b.fork_at, b.last, b is talk.head) for b in shown
+            (b.number, b.parent and b.parent.number, b.fork_at, b.last, b is model.head) for b in branches
         ]
         assert [(c.call_id, c.message, c.status, c.result_message) for c in session.tool_calls()] == [
             (
                 call_id,
                 call.id,
-                "success" if result else "canceled" if call.given_up else "pending",
+                "success" if result else "canceled" if call.abandoned_call else "pending",
                 result and result.id,
             )
-            for call_id, call, result in talk.tool_calls()
+            for call_id, call, result in model.tool_calls()
         ]
-        status = {(run.branch.number, run.position): run.status for run in talk.runs}
+        status = {(turn.branch.number, turn.position): turn.status for turn in model.turns}
         for turn in session.turns():
             assert turn.status == status.get((turn.branch, turn.position), turn.status)
 
-    def the_revision_tells_of_changes(self, session, talk, found):
-        """Whoever knows the revision knows whether there is something to read again."""
-        own = {branch.number for branch in talk.branches()}
-        said = tuple((message.id, message.deleted_at) for message in found)
-        # An answer that streams in a shared past is told to the session that it streams in.
-        streamed = tuple((message.state, message.text) for message in found if message.branch in own)
-        print_ = (session.title, session.branch, said, streamed, tuple(talk.head.view()))
-        revision, before = self.seen.get(talk.number, (-1, None))
+    def check_revision(self, session, model, messages):
+        """Check that the revision increases with every change that a reader can see."""
+        own = {branch.number for branch in model.branches()}
+        ids = tuple((message.id, message.deleted_at) for message in messages)
+        # A stream in a shared message changes only the revision of the session that writes it.
+        texts = tuple((message.state, message.text) for message in messages if message.branch in own)
+        fingerprint = (session.title, session.branch, ids, texts, tuple(model.head.model_visible()))
+        revision, before = self.fingerprints.get(model.number, (-1, None))
         assert session.revision >= revision
-        assert session.revision > revision or print_ == before
-        self.seen[talk.number] = (session.revision, print_)
+        assert session.revision > revision or fingerprint == before
+        self.fingerprints[model.number] = (session.revision, fingerprint)
 
 
 TestComparison = Comparison.TestCase

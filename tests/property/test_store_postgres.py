@@ -1,4 +1,4 @@
-"""The same comparison on PostgreSQL, with fewer examples: the operations are the same, the SQL is not."""
+"""The comparison of test_store.py on PostgreSQL, with fewer examples: it has the same operations but other SQL."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from hypothesis.stateful import run_state_machine_as_test
 from test_store import Comparison
 
 import recollect
-from recollect.engine.process import gone
-from recollect.op import Scope
+from recollect.engine.process import is_gone
+from recollect.storage.operation import Scope
 
 
-def test_comparison(databases, long):
+def test_comparison_on_postgres(databases, long):
     class OnPostgres(Comparison):
-        """Does everything to a store that is empty at the start of each example."""
+        """Compares a store that is empty at the start of each example."""
 
         def __init__(self):
             databases.wipe()
             super().__init__()
 
-        def opened(self):
+        def open_store(self):
             store = recollect.open(databases.url_of(databases.common, "plain"))
-            store.scope = lambda: Scope("", self.holder, self.now, gone)
+            store.scope = lambda: Scope("", self.holder, self.now, is_gone)
             return store
 
-        def in_order(self, listed, expected, time):
-            """Within a millisecond sessions of one tree are together, and nothing is said of the rest."""
-            assert sorted(session.id for session in listed) == sorted(talk.id for talk in expected)
-            times = [getattr(session, time) for session in listed]
+        def check_order(self, sessions, expected, time):
+            """Check the order of times. Within a millisecond, the order of sessions is not defined."""
+            assert sorted(session.id for session in sessions) == sorted(model.id for model in expected)
+            times = [getattr(session, time) for session in sessions]
             assert times == sorted(times, reverse=True)
 
     few = settings(
         max_examples=12 if long else 6, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
     )
-    with databases.pools.kept():
+    with databases.pools.reuse():
         run_state_machine_as_test(OnPostgres, settings=few)

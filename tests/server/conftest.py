@@ -1,18 +1,18 @@
-"""Servers for the tests, each with a database of its own."""
+"""Fixtures for servers, each with a new database."""
 
 from __future__ import annotations
 
 import pytest
-from running import Command, Server
+from server_harness import ServeProcess, Server
 
 
 @pytest.fixture
-def serving(tmp_path):
-    """Start servers in threads; each ends with the test."""
+def start_server(tmp_path):
+    """Return a function that starts a server in a thread, until the end of the test."""
     started = []
 
-    def start(place=None, **options):
-        started.append(Server(place or tmp_path / "r.db", **options))
+    def start(database=None, **options):
+        started.append(Server(database or tmp_path / "r.db", **options))
         return started[-1]
 
     yield start
@@ -21,31 +21,31 @@ def serving(tmp_path):
 
 
 @pytest.fixture
-def server(serving):
-    return serving()
+def server(start_server):
+    return start_server()
 
 
 @pytest.fixture
 def api(server):
-    """A client of the API, with the token."""
+    """Return a client of the API with the token."""
     with server.client() as client:
         yield client
 
 
 @pytest.fixture
 def session(api):
-    """The address of a session that is there, relative to the API."""
+    """Create a session and return its path below /api/v1."""
     assert api.put("/sessions/s%2F1").status_code == 200
     return "/sessions/s%2F1"
 
 
 @pytest.fixture
-def command(tmp_path):
-    """Start `recollect serve`; each ends with the test."""
+def start_process(tmp_path):
+    """Return a function that starts `recollect serve`, until the end of the test."""
     started = []
 
     def start(*arguments, **environment):
-        started.append(Command(tmp_path, *arguments, **environment))
+        started.append(ServeProcess(tmp_path, *arguments, **environment))
         return started[-1]
 
     start.started = started

@@ -1,4 +1,4 @@
-"""The feed of a server that runs for long: it remembers what there is, and not what there was."""
+"""The change feed of a long-running server: it forgets erased sessions and reports missed changes."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ import time
 from types import SimpleNamespace
 
 import recollect
-from recollect.server.changes import Changes
-from recollect.server.feed import Feed, News
+from recollect.server.changes import ChangeFeed, ChangeWatcher, SessionUpdate
 
-LIMIT = 60
+LIMIT = 60  # seconds. A wait that takes longer is a failure.
 HELLO = {"role": "user", "content": "hello"}
 
 
-async def told(feed, wanted):
-    until = time.monotonic() + LIMIT
-    while wanted not in feed.since(0) and time.monotonic() < until:
+async def wait_for_update(feed, update):
+    deadline = time.monotonic() + LIMIT
+    while update not in feed.since(0) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
-    assert wanted in feed.since(0)
+    assert update in feed.since(0)
 
 
-def feeding(path, story):
+def run_with_feed(path, scenario):
     async def main():
         async with recollect.open_async(path) as store:
-            talks = SimpleNamespace(running=lambda _: False, moved=None)
-            changes = Changes(store)
-            feed = Feed(changes, talks, asyncio.Event())
-            await feed.begin()
+            runner = SimpleNamespace(running=lambda _: False, on_change=None)
+            changes = ChangeWatcher(store)
+            feed = ChangeFeed(changes, runner, asyncio.Event())
+            await feed.start()
             try:
-                await story(store, feed, talks, changes)
+                await scenario(store, feed, runner, changes)
             finally:
                 await feed.close()
                 await changes.close()
@@ -37,70 +36,70 @@ def feeding(path, story):
     asyncio.run(main())
 
 
-def test_erased_sessions_are_forgotten(tmp_path):
-    async def story(store, feed, _talks, _changes):
+def test_revisions_of_erased_sessions_are_forgotten(tmp_path):
+    async def scenario(store, feed, _runner, _changes):
         for name in ("cli:a", "cli:b"):
             session = await store.session(name)
             await session.append(HELLO)
-        await told(feed, News("cli:a", (await store.get_session("cli:a")).revision, False))
-        await told(feed, News("cli:b", (await store.get_session("cli:b")).revision, False))
+        await wait_for_update(feed, SessionUpdate("cli:a", (await store.get_session("cli:a")).revision, False))
+        await wait_for_update(feed, SessionUpdate("cli:b", (await store.get_session("cli:b")).revision, False))
         await store.erase_session("cli:a")
-        await told(feed, News("cli:a", None, False))
+        await wait_for_update(feed, SessionUpdate("cli:a", None, False))
         assert list(feed._revisions) == ["cli:b"]
 
-    feeding(tmp_path / "recollect.db", story)
+    run_with_feed(tmp_path / "recollect.db", scenario)
 
 
-def test_a_turn_of_a_session_that_did_not_change_leaves_nothing(tmp_path):
-    async def story(_store, feed, talks, _changes):
+def test_a_turn_without_a_change_stores_no_revision(tmp_path):
+    async def scenario(_store, feed, runner, _changes):
         for number in range(100):
-            talks.moved(f"cli:{number}")
+            runner.on_change(f"cli:{number}")
         assert feed.count == 100
-        assert feed.since(99) == [News("cli:99", 0, False)]
+        assert feed.since(99) == [SessionUpdate("cli:99", 0, False)]
         assert feed._revisions == {}
 
-    feeding(tmp_path / "recollect.db", story)
+    run_with_feed(tmp_path / "recollect.db", scenario)
 
 
-def test_where_changes_were_missed_no_revision_is_trusted(tmp_path):
-    async def story(store, feed, _talks, changes):
+def test_missed_changes_discard_all_revisions(tmp_path):
+    async def scenario(store, feed, _runner, changes):
         await store.session("cli:a")
-        await told(feed, News("cli:a", (await store.get_session("cli:a")).revision, False))
+        await wait_for_update(feed, SessionUpdate("cli:a", (await store.get_session("cli:a")).revision, False))
         assert list(feed._revisions) == ["cli:a"]
-        changes._tell(None)
-        await told(feed, News("", None, False))
+        changes._publish(None)
+        await wait_for_update(feed, SessionUpdate("", None, False))
         assert feed._revisions == {}
 
-    feeding(tmp_path / "recollect.db", story)
+    run_with_feed(tmp_path / "recollect.db", scenario)
 
 
-def test_what_is_committed_before_a_lost_watch_is_back_is_looked_for(tmp_path, monkeypatch):
-    """That something was missed is told when the store is watched again: who looks earlier would miss the rest."""
+def test_missed_changes_are_reported_after_the_watch_is_restored(tmp_path, monkeypatch):
+    """An earlier report would be too early: a client that reads then would miss the commits before the new watch."""
     monkeypatch.setattr("recollect.server.changes._RETRY", 0.01)
 
-    async def story(store, feed, _talks, changes):
-        plain, away = store.watch, asyncio.Event()
+    async def scenario(store, feed, _runner, changes):
+        watch, failure = store.watch, asyncio.Event()
 
-        class Away:
+        class LostWatch:
             async def __aenter__(self):
-                away.set()
-                raise OSError("away")
+                failure.set()
+                raise OSError("lost")
 
             async def __aexit__(self, *_):
                 pass
 
-        monkeypatch.setattr(store, "watch", Away)
+        monkeypatch.setattr(store, "watch", LostWatch)
         await changes.close()
-        await changes.begin()
-        await asyncio.wait_for(away.wait(), LIMIT)
-        place = feed.count
+        await changes.start()
+        await asyncio.wait_for(failure.wait(), LIMIT)
+        position = feed.count
         await store.session("cli:meanwhile")
         await asyncio.sleep(0.1)
-        seen = feed.since(place)
-        monkeypatch.setattr(store, "watch", plain)
-        await told(feed, News("", None, False))
-        assert seen == []
+        updates = feed.since(position)
+        monkeypatch.setattr(store, "watch", watch)
+        await wait_for_update(feed, SessionUpdate("", None, False))
+        assert updates == []
         await store.session("cli:after")
-        await told(feed, News("cli:after", (await store.get_session("cli:after")).revision, False))
+        await wait_for_update(feed, SessionUpdate("cli:after", (await store.get_session("cli:after")).revision, False))
 
-    feeding(tmp_path / "recollect.db", story)
+    run_with_feed(tmp_path / "recollect.db", scenario)

@@ -1,4 +1,4 @@
-"""Random requests to every operation of the description, with a token that is right: no error of the server, no hang."""
+"""Random requests to every operation of the OpenAPI document, with a valid token: no server error and no hang."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from urllib.parse import quote
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from running import wait_for
+from server_harness import wait_for
 
 import recollect
 
 DOCUMENT = json.loads((pathlib.Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
-FORESEEN = (501, 503, 507)
+ALLOWED_ERRORS = (501, 503, 507)
 METHODS = ("get", "post", "put", "patch", "delete")
 OPERATIONS = [(path, method) for path, item in DOCUMENT["paths"].items() for method in METHODS if method in item]
-SESSIONS = ["a", "b/c", "discord:dm:42", "\u00e9\U0001f600", "gone"]
+SESSIONS = ["a", "b/c", "discord:dm:42", "\u00e9\U0001f600", "deleted"]
 
 odd_text = st.sampled_from([
     "", " ", "\x00", "\ud800", "\U0001f600", "'", '"', "%", "a" * 3_000, "9" * 5_000, "1.1", "1.2", "-1", "null", "2025-01-01", "1e999", "..",
@@ -37,71 +37,71 @@ message = st.fixed_dictionaries(
 )
 
 
-def resolved(schema):
+def resolve_schema(schema):
     while "$ref" in schema:
         schema = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    for several in ("oneOf", "anyOf"):
-        if several in schema:
-            return resolved(next(one for one in schema[several] if one.get("type") != "null"))
+    for keyword in ("oneOf", "anyOf"):
+        if keyword in schema:
+            return resolve_schema(next(option for option in schema[keyword] if option.get("type") != "null"))
     return schema
 
 
-def body_of(operation):
-    """Give bodies: those that begin to fit the description, and any JSON at all."""
+def bodies(operation):
+    """Return a strategy for bodies: most match the schema at the top level, some are any JSON."""
     content = operation.get("requestBody", {}).get("content", {})
-    kind = content.get("application/json")
-    if kind is None:
+    media_type = content.get("application/json")
+    if media_type is None:
         return st.none() if not content else st.binary(max_size=200)
-    known = resolved(kind["schema"]).get("properties", {})
+    properties = resolve_schema(media_type["schema"]).get("properties", {})
     fields = {
-        name: message | st.lists(message, max_size=3) | anything if name in TALK else value(about)
-        for name, about in known.items()
+        name: message | st.lists(message, max_size=3) | anything if name in MESSAGE_FIELDS else values(schema)
+        for name, schema in properties.items()
     }
-    needed = resolved(kind["schema"]).get("required", [])
-    fitting = st.fixed_dictionaries(
-        {name: fields[name] for name in needed},
-        optional={name: made for name, made in fields.items() if name not in needed},
+    required = resolve_schema(media_type["schema"]).get("required", [])
+    matching = st.fixed_dictionaries(
+        {name: fields[name] for name in required},
+        optional={name: strategy for name, strategy in fields.items() if name not in required},
     )
-    return fitting | fitting | fitting | anything
+    return matching | matching | matching | anything
 
 
-TALK = ("messages", "message", "response", "said")
+MESSAGE_FIELDS = ("messages", "message", "response", "said")
 
 
-def value(about):
-    """Give values for a field: mostly of its type, some of any."""
-    about = resolved(about)
+def values(schema):
+    """Return a strategy for a field: mostly values of its type, some of any type."""
+    schema = resolve_schema(schema)
     kinds = {"string": text, "integer": number, "boolean": st.booleans(), "array": st.lists(anything, max_size=3)}
-    fitting = st.sampled_from(about["enum"]) if "enum" in about else kinds.get(about.get("type"), anything)
-    return fitting | fitting | anything
+    matching = st.sampled_from(schema["enum"]) if "enum" in schema else kinds.get(schema.get("type"), anything)
+    return matching | matching | anything
 
 
-def plain(item):
+def to_text(item):
     return item if isinstance(item, str) else json.dumps(item)
 
 
 @st.composite
 def requests(draw):
-    """Give a request to some operation: method, address, parameters, headers, body."""
+    """Draw a request to an operation: method, path, parameters, headers and body."""
     path, method = draw(st.sampled_from(OPERATIONS))
     operation, query, headers = DOCUMENT["paths"][path][method], {}, {}
-    for about in operation.get("parameters", ()):
-        name = about["name"]
-        if about["in"] == "path":
+    for parameter in operation.get("parameters", ()):
+        name = parameter["name"]
+        if parameter["in"] == "path":
             pool = (
                 st.sampled_from(SESSIONS)
                 if name == "session"
                 else st.sampled_from(["1.1", "1.2", "1.3", "0", "1", "summary"])
             )
-            made = plain(draw(pool | pool | pool | text | number)) or "x"
-            path = path.replace(f"{{{name}}}", quote(made.encode("utf-8", "replace"), safe=""))
-        elif about["in"] == "query" and (about.get("required") or draw(st.booleans())):
-            query[name] = plain(draw(value(about.get("schema", {})))).encode("utf-8", "replace")
-        elif about["in"] == "header" and draw(st.booleans()):
+            value = to_text(draw(pool | pool | pool | text | number)) or "x"
+            path = path.replace(f"{{{name}}}", quote(value.encode("utf-8", "replace"), safe=""))
+        elif parameter["in"] == "query" and (parameter.get("required") or draw(st.booleans())):
+            query[name] = to_text(draw(values(parameter.get("schema", {})))).encode("utf-8", "replace")
+        elif parameter["in"] == "header" and draw(st.booleans()):
             headers[name] = draw(
                 st.sampled_from(["k", "k2", '"1"', "*", "1.1:1:1", "-:0:0", "9" * 5_000, "\x7f", "a,b", ""])
             )
-    return method, path, query, headers, draw(body_of(operation))
+    return method, path, query, headers, draw(bodies(operation))
 
 
 def send(api, request):
@@ -111,26 +111,26 @@ def send(api, request):
     with api.stream(
         method.upper(), path.removeprefix("/api/v1"), params=query, headers=headers, content=body
     ) as answer:
-        told = "" if "event-stream" in answer.headers.get("content-type", "") else answer.read()[:500]
-    assert answer.status_code < 500 or answer.status_code in FORESEEN, (request, told)
+        body_start = "" if "event-stream" in answer.headers.get("content-type", "") else answer.read()[:500]
+    assert answer.status_code < 500 or answer.status_code in ALLOWED_ERRORS, (request, body_start)
 
 
-def furnish(api):
+def create_sessions(api):
     for name in SESSIONS:
         at = f"/sessions/{quote(name, safe='')}"
         api.put(at)
-        said = [
+        messages = [
             {"role": "user", "content": "one"},
             {"role": "assistant", "content": "two"},
             {"role": "user", "content": "three"},
         ]
-        api.post(f"{at}/messages", json={"messages": said})
-    api.delete("/sessions/gone")
+        api.post(f"{at}/messages", json={"messages": messages})
+    api.delete("/sessions/deleted")
 
 
 def fuzz(server, api, path, examples):
-    furnish(api)
-    told = {}
+    create_sessions(api)
+    counts = {}
 
     @hypothesis.settings(
         max_examples=examples, deadline=None, database=None, derandomize=examples < 1_000,
@@ -139,21 +139,21 @@ def fuzz(server, api, path, examples):
     @hypothesis.given(requests())
     def run(request):
         send(api, request)
-        told[request[:1]] = told.get(request[:1], 0) + 1
+        counts[request[:1]] = counts.get(request[:1], 0) + 1
 
     run()
-    wait_for(lambda: not api.get("/info").json().get("running"), "the answers")
+    wait_for(lambda: not api.get("/info").json().get("running"), "the end of the answers")
     assert api.get("/sessions").status_code == 200
     server.close()
     with recollect.open(path) as store:
         assert store.check(deep=True).problems == ()
-    print(f"{sum(told.values())} requests to {len(OPERATIONS)} operations")
+    print(f"{sum(counts.values())} requests to {len(OPERATIONS)} operations")
 
 
-def test_random_requests_break_nothing(server, api, tmp_path):
+def test_random_requests_cause_no_server_error(server, api, tmp_path):
     fuzz(server, api, tmp_path / "r.db", 150)
 
 
 @pytest.mark.long
-def test_random_requests_break_nothing_for_long(server, api, tmp_path):
+def test_random_requests_cause_no_server_error_in_a_long_run(server, api, tmp_path):
     fuzz(server, api, tmp_path / "r.db", 20_000)

@@ -1,4 +1,4 @@
-"""Correct programs, as the README and docs/formats.md show them. No checker reports an error in this file."""
+"""Correct programs, as the README and docs/reference/formats.md show them. No checker reports an error in this file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_openai(client: openai.OpenAI, session: recollect.Session) -> None:
 
 
 def values(store: recollect.Store) -> list[str]:
-    session = store.session("cli:default", title="First talk", metadata={"a": [1]}, parent=None)
+    session = store.session("cli:default", title="First session", metadata={"a": [1]}, parent=None)
     session.update(title=None, status="completed", pinned=True, expected=session.revision)
     session.fork(id="other", model="some-model")
     typed: MessageParam = {"role": "user", "content": "Hello"}
@@ -54,14 +54,14 @@ def errors(session: recollect.Session, format: Format, plain: dict[str, Any]) ->
     return session.messages(last=1)[0]
 
 
-async def awaited(client: anthropic.AsyncAnthropic) -> None:
+async def use_async_store(client: anthropic.AsyncAnthropic) -> None:
     store: AsyncStore
     async with open_async(":memory:") as store:
-        session = await store.session("cli:default", title="First talk")
+        session = await store.session("cli:default", title="First session")
         async with await session.turn("Hello") as turn:
             history = await session.history("anthropic")
             await turn.add(await client.messages.create(model="m", max_tokens=9, messages=history))
         await session.update(archived=True)
 
 
-asyncio.run(awaited(anthropic.AsyncAnthropic()))
+asyncio.run(use_async_store(anthropic.AsyncAnthropic()))

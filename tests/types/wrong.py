@@ -3,15 +3,15 @@
 import recollect
 from recollect import Sesion  # error
 
-store = recollect.oepn("talks.db")  # error
-right = recollect.open("talks.db")
+store = recollect.oepn("sessions.db")  # error
+right = recollect.open("sessions.db")
 session = right.session("a")
 right.session("a", titel="x")  # error
 right.create_session("a", status="sucess")  # error
 session.update(titel="x")  # error
 session.update(parent="b")  # error
 session.update(pinned="yes")  # error
-session.fork(colour="red")  # error
+session.fork(colr="red")  # error
 session.append("Hello")  # error
 session.append(["Hello"])  # error
 session.append({"role": "user", "content": "Hello"}, format="antropic")  # error
@@ -20,23 +20,23 @@ session.history("anthropic").repair  # error
 session.save_turn("q", "a")  # error
 session.turn({"role": "user", "content": "q"}).add("a")  # error
 recollect.formats.raed  # error
-recollect.ops.sesions  # error
+recollect.storage.sesions  # error
 
 
-def handled() -> None:
+def handle_errors() -> None:
     try:
         session.refresh()
     except recollect.SesionBusy:  # error
         session.refresh()
 
 
-async def awaited() -> None:
+async def use_async_store() -> None:
     async with recollect.open_async(":memory:") as store:
-        talk = await store.session("a")
+        async_session = await store.session("a")
         await store.session("a", titel="x")  # error
-        await talk.update(titel="x")  # error
-        await talk.append("Hello")  # error
-        await talk.history("antropic")  # error
-        await talk.fork(colour="red")  # error
-        turn = await talk.turn("q")
+        await async_session.update(titel="x")  # error
+        await async_session.append("Hello")  # error
+        await async_session.history("antropic")  # error
+        await async_session.fork(colr="red")  # error
+        turn = await async_session.turn("q")
         await turn.add("a")  # error

@@ -1,6 +1,6 @@
-"""What carries over from each format into each other one, found by translating one example of each thing.
+"""Which features of each format carry over to each other one, computed by translating one example of each.
 
-Run it to print the tables of docs/formats.md:  python tests/unit/formats_table.py
+Run it to print the tables of docs/reference/formats.md:  python tests/unit/formats_table.py
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from recollect import formats
 from recollect.model.message import Message
 
 FORMATS = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui")
-NEEDLE = "Tm9lZGxl"  # four bytes of base64 twice over, and a word like any other
+NEEDLE = "Tm9lZGxl"  # valid base64, and plain text as well
 PNG = f"data:image/png;base64,{NEEDLE}"
 PDF = f"data:application/pdf;base64,{NEEDLE}"
 LINK = f"https://example.org/{NEEDLE}.png"
@@ -37,54 +37,54 @@ def _anthropic() -> dict[str, Messages]:
     call = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
     text = {"type": "text", "text": "words"}
 
-    def asked(content: Any) -> Messages:
+    def tool_exchange(content: Any) -> Messages:
         return agent(call) + user({"type": "tool_result", "tool_use_id": "c", "content": content})
 
     def image(source: dict[str, Any]) -> dict[str, Any]:
         return {"type": "image", "source": source}
 
-    bytes_of = {"type": "base64", "media_type": "image/png", "data": NEEDLE}
+    png = {"type": "base64", "media_type": "image/png", "data": NEEDLE}
     pdf = {"type": "base64", "media_type": "application/pdf", "data": NEEDLE}
-    searched = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": NEEDLE}}
-    cited = {"type": "page_location", "cited_text": NEEDLE, "document_index": 0}
+    search_call = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": NEEDLE}}
+    citation = {"type": "page_location", "cited_text": NEEDLE, "document_index": 0}
     return {
         "text": user({"type": "text", "text": NEEDLE}),
         "system message": [{"role": "system", "content": NEEDLE}],
         "reasoning": agent({"type": "thinking", "thinking": NEEDLE, "signature": "s"}, text),
         "signature or encrypted reasoning": agent({"type": "thinking", "thinking": "t", "signature": NEEDLE}, text),
         "tool call": agent({**call, "input": {"a": NEEDLE}}),
-        "tool result": asked(NEEDLE),
-        "image, as bytes": user(image(bytes_of)),
-        "image, by address": user(image({"type": "url", "url": LINK})),
+        "tool result": tool_exchange(NEEDLE),
+        "image, as bytes": user(image(png)),
+        "image, by URL": user(image({"type": "url", "url": LINK})),
         "PDF, as bytes": user({"type": "document", "source": pdf}),
         "text document": user(
             {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": NEEDLE}}
         ),
-        "image in a tool result": asked([image(bytes_of)]),
-        "search result in a tool result": asked(
+        "image in a tool result": tool_exchange([image(png)]),
+        "search result in a tool result": tool_exchange(
             [{"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": NEEDLE}]}]
         ),
-        "file under the provider's id": user(image({"type": "file", "file_id": NEEDLE})),
-        "citations": agent({**text, "citations": [cited]}),
-        "call that the provider ran": agent(searched, text),
-        "cache marks, provider options": user({**text, "cache_control": {"type": NEEDLE}}),
+        "file by provider id": user(image({"type": "file", "file_id": NEEDLE})),
+        "citations": agent({**text, "citations": [citation]}),
+        "provider-executed call": agent(search_call, text),
+        "cache control, provider options": user({**text, "cache_control": {"type": NEEDLE}}),
     }
 
 
 def _openai() -> dict[str, Messages]:
-    def called(arguments: str, content: Any = "") -> Messages:
+    def tool_exchange(arguments: str, content: Any = "") -> Messages:
         call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
         return [
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c", "content": content},
         ]
 
-    sound = {"type": "input_audio", "input_audio": {"data": NEEDLE, "format": "wav"}}
-    noted = {"type": "url_citation", "url_citation": {"url": NEEDLE}}
+    audio = {"type": "input_audio", "input_audio": {"data": NEEDLE, "format": "wav"}}
+    citation = {"type": "url_citation", "url_citation": {"url": NEEDLE}}
     return {
         "text": user({"type": "text", "text": NEEDLE}),
         "system message": [{"role": "developer", "content": NEEDLE}],
-        "tool call": called(json.dumps({"a": NEEDLE})),
+        "tool call": tool_exchange(json.dumps({"a": NEEDLE})),
         "custom tool call": [
             {
                 "role": "assistant",
@@ -92,18 +92,18 @@ def _openai() -> dict[str, Messages]:
                 "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": NEEDLE}}],
             }
         ],
-        "tool result": called("{}", NEEDLE),
+        "tool result": tool_exchange("{}", NEEDLE),
         "image, as bytes": user({"type": "image_url", "image_url": {"url": PNG}}),
-        "image, by address": user({"type": "image_url", "image_url": {"url": LINK}}),
+        "image, by URL": user({"type": "image_url", "image_url": {"url": LINK}}),
         "PDF, as bytes": user({"type": "file", "file": {"file_data": PDF, "filename": "a.pdf"}}),
-        "sound": user(sound),
+        "audio": user(audio),
         "refusal": [{"role": "assistant", "content": None, "refusal": NEEDLE}],
-        "transcript of a spoken answer": [
+        "transcript of an audio answer": [
             {"role": "assistant", "content": None, "audio": {"id": "a", "transcript": NEEDLE}}
         ],
-        "file under the provider's id": user({"type": "file", "file": {"file_id": NEEDLE}}),
-        "citations": [{"role": "assistant", "content": "words", "annotations": [noted]}],
-        "cache marks, provider options": user(
+        "file by provider id": user({"type": "file", "file": {"file_id": NEEDLE}}),
+        "citations": [{"role": "assistant", "content": "words", "annotations": [citation]}],
+        "cache control, provider options": user(
             {"type": "text", "text": "words", "prompt_cache_breakpoint": {"mode": NEEDLE}}
         ),
     }
@@ -111,40 +111,43 @@ def _openai() -> dict[str, Messages]:
 
 def _responses() -> dict[str, Messages]:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-    said = {"type": "output_text", "text": "words", "annotations": []}
+    output_text = {"type": "output_text", "text": "words", "annotations": []}
 
     def answer(block: dict[str, Any]) -> dict[str, Any]:
         return {"type": "message", "role": "assistant", "id": "m", "status": "completed", "content": [block]}
 
-    def asked(output: Any) -> Messages:
+    def tool_exchange(output: Any) -> Messages:
         return [call, {"type": "function_call_output", "call_id": "c", "output": output}]
 
-    def thought(text: str, encrypted: str) -> Messages:
+    def reasoning(text: str, signature: str) -> Messages:
         summary = [{"type": "summary_text", "text": text}]
-        return [{"type": "reasoning", "id": "r", "summary": summary, "encrypted_content": encrypted}, answer(said)]
+        return [
+            {"type": "reasoning", "id": "r", "summary": summary, "encrypted_content": signature},
+            answer(output_text),
+        ]
 
     def image(url: str) -> dict[str, Any]:
         return {"type": "input_image", "detail": "auto", "image_url": url}
 
-    searched = {"type": "web_search_call", "id": "w", "status": "completed", "action": {"query": NEEDLE}}
-    drawn = {"type": "image_generation_call", "id": "i", "status": "completed", "result": NEEDLE}
+    search_call = {"type": "web_search_call", "id": "w", "status": "completed", "action": {"query": NEEDLE}}
+    image_call = {"type": "image_generation_call", "id": "i", "status": "completed", "result": NEEDLE}
     return {
-        "text": [answer({**said, "text": NEEDLE})],
+        "text": [answer({**output_text, "text": NEEDLE})],
         "system message": [{"role": "developer", "content": NEEDLE}],
-        "reasoning": thought(NEEDLE, "e"),
-        "signature or encrypted reasoning": thought("t", NEEDLE),
+        "reasoning": reasoning(NEEDLE, "e"),
+        "signature or encrypted reasoning": reasoning("t", NEEDLE),
         "tool call": [{**call, "arguments": json.dumps({"a": NEEDLE})}],
         "custom tool call": [{"type": "custom_tool_call", "call_id": "c", "name": "f", "input": NEEDLE}],
-        "tool result": asked(NEEDLE),
+        "tool result": tool_exchange(NEEDLE),
         "image, as bytes": user(image(PNG)),
-        "image, by address": user(image(LINK)),
+        "image, by URL": user(image(LINK)),
         "PDF, as bytes": user({"type": "input_file", "file_data": PDF, "filename": "a.pdf"}),
-        "image in a tool result": asked([image(PNG)]),
-        "image that the model made": [drawn, answer(said)],
+        "image in a tool result": tool_exchange([image(PNG)]),
+        "generated image": [image_call, answer(output_text)],
         "refusal": [answer({"type": "refusal", "refusal": NEEDLE})],
-        "file under the provider's id": user({"type": "input_file", "file_id": NEEDLE}),
-        "citations": [answer({**said, "annotations": [{"type": "url_citation", "url": NEEDLE}]})],
-        "call that the provider ran": [searched, answer(said)],
+        "file by provider id": user({"type": "input_file", "file_id": NEEDLE}),
+        "citations": [answer({**output_text, "annotations": [{"type": "url_citation", "url": NEEDLE}]})],
+        "provider-executed call": [search_call, answer(output_text)],
     }
 
 
@@ -152,14 +155,14 @@ def _ai_sdk() -> dict[str, Messages]:
     call = {"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {"a": 1}}
     text = {"type": "text", "text": "words"}
 
-    def asked(output: dict[str, Any]) -> Messages:
+    def tool_exchange(output: dict[str, Any]) -> Messages:
         result = {"type": "tool-result", "toolCallId": "c", "toolName": "f", "output": output}
         return [*agent(call), {"role": "tool", "content": [result]}]
 
     def file(data: str, media_type: str) -> Messages:
         return user({"type": "file", "data": data, "mediaType": media_type})
 
-    pictured = {"type": "image-data", "data": NEEDLE, "mediaType": "image/png"}
+    image = {"type": "image-data", "data": NEEDLE, "mediaType": "image/png"}
     return {
         "text": user({"type": "text", "text": NEEDLE}),
         "system message": [{"role": "system", "content": NEEDLE}],
@@ -168,14 +171,14 @@ def _ai_sdk() -> dict[str, Messages]:
             {"type": "reasoning", "text": "t", "providerOptions": {"anthropic": {"signature": NEEDLE}}}, text
         ),
         "tool call": agent({**call, "input": {"a": NEEDLE}}),
-        "tool result": asked({"type": "text", "value": NEEDLE}),
+        "tool result": tool_exchange({"type": "text", "value": NEEDLE}),
         "image, as bytes": user({"type": "image", "image": NEEDLE, "mediaType": "image/png"}),
-        "image, by address": user({"type": "image", "image": LINK}),
+        "image, by URL": user({"type": "image", "image": LINK}),
         "PDF, as bytes": file(NEEDLE, "application/pdf"),
-        "sound": file(NEEDLE, "audio/wav"),
-        "image in a tool result": asked({"type": "content", "value": [pictured]}),
-        "call that the provider ran": agent({**call, "input": {"a": NEEDLE}, "providerExecuted": True}, text),
-        "cache marks, provider options": user({**text, "providerOptions": {"openai": {"x": NEEDLE}}}),
+        "audio": file(NEEDLE, "audio/wav"),
+        "image in a tool result": tool_exchange({"type": "content", "value": [image]}),
+        "provider-executed call": agent({**call, "input": {"a": NEEDLE}, "providerExecuted": True}, text),
+        "cache control, provider options": user({**text, "providerOptions": {"openai": {"x": NEEDLE}}}),
     }
 
 
@@ -198,42 +201,44 @@ def _ai_sdk_ui() -> dict[str, Messages]:
         "tool call": ui("assistant", {**tool, "input": {"a": NEEDLE}}),
         "tool result": ui("assistant", {**tool, "output": NEEDLE}),
         "image, as bytes": file(PNG, "image/png"),
-        "image, by address": file(LINK, "image/png"),
+        "image, by URL": file(LINK, "image/png"),
         "PDF, as bytes": file(PDF, "application/pdf"),
-        "sound": file(f"data:audio/wav;base64,{NEEDLE}", "audio/wav"),
-        "call that the provider ran": ui("assistant", {**tool, "output": NEEDLE, "providerExecuted": True}, text),
+        "audio": file(f"data:audio/wav;base64,{NEEDLE}", "audio/wav"),
+        "provider-executed call": ui("assistant", {**tool, "output": NEEDLE, "providerExecuted": True}, text),
         "sources": ui("assistant", {"type": "source-url", "sourceId": "s", "url": NEEDLE}, text),
         "data parts, metadata": ui("assistant", {"type": "data-x", "data": NEEDLE}, text),
-        "cache marks, provider options": ui("user", {**text, "providerMetadata": {"openai": {"x": NEEDLE}}}),
+        "cache control, provider options": ui("user", {**text, "providerMetadata": {"openai": {"x": NEEDLE}}}),
     }
 
 
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
-    def said(role: str, *parts: dict[str, Any]) -> Messages:
+    def message(role: str, *parts: dict[str, Any]) -> Messages:
         return [{"role": role, "parts": list(parts)}]
 
     def file(**fields: str) -> Messages:
-        return said("user", {"kind": "attachment", **fields})
+        return message("user", {"kind": "attachment", **fields})
 
-    def asked(**fields: Any) -> Messages:
-        return said("assistant", call) + said("tool", {"kind": "tool_result", "call_id": "c", **fields})
+    def tool_exchange(**fields: Any) -> Messages:
+        return message("assistant", call) + message("tool", {"kind": "tool_result", "call_id": "c", **fields})
 
     return {
-        "text": said("user", {"kind": "text", "text": NEEDLE}),
-        "system message": said("system", {"kind": "text", "text": NEEDLE}),
-        "reasoning": said("assistant", {"kind": "reasoning", "text": NEEDLE}, {"kind": "text", "text": "words"}),
-        "tool call": said("assistant", {**call, "arguments": {"a": NEEDLE}}),
-        "tool result": asked(text=NEEDLE),
-        "tool result that is data": asked(data={"a": [NEEDLE]}),
+        "text": message("user", {"kind": "text", "text": NEEDLE}),
+        "system message": message("system", {"kind": "text", "text": NEEDLE}),
+        "reasoning": message("assistant", {"kind": "reasoning", "text": NEEDLE}, {"kind": "text", "text": "words"}),
+        "tool call": message("assistant", {**call, "arguments": {"a": NEEDLE}}),
+        "tool result": tool_exchange(text=NEEDLE),
+        "tool result with data": tool_exchange(data={"a": [NEEDLE]}),
         "image, as bytes": file(mime_type="image/png", data=NEEDLE),
-        "image, by address": file(mime_type="image/png", url=LINK),
+        "image, by URL": file(mime_type="image/png", url=LINK),
         "PDF, as bytes": file(mime_type="application/pdf", data=NEEDLE),
         "text document": file(mime_type="text/plain", text=NEEDLE),
-        "sound": file(mime_type="audio/wav", data=NEEDLE),
-        "image in a tool result": asked(content=[{"kind": "attachment", "mime_type": "image/png", "data": NEEDLE}]),
-        "data parts, metadata": said("user", {"kind": "data", "data": NEEDLE}, {"kind": "text", "text": "words"}),
+        "audio": file(mime_type="audio/wav", data=NEEDLE),
+        "image in a tool result": tool_exchange(
+            content=[{"kind": "attachment", "mime_type": "image/png", "data": NEEDLE}]
+        ),
+        "data parts, metadata": message("user", {"kind": "data", "data": NEEDLE}, {"kind": "text", "text": "words"}),
     }
 
 
@@ -247,29 +252,37 @@ EXAMPLES = {
 }
 
 
-def stored(messages: Messages, name: str) -> list[Message]:
+def to_messages(messages: Messages, name: str) -> list[Message]:
     return [
-        Message(branch=1, position=place, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
-        for place, d in enumerate(formats.read(messages, name), 1)
+        Message(
+            branch=1,
+            position=position,
+            role=draft.role,
+            parts=draft.parts,
+            format=draft.format,
+            native=draft.native,
+            created_at=0,
+        )
+        for position, draft in enumerate(formats.read(messages, name), 1)
     ]
 
 
 def carries(messages: Messages, source: str, target: str) -> bool:
-    """Say whether what was looked for is in the other format's view."""
-    written = json.dumps(formats.write(stored(messages, source), target))
-    return NEEDLE in written or base64.b64encode(NEEDLE.encode()).decode() in written
+    """Return whether the messages in the other format contain the text of the example."""
+    output = json.dumps(formats.write(to_messages(messages, source), target))
+    return NEEDLE in output or base64.b64encode(NEEDLE.encode()).decode() in output
 
 
 def tables() -> str:
-    """Write a table for each format: what of it is in the view of each other one."""
+    """Return a table for each format: which of its features carry over to each other one."""
     lines: list[str] = []
-    for source, found_in in EXAMPLES.items():
+    for source, examples in EXAMPLES.items():
         targets = [target for target in FORMATS if target != source]
         lines += ["", f"### From `{source}`", "", f"| | {' | '.join(f'`{target}`' for target in targets)} |"]
         lines.append(f"|---|{'---|' * len(targets)}")
-        for what, messages in found_in.items():
-            found = ["yes" if carries(messages, source, target) else "–" for target in targets]  # noqa: RUF001
-            lines.append(f"| {what} | {' | '.join(found)} |")
+        for feature, messages in examples.items():
+            cells = ["yes" if carries(messages, source, target) else "–" for target in targets]  # noqa: RUF001
+            lines.append(f"| {feature} | {' | '.join(cells)} |")
     return "\n".join(lines[1:]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Long answers in pieces: nothing lost, every piece within the limit, every code block closed."""
+"""Long answers are split into pieces: no text is lost, every piece is within the limit, every code block is closed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.channels.bot import splitting
-from recollect.channels.bot.splitting import blocks, closed, split, utf16
+from recollect.channels.bot import chat_markdown
+from recollect.channels.bot.chat_markdown import close_code_block, find_code_blocks, split, utf16_length
 
 PIECES = st.sampled_from(
     [
@@ -37,30 +37,30 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES | st.text(max_size=10), max_size=60).map("".join)
 
 
-def bare(text):
+def visible_characters(text):
     return [character for character in text if not character.isspace() and character not in "`~"]
 
 
-def is_within(part, whole):
+def is_subsequence(part, whole):
     rest = iter(whole)
     return all(character in rest for character in part)
 
 
 @settings(max_examples=400, deadline=None)
-@given(TEXTS, st.integers(24, 120), st.sampled_from([len, utf16]))
-def test_nothing_is_lost_and_every_piece_is_sound(text, limit, measure):
+@given(TEXTS, st.integers(24, 120), st.sampled_from([len, utf16_length]))
+def test_no_text_is_lost_and_every_piece_is_valid(text, limit, measure):
     pieces = split(text, limit, measure)
     for piece in pieces:
         assert piece.strip()
         assert measure(piece) <= limit
-        assert closed(piece) == piece
-    assert is_within(bare(text), bare("".join(pieces)))
+        assert close_code_block(piece) == piece
+    assert is_subsequence(visible_characters(text), visible_characters("".join(pieces)))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_characters="`~"), max_size=400), st.integers(1, 60))
-def test_without_code_the_pieces_are_the_text(text, limit):
-    pieces = split(text, max(limit, 2), utf16)
+def test_without_code_the_pieces_contain_exactly_the_text(text, limit):
+    pieces = split(text, max(limit, 2), utf16_length)
     assert "".join("".join(pieces).split()) == "".join(text.split())
 
 
@@ -70,7 +70,7 @@ def test_a_short_text_is_one_piece():
     assert split(" \n ", 2) == []
 
 
-def test_paragraphs_before_lines_before_sentences_before_words():
+def test_split_prefers_paragraphs_then_lines_then_sentences_then_words():
     assert split("one two.\n\nthree four. five", 20) == ["one two.", "three four. five"]
     assert split("one two\nthree four five six", 20) == ["one two", "three four five six"]
     assert split("One two three. Four five six", 20) == ["One two three.", "Four five six"]
@@ -78,7 +78,7 @@ def test_paragraphs_before_lines_before_sentences_before_words():
     assert split("x" * 45, 20) == ["x" * 20, "x" * 20, "x" * 5]
 
 
-def test_a_code_block_goes_whole_into_the_next_message_where_it_fits():
+def test_a_code_block_that_fits_moves_whole_to_the_next_message():
     code = "```python\n" + "print(1)\n" * 5 + "```"
     assert split("some words of introduction that fill\n\n" + code, 80) == [
         "some words of introduction that fill",
@@ -86,7 +86,7 @@ def test_a_code_block_goes_whole_into_the_next_message_where_it_fits():
     ]
 
 
-def test_a_code_block_that_is_too_long_is_closed_and_opened_with_its_language():
+def test_a_code_block_that_is_too_long_is_closed_and_reopened_with_its_language():
     pieces = split("```python\n" + "".join(f"line({n})\n" for n in range(40)) + "```\nafter", 100)
     assert len(pieces) > 3
     assert all(piece.startswith("```python\nline(") for piece in pieces)
@@ -96,28 +96,30 @@ def test_a_code_block_that_is_too_long_is_closed_and_opened_with_its_language():
     assert lines == [f"line({n})" for n in range(40)]
 
 
-def test_emoji_count_as_telegram_counts_them():
-    assert utf16("a\U0001f600") == 3
-    assert max(utf16(piece) for piece in split("\U0001f600" * 50, 21, utf16)) <= 21
+def test_an_emoji_counts_as_two_utf_16_units():
+    assert utf16_length("a\U0001f600") == 3
+    assert max(utf16_length(piece) for piece in split("\U0001f600" * 50, 21, utf16_length)) <= 21
 
 
 @pytest.mark.parametrize("text", ["```py\ncode\n```", "~~~\ncode\n~~~", "```\na\n```\n```\nb\n```"])
-def test_closed_blocks_stay(text):
-    assert closed(text) == text
-    assert all(block.end is not None for block in blocks(text))
+def test_closed_code_blocks_are_unchanged(text):
+    assert close_code_block(text) == text
+    assert all(block.end is not None for block in find_code_blocks(text))
 
 
-def test_a_block_is_closed_with_its_own_marks():
-    assert closed("~~~~\ncode") == "~~~~\ncode\n~~~~"
-    assert closed("```\n~~~\n") == "```\n~~~\n```"
+def test_a_code_block_is_closed_with_its_own_fence():
+    assert close_code_block("~~~~\ncode") == "~~~~\ncode\n~~~~"
+    assert close_code_block("```\n~~~\n") == "```\n~~~\n```"
 
 
-def test_many_code_blocks_are_looked_through_once_for_each_piece(monkeypatch):
-    """Not once for each place where a piece could end, which took quadratic time."""
-    blocks = splitting.blocks
-    looked: list[int] = []
-    monkeypatch.setattr(splitting, "blocks", lambda text: looked.append(len(text)) or blocks(text))
+def test_code_blocks_are_scanned_once_per_piece(monkeypatch):
+    """One scan for each possible end of a piece would take quadratic time."""
+    original = chat_markdown.find_code_blocks
+    scan_lengths: list[int] = []
+    monkeypatch.setattr(
+        chat_markdown, "find_code_blocks", lambda text: scan_lengths.append(len(text)) or original(text)
+    )
     text = "```\na\n```\n" * 16_000
-    pieces = splitting.split(text, 2_000)
+    pieces = chat_markdown.split(text, 2_000)
     assert len(pieces) >= len(text) // 2_000
-    assert sum(looked) < 12 * len(text)
+    assert sum(scan_lengths) < 12 * len(text)

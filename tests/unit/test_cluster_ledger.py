@@ -1,4 +1,4 @@
-"""scripts/cluster finds what is lost, doubled, out of order or damaged: its comparison is only worth something if it can fail."""
+"""The comparison in scripts/cluster reports lost, duplicate, reordered and damaged turns."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ def load(monkeypatch):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
-def compared(load, stored, acknowledged=(0, 1, 2), unknown=()):
-    ledger = load.Ledger("w", list(acknowledged), set(unknown))
-    texts = [text for number in stored for text in (ledger.question(number), ledger.answer(number))]
+def compare(load, numbers, acknowledgements=(0, 1, 2), unknown=()):
+    ledger = load.Ledger("w", list(acknowledgements), set(unknown))
+    texts = [text for number in numbers for text in (ledger.question(number), ledger.answer(number))]
     outcome = load.Outcome()
     load._compare(ledger, texts, outcome)
     return outcome
 
 
-def test_everything_is_there_once(load):
-    outcome = compared(load, [0, 1, 2])
+def test_a_complete_ledger_is_good(load):
+    outcome = compare(load, [0, 1, 2])
     assert outcome.good
-    assert outcome.acknowledged == 3
+    assert outcome.acknowledged_count == 3
 
 
-def test_what_is_missing_or_twice_or_out_of_place(load):
-    assert (compared(load, [0, 2]).lost, compared(load, [0, 2]).good) == (1, False)
-    assert (compared(load, [0, 1, 1, 2]).doubled, compared(load, [0, 1, 1, 2]).good) == (1, False)
-    assert (compared(load, [1, 0, 2]).disordered, compared(load, [1, 0, 2]).good) == (1, False)
+def test_lost_duplicate_and_reordered_turns_are_reported(load):
+    assert (compare(load, [0, 2]).lost_count, compare(load, [0, 2]).good) == (1, False)
+    assert (compare(load, [0, 1, 1, 2]).duplicate_count, compare(load, [0, 1, 1, 2]).good) == (1, False)
+    assert (compare(load, [1, 0, 2]).disorder_count, compare(load, [1, 0, 2]).good) == (1, False)
 
 
-def test_a_turn_that_nobody_was_told_of_may_be_there_once(load):
-    for stored in ([0, 1, 2, 3], [0, 1, 2]):
-        outcome = compared(load, stored, unknown=[3])
+def test_a_turn_with_an_unknown_outcome_may_be_stored_once(load):
+    for numbers in ([0, 1, 2, 3], [0, 1, 2]):
+        outcome = compare(load, numbers, unknown=[3])
         assert outcome.good
-        assert (outcome.unknown, outcome.stored) == (1, len(stored) - 3)
-    assert not compared(load, [0, 1, 2, 3, 3], unknown=[3]).good
-    assert not compared(load, [0, 1, 2, 3]).good  # nobody wrote it
+        assert (outcome.unknown, outcome.stored_count) == (1, len(numbers) - 3)
+    assert not compare(load, [0, 1, 2, 3, 3], unknown=[3]).good
+    assert not compare(load, [0, 1, 2, 3]).good  # no writer has turn 3
 
 
-def test_a_turn_that_is_not_whole(load):
+def test_a_turn_with_a_missing_or_wrong_answer_is_reported(load):
     ledger = load.Ledger("w", [0])
     for texts in ([ledger.question(0)], [ledger.question(0), ledger.answer(1)]):
         outcome = load.Outcome()
@@ -59,7 +59,7 @@ def test_a_turn_that_is_not_whole(load):
         assert not outcome.good
 
 
-def test_the_longest_pause(load, monkeypatch):
+def test_the_clock_measures_the_longest_pause(load, monkeypatch):
     now = 0.0
     monkeypatch.setattr(load.time, "monotonic", lambda: now)
     clock = load.Clock()

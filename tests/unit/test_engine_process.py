@@ -1,4 +1,4 @@
-"""Which process holds a turn, and whether it is gone."""
+"""Which process holds a turn, and whether it still runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def child(code: str = "") -> subprocess.Popen[bytes]:
 
 def test_this_process_is_alive():
     assert process.holder() == process.holder()
-    assert not process.gone(process.holder())
+    assert not process.is_gone(process.holder())
 
 
 def test_a_holder_names_the_process_and_its_start():
@@ -37,113 +37,115 @@ def test_a_holder_names_the_process_and_its_start():
 
 def test_a_child_is_alive_until_it_ends():
     with child("input()") as running:
-        name = running.stdout.readline().decode().strip()
+        name = running.stdout.readline().decode().strip()  # pyright: ignore[reportOptionalMemberAccess]
         assert int(parts(name)[1]) == running.pid
-        alive = process.gone(name)
-        running.stdin.close()
+        is_gone = process.is_gone(name)
+        running.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
         running.wait()
-        assert not alive
-    assert process.gone(name)
+        assert not is_gone
+    assert process.is_gone(name)
 
 
-def test_a_killed_child_that_nobody_waited_for_is_gone():
+def test_a_zombie_is_gone():
     """A zombie still has its id and its start time, and will never write again."""
     with child("input()") as running:
-        name = running.stdout.readline().decode().strip()
+        name = running.stdout.readline().decode().strip()  # pyright: ignore[reportOptionalMemberAccess]
         running.kill()
         os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
-        assert process.gone(name)
+        assert process.is_gone(name)
 
 
-def test_a_process_id_that_was_given_again_is_another_process():
+def test_a_reused_process_id_is_another_process():
     machine, pid, start = parts(process.holder())
-    assert process.gone(f"{machine}:{pid}:{int(start) - 1}")
-    assert not process.gone(f"{machine}:{pid}:{start}")
+    assert process.is_gone(f"{machine}:{pid}:{int(start) - 1}")
+    assert not process.is_gone(f"{machine}:{pid}:{start}")
 
 
 def test_a_process_of_another_user_is_alive():
     machine, _, _ = parts(process.holder())
-    assert not process.gone(f"{machine}:1:{process._started(1)}")
+    assert not process.is_gone(f"{machine}:1:{process._start_time(1)}")
 
 
-@pytest.mark.parametrize("where", ["elsewhere", "elsewhere:00000000", ""])
-def test_another_machine_is_not_known(where):
+@pytest.mark.parametrize("machine", ["elsewhere", "elsewhere:00000000", ""])
+def test_a_process_on_another_machine_is_not_reported_as_gone(machine):
     _, _, start = parts(process.holder())
-    assert not process.gone(f"{where}:999999999:{start}")
+    assert not process.is_gone(f"{machine}:999999999:{start}")
 
 
-def changed(machine: str, mark: int) -> str:
+def change_checksum(machine: str, index: int) -> str:
     """Return a machine with another checksum: 0 of the machine id, 1 of the boot, 2 of the pid namespace."""
-    node, _, marks = machine.rpartition(":")
-    found = marks.split(".")
-    found[mark] = f"{int(found[mark], 16) ^ 1:08x}"
-    return f"{node}:{'.'.join(found)}"
+    node, _, suffix = machine.rpartition(":")
+    checksums = suffix.split(".")
+    checksums[index] = f"{int(checksums[index], 16) ^ 1:08x}"
+    return f"{node}:{'.'.join(checksums)}"
 
 
 @pytest.fixture
 def with_machine_id(monkeypatch):
-    """A machine that has an id, whether or not this one does."""
+    """Set a machine id, even if this machine has none."""
     monkeypatch.setattr(process, "_machine_id", lambda: "0123456789abcdef")
-    process._this.clear()
+    process._holder_cache.clear()
     yield
-    process._this.clear()
+    process._holder_cache.clear()
 
 
 def test_a_process_from_before_a_reboot_is_gone(with_machine_id):
     machine, pid, start = parts(process.holder())
     for id in (pid, "1", "999999999"):
-        assert process.gone(f"{changed(machine, 1)}:{id}:{start}")
-        assert process.gone(f"{changed(changed(machine, 1), 2)}:{id}:{start}")  # the namespace is a new one too
+        assert process.is_gone(f"{change_checksum(machine, 1)}:{id}:{start}")
+        # A reboot changes the namespace too.
+        assert process.is_gone(f"{change_checksum(change_checksum(machine, 1), 2)}:{id}:{start}")
 
 
-def test_another_machine_of_the_same_name_is_not_known(with_machine_id):
+def test_a_process_on_another_machine_of_the_same_name_is_not_reported_as_gone(with_machine_id):
     machine, _, start = parts(process.holder())
-    other = changed(changed(machine, 0), 1)
-    assert not process.gone(f"{other}:999999999:{start}")
-    assert process.gone(f"{other}:999999999:{start}", local=True)  # a file on a local disk has no other machine
+    other = change_checksum(change_checksum(machine, 0), 1)
+    assert not process.is_gone(f"{other}:999999999:{start}")
+    assert process.is_gone(f"{other}:999999999:{start}", local=True)  # only one machine uses a local disk
 
 
-def test_a_machine_without_an_id_is_known_by_its_disk_only(monkeypatch):
+def test_without_a_machine_id_only_a_local_disk_identifies_the_machine(monkeypatch):
     monkeypatch.setattr(process, "_machine_id", lambda: "")
-    other = f"{changed(process._machine(), 1)}:999999999:1"
-    assert not process.gone(other)
-    assert process.gone(other, local=True)
+    other = f"{change_checksum(process._machine(), 1)}:999999999:1"
+    assert not process.is_gone(other)
+    assert process.is_gone(other, local=True)
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_another_container_of_this_boot_is_not_known(local):
+def test_a_process_in_another_container_is_not_reported_as_gone(local):
     machine, _, start = parts(process.holder())
-    assert not process.gone(f"{changed(machine, 2)}:999999999:{start}", local=local)
+    assert not process.is_gone(f"{change_checksum(machine, 2)}:999999999:{start}", local=local)
 
 
-def test_a_boot_that_is_not_told_is_not_known(monkeypatch):
+def test_a_process_of_an_unknown_boot_is_not_reported_as_gone(monkeypatch):
     machine, _, start = parts(process.holder())
-    assert not process.gone(f"{machine.rpartition(':')[0]}:00000000.00000000.00000000:999999999:{start}", local=True)
-    other = f"{changed(machine, 1)}:999999999:{start}"
+    assert not process.is_gone(f"{machine.rpartition(':')[0]}:00000000.00000000.00000000:999999999:{start}", local=True)
+    other = f"{change_checksum(machine, 1)}:999999999:{start}"
     monkeypatch.setattr(process, "_boot", lambda: "")
-    assert not process.gone(other, local=True)
+    assert not process.is_gone(other, local=True)
 
 
-def test_a_host_that_was_renamed_is_the_same(monkeypatch):
+def test_a_renamed_host_is_the_same_machine(monkeypatch):
     with child("input()") as running:
-        name = running.stdout.readline().decode().strip()
+        name = running.stdout.readline().decode().strip()  # pyright: ignore[reportOptionalMemberAccess]
         monkeypatch.setattr(process, "_node", lambda: "renamed")
-        assert not process.gone(name)
+        assert not process.is_gone(name)
         running.kill()
         running.wait()
-        assert process.gone(name)
+        assert process.is_gone(name)
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_holders_of_earlier_versions_are_understood(local):
+def test_holders_of_earlier_versions_are_parsed(local):
     machine, pid, start = parts(process.holder())
-    before = process.former(machine)
-    assert before.count(":") == 1
-    assert not process.gone(f"{before}:{pid}:{start}", local=local)
-    assert process.gone(f"{before}:{pid}:{int(start) - 1}", local=local)
-    assert process.gone(f"{before}:999999999:1", local=local)
-    node, _, mark = before.rpartition(":")
-    assert not process.gone(f"{node}:{int(mark, 16) ^ 1:08x}:999999999:{start}", local=local)  # a boot or a container
+    legacy = process.legacy_machine(machine)
+    assert legacy.count(":") == 1
+    assert not process.is_gone(f"{legacy}:{pid}:{start}", local=local)
+    assert process.is_gone(f"{legacy}:{pid}:{int(start) - 1}", local=local)
+    assert process.is_gone(f"{legacy}:999999999:1", local=local)
+    node, _, checksum = legacy.rpartition(":")
+    # Another checksum means another boot or another container.
+    assert not process.is_gone(f"{node}:{int(checksum, 16) ^ 1:08x}:999999999:{start}", local=local)
 
 
 @pytest.mark.parametrize(
@@ -151,33 +153,33 @@ def test_holders_of_earlier_versions_are_understood(local):
     ["", ":", "::", ":::", "a", "a:b", "a:b:c:d", "x" * 1000, "\ud800:1:2", "a:-1:2", "a:1e3:2", "\x00"],
     ids=repr,
 )
-def test_garbage_is_not_known(name):
-    assert not process.gone(name)
+def test_an_invalid_holder_is_not_reported_as_gone(name):
+    assert not process.is_gone(name)
 
 
 @pytest.mark.parametrize("pid", ["0", "-1", "", "x", "²", "٣", "9" * 40], ids=repr)
-def test_garbage_of_this_machine_does_not_raise(pid):
+def test_an_invalid_process_id_does_not_raise(pid):
     machine, _, start = parts(process.holder())
-    assert process.gone(f"{machine}:{pid}:{start}") in (True, False)
+    assert process.is_gone(f"{machine}:{pid}:{start}") in (True, False)
 
 
 @pytest.mark.parametrize("pid", ["0", "-1", "x", "²"])
-def test_what_is_no_process_id_is_not_known(pid):
+def test_an_invalid_process_id_is_not_reported_as_gone(pid):
     machine, _, start = parts(process.holder())
-    assert not process.gone(f"{machine}:{pid}:{start}")
+    assert not process.is_gone(f"{machine}:{pid}:{start}")
 
 
-def test_a_command_with_brackets_and_spaces_in_its_name(tmp_path):
-    odd = tmp_path / "a) R 1 (b"
-    odd.symlink_to("/bin/sleep")
-    with subprocess.Popen([str(odd), "30"]) as running:
-        started = process._started(running.pid)
+def test_the_start_time_of_a_command_with_parentheses_and_spaces(tmp_path):
+    command = tmp_path / "a) R 1 (b"
+    command.symlink_to("/bin/sleep")
+    with subprocess.Popen([str(command), "30"]) as running:
+        start_time = process._start_time(running.pid)
         running.kill()
-    assert started.isdecimal()
-    assert int(started) >= int(process._started(os.getpid()))
+    assert start_time.isdecimal()
+    assert int(start_time) >= int(process._start_time(os.getpid()))
 
 
-def test_a_forked_child_has_a_name_of_its_own():
+def test_a_forked_child_has_its_own_holder():
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -188,4 +190,4 @@ def test_a_forked_child_has_a_name_of_its_own():
         name = text.read()
     os.waitpid(pid, 0)
     assert parts(name)[1] == str(pid)
-    assert process.gone(name)
+    assert process.is_gone(name)

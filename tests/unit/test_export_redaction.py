@@ -1,4 +1,4 @@
-"""Secrets are masked wherever they stand, and ordinary words, code and data are left alone."""
+"""Secrets are redacted in every position, and ordinary words, code and data are unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recollect.export.redaction import Redactor
 
-# Made up, and written in pieces, so that nobody takes them for keys.
+# Invented, and written in pieces so that secret scanners do not report them.
 A36 = "a1B2c3D4e5" * 3 + "F6g7H8"
 KEYS = {
     "anthropic-key": "sk-" + "ant-api03-" + A36 + "-_AA",
@@ -45,32 +45,32 @@ OTHER = [
 PEM = "-----BEGIN RSA PRIVATE" + " KEY-----\nMIIEow" + A36 + "\n" + A36 + "\n-----END RSA PRIVATE" + " KEY-----"
 
 
-def masked(text):
+def redact(text):
     return Redactor().text(text)
 
 
 @pytest.mark.parametrize(("name", "key"), [*KEYS.items(), *OTHER], ids=str)
 @pytest.mark.parametrize("around", ["{}", "use {} now", '"{}"', "({})", "a={},b", "x\n{}\ny", "`{}`", "key: {}."])
-def test_a_key_of_a_known_form_is_masked_where_it_stands(name, key, around):
-    assert masked(around.format(key)) == around.format(f"[redacted:{name}]")
+def test_a_key_of_a_known_format_is_redacted_in_any_context(name, key, around):
+    assert redact(around.format(key)) == around.format(f"[redacted:{name}]")
 
 
-def test_the_same_secret_gives_the_same_mark_and_they_are_counted():
+def test_the_same_secret_gets_the_same_mark_and_is_counted():
     redactor = Redactor()
     key = KEYS["github-token"]
     assert redactor.text(f"{key} {key}") == "[redacted:github-token] [redacted:github-token]"
-    assert redactor.found == {"github-token": 2}
+    assert redactor.counts == {"github-token": 2}
 
 
-def test_a_private_key_goes_whole_and_a_public_one_stays():
-    assert masked(f"before\n{PEM}\nafter") == "before\n[redacted:private-key]\nafter"
-    assert masked(PEM[:60]) == "[redacted:private-key]"  # cut off
+def test_a_private_key_is_redacted_whole_and_a_public_key_is_unchanged():
+    assert redact(f"before\n{PEM}\nafter") == "before\n[redacted:private-key]\nafter"
+    assert redact(PEM[:60]) == "[redacted:private-key]"  # truncated
     public = "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----"
-    assert masked(public) == public
+    assert redact(public) == public
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("Authorization: Bearer abc.def-123456", "Authorization: Bearer [redacted:authorization]"),
         ("authorization: basic dXNlcjpwYXNz", "authorization: basic [redacted:authorization]"),
@@ -92,8 +92,8 @@ def test_a_private_key_goes_whole_and_a_public_one_stays():
         ("password:hunter2", "password:[redacted:secret]"),
     ],
 )  # fmt: skip
-def test_what_stands_in_a_place_for_secrets_is_masked(text, shown):
-    assert masked(text) == shown
+def test_a_value_in_a_field_for_secrets_is_redacted(text, expected):
+    assert redact(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_what_stands_in_a_place_for_secrets_is_masked(text, shown):
         "a::secret::b12345678",
     ],
 )
-def test_ordinary_words_and_code_are_left_alone(text):
-    assert masked(text) == text
+def test_ordinary_words_and_code_are_unchanged(text):
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("value", "expected"),
     [
         ({"password": "hunter2"}, {"password": "[redacted:secret]"}),
         ({"apiKey": "abcdef"}, {"apiKey": "[redacted:secret]"}),
@@ -154,26 +154,30 @@ def test_ordinary_words_and_code_are_left_alone(text):
         ({"text": "a", KEYS["github-token"]: 1}, {"text": "a", "[redacted:github-token]": 1}),
     ],
 )  # fmt: skip
-def test_values_are_masked_by_the_name_of_their_field(given, shown):
-    assert Redactor().value(given) == shown
+def test_values_are_redacted_by_the_name_of_their_field(value, expected):
+    assert Redactor().value(value) == expected
 
 
-def test_a_secret_behind_escapes_is_found_because_values_are_decoded_first():
+def test_an_escaped_secret_is_redacted_because_values_are_decoded_first():
     key = KEYS["github-token"]
     text = '{"a": "' + "".join(f"\\u{ord(letter):04x}" for letter in key) + '"}'
     assert Redactor().value(json.loads(text)) == {"a": "[redacted:github-token]"}
 
 
-def test_a_textual_attachment_is_masked_and_a_picture_is_not():
-    words = base64.b64encode(f"# .env\nTOKEN={KEYS['github-token']}\n".encode()).decode()
-    picture = base64.b64encode(bytes(range(256)) * 40).decode()
-    part = {"kind": "attachment", "mime_type": "text/plain", "data": words}
-    shown = Redactor().value(part)
-    assert base64.b64decode(shown["data"]) == b"# .env\nTOKEN=[redacted:github-token]\n"
-    for kept in ({**part, "data": picture}, {"url": "data:image/png;base64," + picture}, {"x": picture}):
-        assert Redactor().value(kept) == kept
+def test_a_text_attachment_is_redacted_and_an_image_is_not():
+    encoded_text = base64.b64encode(f"# .env\nTOKEN={KEYS['github-token']}\n".encode()).decode()
+    encoded_image = base64.b64encode(bytes(range(256)) * 40).decode()
+    part = {"kind": "attachment", "mime_type": "text/plain", "data": encoded_text}
+    redacted = Redactor().value(part)
+    assert base64.b64decode(redacted["data"]) == b"# .env\nTOKEN=[redacted:github-token]\n"
+    for value in (
+        {**part, "data": encoded_image},
+        {"url": "data:image/png;base64," + encoded_image},
+        {"x": encoded_image},
+    ):
+        assert Redactor().value(value) == value
     assert Redactor().value({**part, "data": KEYS["aws-key-id"]})["data"] == "[redacted:aws-key-id]"
-    url = Redactor().value({"url": "data:text/plain;base64," + words})
+    url = Redactor().value({"url": "data:text/plain;base64," + encoded_text})
     assert KEYS["github-token"].encode() not in base64.b64decode(url["url"].partition(",")[2])
 
 
@@ -193,13 +197,13 @@ def shape(value):
 @settings(deadline=None)
 @given(JSON)
 @example({"data": KEYS["aws-key-id"], "mime_type": ""})
-def test_structure_stays_no_key_is_left_and_masking_twice_is_masking_once(value):
+def test_redaction_preserves_the_structure_removes_all_keys_and_is_idempotent(value):
     redactor = Redactor()
-    shown = redactor.value(value)
-    assert shape(shown) == shape(value)
-    written = json.dumps(shown)
-    assert not [key for key in KEYS.values() if key in written]
-    assert redactor.value(shown) == shown
+    redacted = redactor.value(value)
+    assert shape(redacted) == shape(value)
+    text = json.dumps(redacted)
+    assert not [key for key in KEYS.values() if key in text]
+    assert redactor.value(redacted) == redacted
 
 
 @pytest.mark.parametrize(
@@ -220,6 +224,6 @@ def test_structure_stays_no_key_is_left_and_masking_twice_is_masking_once(value)
     ],
     ids=range(12),
 )  # fmt: skip
-def test_a_hostile_text_takes_no_more_than_its_length(text):
-    """Were the time a square of the length, this would take minutes."""
-    assert masked(text) == text
+def test_a_hostile_text_takes_linear_time(text):
+    """Quadratic time would be minutes."""
+    assert redact(text) == text

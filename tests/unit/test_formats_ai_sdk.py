@@ -1,34 +1,33 @@
-"""Model messages and UI messages of the AI SDK in the shape of its documentation, in and out."""
+"""Model messages and UI messages of the AI SDK, as in its documentation, are read and written."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from formats_table import stored
+from formats_table import to_messages
 
 from recollect import formats
 from recollect.errors import InvalidValue
-from recollect.model.message import Message
-from recollect.model.part import DataPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.message import DataPart, Message, TextPart, ToolCallPart, ToolResultPart
 
 CALL = {"type": "tool-call", "toolCallId": "c", "toolName": "look_up", "input": {"word": "tea"}}
 RESULT = {"type": "tool-result", "toolCallId": "c", "toolName": "look_up", "output": {"type": "json", "value": [1]}}
-RUN = [
+MODEL_MESSAGES = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": [{"type": "text", "text": "What is tea?"}, {"type": "image", "image": "AA=="}]},
     {"role": "assistant", "content": [{"type": "reasoning", "text": "Look first."}, CALL]},
     {"role": "tool", "content": [RESULT], "providerOptions": {"anthropic": {"x": 1}}},
     {"role": "assistant", "content": "A drink."},
 ]
-TOOL = {
+TOOL_PART = {
     "type": "tool-look_up",
     "toolCallId": "c",
     "state": "output-available",
     "input": {"word": "tea"},
     "output": {"found": True},
 }
-PAGE = [
+UI_MESSAGES = [
     {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "What is tea?"}]},
     {
         "id": "m2",
@@ -37,7 +36,7 @@ PAGE = [
         "parts": [
             {"type": "step-start"},
             {"type": "reasoning", "text": "Look first.", "state": "done"},
-            TOOL,
+            TOOL_PART,
             {"type": "source-url", "sourceId": "s", "url": "https://example.org"},
             {"type": "data-mood", "data": {"glad": True}},
             {"type": "step-start"},
@@ -47,13 +46,13 @@ PAGE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "talk"), [("ai-sdk", RUN), ("ai-sdk-ui", PAGE)])
-def test_it_comes_back_equal(name: str, talk: list[dict[str, Any]]) -> None:
-    assert formats.write(stored(talk, name), name) == talk
+@pytest.mark.parametrize(("name", "messages"), [("ai-sdk", MODEL_MESSAGES), ("ai-sdk-ui", UI_MESSAGES)])
+def test_messages_round_trip(name: str, messages: list[dict[str, Any]]) -> None:
+    assert formats.write(to_messages(messages, name), name) == messages
 
 
 def test_a_tool_part_is_a_call_and_its_result() -> None:
-    parts = formats.read(PAGE)[1].parts
+    parts = formats.read(UI_MESSAGES)[1].parts
     assert [type(part).__name__ for part in parts] == [
         "DataPart", "ReasoningPart", "ToolCallPart", "ToolResultPart", "DataPart", "DataPart", "DataPart", "TextPart",
     ]  # fmt: skip
@@ -65,8 +64,8 @@ def test_a_tool_part_is_a_call_and_its_result() -> None:
 
 
 def test_a_ui_message_is_split_into_its_steps() -> None:
-    kept = stored(PAGE, "ai-sdk-ui")
-    assert formats.write(kept, "anthropic")[1:] == [
+    messages = to_messages(UI_MESSAGES, "ai-sdk-ui")
+    assert formats.write(messages, "anthropic")[1:] == [
         {
             "role": "assistant",
             "content": [{"type": "tool_use", "id": "c", "name": "look_up", "input": {"word": "tea"}}],
@@ -74,54 +73,58 @@ def test_a_ui_message_is_split_into_its_steps() -> None:
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": '{"found":true}'}]},
         {"role": "assistant", "content": "A drink."},
     ]
-    assert [m.get("role", m.get("type")) for m in formats.write(kept, "openai-responses")] == [
+    assert [m.get("role", m.get("type")) for m in formats.write(messages, "openai-responses")] == [
         "user", "function_call", "function_call_output", "assistant",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai", "openai-responses", "ai-sdk"])
-def test_there_and_back_it_is_a_tool_part_again(target: str) -> None:
-    there = formats.write(stored(PAGE, "ai-sdk-ui"), target)
-    back = formats.write(stored(there, target), "ai-sdk-ui")
-    assert [message["role"] for message in back] == ["user", "assistant"]
-    (tool,) = [part for part in back[1]["parts"] if part["type"] == "tool-look_up"]
+def test_a_tool_part_round_trips_through_other_formats(target: str) -> None:
+    translation = formats.write(to_messages(UI_MESSAGES, "ai-sdk-ui"), target)
+    ui_messages = formats.write(to_messages(translation, target), "ai-sdk-ui")
+    assert [message["role"] for message in ui_messages] == ["user", "assistant"]
+    (tool,) = [part for part in ui_messages[1]["parts"] if part["type"] == "tool-look_up"]
     assert (tool["toolCallId"], tool["state"], tool["input"]) == ("c", "output-available", {"word": "tea"})
     assert tool["output"] in ({"found": True}, '{"found":true}')
-    assert back[1]["parts"][-2:] == [{"type": "step-start"}, {"type": "text", "text": "A drink."}]
+    assert ui_messages[1]["parts"][-2:] == [{"type": "step-start"}, {"type": "text", "text": "A drink."}]
 
 
-def test_a_result_that_came_later_is_put_into_its_part() -> None:
-    asked = {"type": "tool-look_up", "toolCallId": "c", "state": "input-available", "input": {}}
-    page = [{"id": "m", "role": "assistant", "parts": [asked, {**asked, "toolCallId": "d"}]}]
-    kept = stored(page, "ai-sdk-ui")
-    for place, part in enumerate([
+def test_a_later_result_is_merged_into_its_tool_part() -> None:
+    tool_part = {"type": "tool-look_up", "toolCallId": "c", "state": "input-available", "input": {}}
+    ui_messages = [{"id": "m", "role": "assistant", "parts": [tool_part, {**tool_part, "toolCallId": "d"}]}]
+    messages = to_messages(ui_messages, "ai-sdk-ui")
+    for position, part in enumerate([
         ToolResultPart(call_id="c", data=[1]),
         ToolResultPart(call_id="d", status="error", text="gone"),
-        ToolResultPart(call_id="never asked", text="lost"),
+        ToolResultPart(call_id="unknown call", text="lost"),
     ], 2):  # fmt: skip
-        kept.append(Message(branch=1, position=place, role="tool", parts=(part,), created_at=0))
-    assert formats.write(kept, "ai-sdk-ui")[0]["parts"] == [
-        {**asked, "state": "output-available", "output": [1]},
-        {**asked, "toolCallId": "d", "state": "output-error", "errorText": "gone"},
+        messages.append(Message(branch=1, position=position, role="tool", parts=(part,), created_at=0))
+    assert formats.write(messages, "ai-sdk-ui")[0]["parts"] == [
+        {**tool_part, "state": "output-available", "output": [1]},
+        {**tool_part, "toolCallId": "d", "state": "output-error", "errorText": "gone"},
     ]
-    assert formats.write(kept[:1], "ai-sdk-ui") == page
+    assert formats.write(messages[:1], "ai-sdk-ui") == ui_messages
 
 
-def test_what_has_no_result_yet_and_what_a_provider_ran() -> None:
-    streaming = {"type": "tool-f", "toolCallId": "c", "state": "input-streaming", "input": {"a": None}}
-    ran = {**TOOL, "providerExecuted": True}
-    denied = {**TOOL, "state": "output-denied", "approval": {"id": "a", "approved": False, "reason": "too dear"}}
-    del denied["output"]
-    page = [{"id": "m", "role": "assistant", "parts": [streaming, ran, denied]}]
-    parts = formats.read(page)[0].parts
+def test_streaming_provider_executed_and_denied_tool_parts() -> None:
+    streaming_part = {"type": "tool-f", "toolCallId": "c", "state": "input-streaming", "input": {"a": None}}
+    provider_executed_part = {**TOOL_PART, "providerExecuted": True}
+    denied_part = {
+        **TOOL_PART,
+        "state": "output-denied",
+        "approval": {"id": "a", "approved": False, "reason": "too expensive"},
+    }
+    del denied_part["output"]
+    ui_messages = [{"id": "m", "role": "assistant", "parts": [streaming_part, provider_executed_part, denied_part]}]
+    parts = formats.read(ui_messages)[0].parts
     assert [type(part) for part in parts] == [DataPart, DataPart, ToolCallPart, ToolResultPart]
     assert isinstance(parts[3], ToolResultPart)
-    assert (parts[3].status, parts[3].error_message) == ("canceled", "too dear")
-    assert formats.write(stored(page, "ai-sdk-ui"), "ai-sdk-ui") == page
-    assert formats.write(stored(page, "ai-sdk-ui"), "openai")[1]["content"] == "too dear"
+    assert (parts[3].status, parts[3].error_message) == ("canceled", "too expensive")
+    assert formats.write(to_messages(ui_messages, "ai-sdk-ui"), "ai-sdk-ui") == ui_messages
+    assert formats.write(to_messages(ui_messages, "ai-sdk-ui"), "openai")[1]["content"] == "too expensive"
 
 
-OLD_TALK = [
+OLD_MODEL_MESSAGES = [
     {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "c", "toolName": "f", "args": {"a": 1}}]},
     {
         "role": "tool",
@@ -129,7 +132,7 @@ OLD_TALK = [
     },
     {"role": "user", "content": [{"type": "file", "data": "AA==", "mimeType": "application/pdf"}]},
 ]
-OLD_PAGE = [
+OLD_UI_MESSAGES = [
     {
         "id": "m",
         "role": "assistant",
@@ -151,42 +154,42 @@ OLD_PAGE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "talk"), [("ai-sdk", OLD_TALK), ("ai-sdk-ui", OLD_PAGE)])
-def test_older_names_are_read_and_come_back(name: str, talk: list[dict[str, Any]]) -> None:
-    assert formats.write(stored(talk, name), name) == talk
-    assert [draft.format for draft in formats.read(talk)] == [name] * len(talk)
-    written = formats.write(stored(talk, name), "anthropic")
-    used = [block for m in written if isinstance(m["content"], list) for block in m["content"]]
-    assert {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}} in used
-    answer = next(block for block in used if block["type"] == "tool_result")
+@pytest.mark.parametrize(("name", "messages"), [("ai-sdk", OLD_MODEL_MESSAGES), ("ai-sdk-ui", OLD_UI_MESSAGES)])
+def test_messages_with_older_field_names_round_trip(name: str, messages: list[dict[str, Any]]) -> None:
+    assert formats.write(to_messages(messages, name), name) == messages
+    assert [draft.format for draft in formats.read(messages)] == [name] * len(messages)
+    output = formats.write(to_messages(messages, name), "anthropic")
+    blocks = [block for m in output if isinstance(m["content"], list) for block in m["content"]]
+    assert {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}} in blocks
+    answer = next(block for block in blocks if block["type"] == "tool_result")
     assert (answer["content"], answer.get("is_error")) == ("x", True if name == "ai-sdk" else None)
 
 
-def test_a_tools_name_is_found_for_its_result() -> None:
+def test_a_result_gets_the_tool_name_of_its_call() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    talk = [
+    messages = [
         {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "d"}]},
         {"role": "tool", "tool_call_id": "c", "content": "1"},
         {"role": "tool", "tool_call_id": "d", "content": "2"},
     ]
-    written = formats.write(stored(talk, "openai"), "ai-sdk")
-    assert [message["role"] for message in written] == ["assistant", "tool"]
-    assert written[1]["content"] == [
+    output = formats.write(to_messages(messages, "openai"), "ai-sdk")
+    assert [message["role"] for message in output] == ["assistant", "tool"]
+    assert output[1]["content"] == [
         {"type": "tool-result", "toolCallId": "c", "toolName": "f", "output": {"type": "text", "value": "1"}},
         {"type": "tool-result", "toolCallId": "d", "toolName": "f", "output": {"type": "text", "value": "2"}},
     ]
 
 
-def test_what_is_no_ui_message_is_refused() -> None:
+def test_an_invalid_ui_message_is_refused() -> None:
     for message in ({"role": "user"}, {"role": "tool", "parts": []}, {"role": "user", "parts": ["hi"]}, {"parts": []}):
         with pytest.raises(InvalidValue):
             formats.read(message, "ai-sdk-ui")
 
 
-def test_what_a_person_asks_of_a_tool_is_no_call() -> None:
+def test_a_tool_call_in_a_user_message_is_not_written() -> None:
     call = ToolCallPart(call_id="c", tool="f", arguments={})
-    odd = Message(branch=1, position=1, role="user", parts=(call, TextPart(text="hi")), created_at=0)
-    assert formats.write([odd], "ai-sdk") == [{"role": "user", "content": "hi"}]
-    assert formats.write([odd], "ai-sdk-ui") == [
+    message = Message(branch=1, position=1, role="user", parts=(call, TextPart(text="hi")), created_at=0)
+    assert formats.write([message], "ai-sdk") == [{"role": "user", "content": "hi"}]
+    assert formats.write([message], "ai-sdk-ui") == [
         {"id": "1.1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
     ]

@@ -1,4 +1,4 @@
-"""Anthropic's format: equal on the way back, readable in between, translated from the others."""
+"""Anthropic's format: messages round trip, fill the common fields, and are translated from other formats."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 from recollect import formats
 from recollect.errors import InvalidValue
 from recollect.model.json import encode
-from recollect.model.message import Draft
-from recollect.model.part import DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from stored_drafts import stored
+from recollect.model.message import DataPart, Draft, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from stored_drafts import to_messages
 
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "README.md"}}
 RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "hello"}
@@ -34,16 +33,16 @@ RESPONSE = {
 }
 
 
-def back(message: Any, format: str | None = "anthropic") -> list[dict[str, Any]]:
-    return formats.write(stored(formats.read(message, format)), "anthropic")
+def round_trip(message: Any, format: str | None = "anthropic") -> list[dict[str, Any]]:
+    return formats.write(to_messages(formats.read(message, format)), "anthropic")
 
 
-def translated(*messages: Any, format: str | None = "openai") -> list[dict[str, Any]]:
-    return back(list(messages), format)
+def translate(*messages: Any, format: str | None = "openai") -> list[dict[str, Any]]:
+    return round_trip(list(messages), format)
 
 
-def same(left: Any, right: Any) -> bool:
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+def is_same_json(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +93,8 @@ def same(left: Any, right: Any) -> bool:
         {"role": "assistant", "content": [{"type": "a_block_of_next_year", "data": {"x": 2**70}}]},
     ],
 )
-def test_what_came_in_comes_back_equal(message: dict[str, Any]) -> None:
-    assert same(back(message), [message])
+def test_messages_round_trip(message: dict[str, Any]) -> None:
+    assert is_same_json(round_trip(message), [message])
 
 
 @pytest.mark.parametrize(
@@ -106,13 +105,13 @@ def test_what_came_in_comes_back_equal(message: dict[str, Any]) -> None:
         {"role": "user", "content": [RESULT]},
     ],
 )
-def test_common_messages_need_nothing_beside_our_fields(message: dict[str, Any]) -> None:
+def test_common_messages_have_no_provider_specific_remainder(message: dict[str, Any]) -> None:
     (draft,) = formats.read(message, "anthropic")
     assert draft.native is None
     assert all(part.native is None for part in draft.parts)
 
 
-def test_our_fields_are_filled_and_only_the_rest_is_native() -> None:
+def test_common_fields_are_filled_and_only_the_remainder_is_native() -> None:
     blocks = [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}},
@@ -131,19 +130,19 @@ def test_our_fields_are_filled_and_only_the_rest_is_native() -> None:
 
 def test_a_message_of_only_results_has_the_role_tool() -> None:
     failed = {**RESULT, "is_error": True, "content": [{"type": "text", "text": "no such file"}]}
-    (only, mixed) = formats.read(
+    (results_only, with_text) = formats.read(
         [{"role": "user", "content": [failed]}, {"role": "user", "content": [failed, {"type": "text", "text": "hm"}]}]
     )
     part = ToolResultPart(call_id="toolu_1", status="error", content=(TextPart(text="no such file"),))
-    assert (only.role, only.parts) == ("tool", (part,))
-    assert (mixed.role, mixed.parts[0]) == ("user", part)
+    assert (results_only.role, results_only.parts) == ("tool", (part,))
+    assert (with_text.role, with_text.parts[0]) == ("user", part)
 
 
-def test_a_whole_response_gives_model_and_tokens_and_is_rebuilt() -> None:
+def test_a_response_has_model_and_tokens_and_round_trips() -> None:
     (draft,) = formats.read(RESPONSE)
     assert (draft.role, draft.format, draft.model) == ("assistant", "anthropic", "claude-x")
     assert (draft.input_tokens, draft.output_tokens, draft.tokens) == (15, 7, 7)
-    (message,) = stored([draft])
+    (message,) = to_messages([draft])
     assert formats.response(draft) == formats.response(message) == RESPONSE
     assert formats.write([message], "anthropic") == [{"role": "assistant", "content": RESPONSE["content"]}]
     assert "I look." not in encode(draft.native)
@@ -151,29 +150,29 @@ def test_a_whole_response_gives_model_and_tokens_and_is_rebuilt() -> None:
 
 @pytest.mark.parametrize("content", [[], [{"type": "text", "text": "Hi"}]])
 def test_a_response_is_written_as_blocks(content: list[Any]) -> None:
-    messages = stored(formats.read({**RESPONSE, "content": content}))
+    messages = to_messages(formats.read({**RESPONSE, "content": content}))
     assert formats.write(messages, "anthropic") == [{"role": "assistant", "content": content}]
     assert formats.response(messages[0]) == {**RESPONSE, "content": content}
 
 
-def test_a_message_that_came_alone_has_no_response() -> None:
+def test_a_message_without_a_response_has_none() -> None:
     assert formats.response(formats.read({"role": "user", "content": "hi"})[0]) is None
     assert formats.response(formats.read({"role": "user", "content": "hi"}, "anthropic")[0]) is None
 
 
-def test_objects_of_the_sdk() -> None:
+def test_sdk_objects_are_read() -> None:
     types = pytest.importorskip("anthropic.types")
     reply = types.Message.model_validate(RESPONSE)
     plain = reply.model_dump(mode="json", exclude_unset=True)
     (draft,) = formats.read(reply)
     assert formats.response(draft) == plain
     nested = {"role": "assistant", "content": reply.content}
-    assert back([nested], None) == [{"role": "assistant", "content": plain["content"]}]
-    (bare,) = formats.read({"role": "assistant", "content": [reply.content[1]]})
-    assert bare.parts == (ToolCallPart(call_id="toolu_1", tool="read", arguments={"path": "README.md"}),)
+    assert round_trip([nested], None) == [{"role": "assistant", "content": plain["content"]}]
+    (draft_of_block,) = formats.read({"role": "assistant", "content": [reply.content[1]]})
+    assert draft_of_block.parts == (ToolCallPart(call_id="toolu_1", tool="read", arguments={"path": "README.md"}),)
 
 
-def test_neutral_messages_come_back_equal_and_have_no_format() -> None:
+def test_messages_of_only_common_fields_round_trip_and_have_no_format() -> None:
     messages = [
         {"role": "user", "content": "hello"},
         {"role": "assistant", "content": ""},
@@ -183,25 +182,25 @@ def test_neutral_messages_come_back_equal_and_have_no_format() -> None:
     ]
     drafts = formats.read(messages)
     assert {draft.format for draft in drafts} == {None}
-    assert formats.write(stored(drafts), "anthropic") == messages
+    assert formats.write(to_messages(drafts), "anthropic") == messages
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "pattern"),
     [
         ({"content": "hi"}, "no role"),
         ({"role": "tool", "content": "hi"}, "no role 'tool'"),
         ({"role": None, "content": "hi"}, "no role None"),
         ({"role": ["user"], "content": "hi"}, "no role"),
-        ({"role": "user", "content": 5}, "The content is of type int"),
-        ({"role": "user", "content": {"type": "text"}}, "The content is of type dict"),
-        ({"role": "user", "content": ["hi"]}, r"content\[0\] is of type str"),
-        (["not", "a", "message"], "A text alone"),
-        (7, "not of type int"),
+        ({"role": "user", "content": 5}, "The content must be a string or a list of blocks, got int"),
+        ({"role": "user", "content": {"type": "text"}}, "The content must be a string or a list of blocks, got dict"),
+        ({"role": "user", "content": ["hi"]}, r"content\[0\] must be a dict, got str"),
+        (["not", "a", "message"], "A message must have a role, got a str"),
+        (7, "got int"),
     ],
 )
-def test_other_shapes_are_refused_with_a_sentence(message: Any, words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
+def test_invalid_messages_are_refused(message: Any, pattern: str) -> None:
+    with pytest.raises(InvalidValue, match=pattern):
         formats.read(message, "anthropic")
 
 
@@ -211,7 +210,7 @@ def test_other_shapes_are_refused_with_a_sentence(message: Any, words: str) -> N
 def test_tool_calls_and_results_of_openai() -> None:
     function = {"name": "read", "arguments": '{"path": "a"}'}
     calls = [{"id": name, "type": "function", "function": function} for name in ("c1", "c2")]
-    assert translated(
+    assert translate(
         {"role": "developer", "content": "be kind"},
         {"role": "user", "content": "go", "name": "ann"},
         {"role": "assistant", "content": "I look.", "tool_calls": calls},
@@ -254,11 +253,11 @@ def test_tool_calls_and_results_of_openai() -> None:
 )
 def test_arguments_become_an_object(text: str, value: dict[str, Any]) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": text}}
-    (message,) = translated({"role": "assistant", "content": None, "tool_calls": [call]})
+    (message,) = translate({"role": "assistant", "content": None, "tool_calls": [call]})
     assert message["content"][0]["input"] == value
 
 
-def test_results_recorded_by_recollect_are_put_together() -> None:
+def test_consecutive_results_are_merged_into_one_message() -> None:
     drafts = [
         *formats.read({"role": "assistant", "content": [CALL, {**CALL, "id": "t2"}, {**CALL, "id": "t3"}]}),
         Draft(role="tool", parts=(ToolResultPart(call_id="toolu_1", data={"n": 1}),)),
@@ -267,24 +266,24 @@ def test_results_recorded_by_recollect_are_put_together() -> None:
         *formats.read({"role": "user", "content": [{**RESULT, "tool_use_id": "t3"}]}),
         Draft(role="tool", parts=(ToolResultPart(call_id="t4", data={"text": "\ud800", "big": 2**70}),)),
     ]
-    _, merged, own, last = formats.write(stored(drafts), "anthropic")
-    assert merged == {
+    _, joint_message, own_message, last_message = formats.write(to_messages(drafts), "anthropic")
+    assert joint_message == {
         "role": "user",
         "content": [
             {"type": "tool_result", "tool_use_id": "toolu_1", "content": '{"n":1}'},
             {"type": "tool_result", "tool_use_id": "t2", "content": "gone", "is_error": True},
         ],
     }
-    assert own == {"role": "user", "content": [{**RESULT, "tool_use_id": "t3"}]}
-    assert last["content"][0]["content"] == '{"text":"\\ud800","big":1180591620717411303424}'
+    assert own_message == {"role": "user", "content": [{**RESULT, "tool_use_id": "t3"}]}
+    assert last_message["content"][0]["content"] == '{"text":"\\ud800","big":1180591620717411303424}'
 
 
-def test_results_stand_before_the_text_of_their_message() -> None:
+def test_results_come_before_the_text_of_their_message() -> None:
     drafts = [
         Draft(role="tool", parts=(TextPart(text="a note"), ToolResultPart(call_id="a", text="1"))),
         Draft(role="tool", parts=(ToolResultPart(call_id="b", text="2", status="canceled"),)),
     ]
-    assert formats.write(stored(drafts), "anthropic") == [
+    assert formats.write(to_messages(drafts), "anthropic") == [
         {
             "role": "user",
             "content": [
@@ -299,7 +298,7 @@ def test_results_stand_before_the_text_of_their_message() -> None:
     ]
 
 
-def test_mixed_messages_and_what_has_no_words() -> None:
+def test_mixed_messages_and_messages_without_text() -> None:
     image = {"type": "file", "file": {"file_id": "file-1"}}
     drafts = [
         *formats.read({"role": "user", "content": [image, {"type": "text", "text": "look"}]}),
@@ -309,7 +308,7 @@ def test_mixed_messages_and_what_has_no_words() -> None:
         Draft(role="user", parts=(TextPart(text="so?"), ToolResultPart(call_id="c", text=""))),
         Draft(role="assistant", parts=(ToolCallPart(call_id="d", tool="f"), ToolResultPart(call_id="d", text="x"))),
     ]
-    assert formats.write(stored(drafts), "anthropic") == [
+    assert formats.write(to_messages(drafts), "anthropic") == [
         {"role": "user", "content": "look"},
         {
             "role": "user",
@@ -323,23 +322,23 @@ def test_mixed_messages_and_what_has_no_words() -> None:
     ]
 
 
-def test_the_blocks_given_out_can_be_marked_without_touching_the_message() -> None:
-    (message,) = stored(formats.read({"role": "user", "content": [{"type": "image", "source": {"type": "url"}}]}))
+def test_a_change_of_written_blocks_does_not_change_the_message() -> None:
+    (message,) = to_messages(formats.read({"role": "user", "content": [{"type": "image", "source": {"type": "url"}}]}))
     formats.write([message], "anthropic")[0]["content"][0]["cache_control"] = {"type": "ephemeral"}
     assert message.parts == (DataPart(native={"type": "image", "source": {"type": "url"}}),)
 
 
-def test_translations_are_what_the_sdk_accepts() -> None:
+def test_the_sdk_accepts_translations() -> None:
     pydantic = pytest.importorskip("pydantic")
     types = pytest.importorskip("anthropic.types")
     adapter = pydantic.TypeAdapter(types.MessageParam)
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[]"}}
-    written = translated(
+    messages = translate(
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"role": "assistant", "content": "x", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "y"}]},
     )
-    for message in written:
-        checked = adapter.validate_python(message)
-        assert isinstance(message["content"], str) or list(checked["content"])
-    assert len(written) == 3
+    for message in messages:
+        model = adapter.validate_python(message)
+        assert isinstance(message["content"], str) or list(model["content"])
+    assert len(messages) == 3

@@ -1,4 +1,4 @@
-"""OpenAI's chat format: equal on the way back, readable in between, translated from the others."""
+"""OpenAI's chat format: messages round trip, fill the common fields, and are translated from other formats."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 from recollect import formats
 from recollect.errors import InvalidValue
 from recollect.model.json import encode
-from recollect.model.message import Draft
-from recollect.model.part import DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from stored_drafts import stored
+from recollect.model.message import DataPart, Draft, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from stored_drafts import to_messages
 
 FUNCTION = {"name": "read", "arguments": '{"path": "README.md"}'}
 CALL = {"id": "call_1", "type": "function", "function": FUNCTION}
@@ -41,12 +40,12 @@ COMPLETION = {
 }
 
 
-def back(message: Any, format: str | None = "openai") -> list[dict[str, Any]]:
-    return formats.write(stored(formats.read(message, format)), "openai")
+def round_trip(message: Any, format: str | None = "openai") -> list[dict[str, Any]]:
+    return formats.write(to_messages(formats.read(message, format)), "openai")
 
 
-def same(left: Any, right: Any) -> bool:
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+def is_same_json(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def assistant(*calls: Any, **fields: Any) -> dict[str, Any]:
@@ -104,8 +103,8 @@ def assistant(*calls: Any, **fields: Any) -> dict[str, Any]:
         {"role": "tool", "tool_call_id": 5, "content": "hello"},
     ],
 )
-def test_what_came_in_comes_back_equal(message: dict[str, Any]) -> None:
-    assert same(back(message), [message])
+def test_messages_round_trip(message: dict[str, Any]) -> None:
+    assert is_same_json(round_trip(message), [message])
 
 
 @pytest.mark.parametrize(
@@ -117,19 +116,19 @@ def test_what_came_in_comes_back_equal(message: dict[str, Any]) -> None:
         {"role": "tool", "tool_call_id": "call_1", "content": "hello"},
     ],
 )
-def test_common_messages_need_nothing_beside_our_fields(message: dict[str, Any]) -> None:
+def test_common_messages_have_no_provider_specific_remainder(message: dict[str, Any]) -> None:
     (draft,) = formats.read(message, "openai")
     assert draft.native is None
     assert all(part.native is None for part in draft.parts)
 
 
-def test_the_arguments_stay_the_text_that_the_model_wrote() -> None:
-    odd = '{"path" : "README.md",  }'
-    (draft,) = formats.read(assistant({**CALL, "function": {"name": "read", "arguments": odd}}))
-    assert draft.parts == (ToolCallPart(call_id="call_1", tool="read", arguments_text=odd),)
+def test_arguments_stay_the_text_of_the_model() -> None:
+    arguments = '{"path" : "README.md",  }'
+    (draft,) = formats.read(assistant({**CALL, "function": {"name": "read", "arguments": arguments}}))
+    assert draft.parts == (ToolCallPart(call_id="call_1", tool="read", arguments_text=arguments),)
 
 
-def test_a_call_that_is_kept_whole_can_still_be_read() -> None:
+def test_a_call_that_is_stored_in_the_remainder_fills_the_common_fields() -> None:
     call = {"id": "call_1", "function": FUNCTION}
     (draft,) = formats.read(assistant(call))
     assert draft.parts == (
@@ -142,7 +141,7 @@ def test_a_custom_call_is_a_tool_call() -> None:
     assert draft.parts == (ToolCallPart(call_id="call_2", tool="shell", arguments="ls -l", native={"type": "custom"}),)
 
 
-def test_roles_and_results() -> None:
+def test_roles_and_results_are_read() -> None:
     developer, function, tool = formats.read(
         [
             {"role": "developer", "content": "be kind"},
@@ -158,18 +157,18 @@ def test_roles_and_results() -> None:
     assert (tool.role, tool.native) == ("tool", None)
 
 
-def test_a_whole_completion_gives_model_and_tokens_and_is_rebuilt() -> None:
+def test_a_completion_has_model_and_tokens_and_round_trips() -> None:
     (draft,) = formats.read(COMPLETION)
     assert (draft.role, draft.format, draft.model) == ("assistant", "openai", "gpt-x")
     assert (draft.input_tokens, draft.output_tokens, draft.tokens) == (12, 8, 8)
-    (message,) = stored([draft])
+    (message,) = to_messages([draft])
     assert formats.response(draft) == formats.response(message) == COMPLETION
     assert formats.write([message], "openai") == [{"role": "assistant", "content": "I look.", "tool_calls": [CALL]}]
     assert "I look." not in encode(draft.native)
 
 
-def test_of_a_completion_goes_out_what_the_api_takes() -> None:
-    said = {
+def test_only_the_fields_that_the_api_accepts_are_written() -> None:
+    message = {
         "role": "assistant",
         "content": None,
         "refusal": "no",
@@ -177,8 +176,8 @@ def test_of_a_completion_goes_out_what_the_api_takes() -> None:
         "tool_calls": None,
         "reasoning_content": "hm",
     }
-    completion = {**COMPLETION, "choices": [{"index": 0, "message": said}]}
-    messages = stored(formats.read(completion))
+    completion = {**COMPLETION, "choices": [{"index": 0, "message": message}]}
+    messages = to_messages(formats.read(completion))
     assert formats.response(messages[0]) == completion
     assert formats.write(messages, "openai") == [
         {"role": "assistant", "content": None, "refusal": "no", "audio": {"id": "audio_1"}}
@@ -189,7 +188,7 @@ def test_of_a_completion_goes_out_what_the_api_takes() -> None:
 def test_completions_with_other_numbers_of_choices(count: int) -> None:
     choices = [{"index": i, "message": {"role": "assistant", "content": f"answer {i}"}} for i in range(count)]
     completion = {**COMPLETION, "choices": choices, "usage": None}
-    (message,) = stored(formats.read(completion))
+    (message,) = to_messages(formats.read(completion))
     assert formats.response(message) == completion
     assert message.text == ("answer 0" if count else "")
     assert message.input_tokens is None
@@ -201,39 +200,39 @@ def test_completions_without_a_message_are_refused(choices: Any) -> None:
         formats.read({**COMPLETION, "choices": choices})
 
 
-def test_objects_of_the_sdk() -> None:
+def test_sdk_objects_are_read() -> None:
     chat = pytest.importorskip("openai.types.chat")
     completion = chat.ChatCompletion.model_validate(COMPLETION)
     (draft,) = formats.read(completion)
     assert formats.response(draft) == completion.model_dump(mode="json", exclude_unset=True)
-    bare = completion.choices[0].message
-    (written,) = back([bare], None)
-    assert written == COMPLETION["choices"][0]["message"]  # type: ignore[index]
-    nested = {"role": "assistant", "content": None, "tool_calls": bare.tool_calls}
-    assert back(nested, None) == [assistant(CALL)]
+    message = completion.choices[0].message
+    (output,) = round_trip([message], None)
+    assert output == COMPLETION["choices"][0]["message"]  # type: ignore[index]
+    nested = {"role": "assistant", "content": None, "tool_calls": message.tool_calls}
+    assert round_trip(nested, None) == [assistant(CALL)]
 
 
-def test_neutral_messages_come_back_equal() -> None:
+def test_messages_of_only_common_fields_round_trip() -> None:
     messages = [
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": ""},
         {"role": "user", "content": [{"type": "text", "text": "alone"}]},
         {"role": "assistant", "content": []},
     ]
-    assert back(messages, None) == messages
+    assert round_trip(messages, None) == messages
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "pattern"),
     [
         ({"content": "hi"}, "no role"),
         ({"role": "robot", "content": "hi"}, "OpenAI has no role 'robot'. Use one of: user, assistant"),
-        ({"role": "user", "content": True}, "The content is of type bool"),
-        ({"role": "user", "content": [None]}, r"content\[0\] is null"),
+        ({"role": "user", "content": True}, "The content must be a string or a list of blocks, got bool"),
+        ({"role": "user", "content": [None]}, r"content\[0\] must be a dict, got null"),
     ],
 )
-def test_other_shapes_are_refused_with_a_sentence(message: Any, words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
+def test_invalid_messages_are_refused(message: Any, pattern: str) -> None:
+    with pytest.raises(InvalidValue, match=pattern):
         formats.read(message, "openai")
 
 
@@ -265,9 +264,9 @@ def test_tool_calls_and_results_of_anthropic() -> None:
         },
         {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]},
     ]
-    written = formats.write(stored(formats.read(messages, "anthropic")), "openai")
+    output = formats.write(to_messages(formats.read(messages, "anthropic")), "openai")
     arguments = '{"path":"a","n":1180591620717411303424}'
-    assert written == [
+    assert output == [
         {"role": "system", "content": "be kind"},
         {"role": "user", "content": "go"},
         {
@@ -284,37 +283,37 @@ def test_tool_calls_and_results_of_anthropic() -> None:
     ]
 
 
-def test_results_recorded_by_recollect() -> None:
+def test_results_without_a_format_are_written() -> None:
     drafts = [
         Draft(role="assistant", parts=(ReasoningPart(text="hm"), ToolCallPart(call_id="c", tool="f"))),
         Draft(role="tool", parts=(ToolResultPart(call_id="c", data=[1, None]),)),
         Draft(role="tool", parts=(ToolResultPart(call_id="d", content=(DataPart(data=1),), error_message="gone"),)),
     ]
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    assert formats.write(stored(drafts), "openai") == [
+    assert formats.write(to_messages(drafts), "openai") == [
         assistant(call),
         {"role": "tool", "tool_call_id": "c", "content": "[1,null]"},
         {"role": "tool", "tool_call_id": "d", "content": "gone"},
     ]
 
 
-def test_translations_are_what_the_sdk_accepts() -> None:
+def test_the_sdk_accepts_translations() -> None:
     pydantic = pytest.importorskip("pydantic")
     chat = pytest.importorskip("openai.types.chat")
     adapter = pydantic.TypeAdapter(chat.ChatCompletionMessageParam)
     call = {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "x"}]}
-    messages = formats.read(
+    drafts = formats.read(
         [
             {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, call]},
             {"role": "user", "content": [result, {"type": "text", "text": "so?"}]},
         ],
         "anthropic",
     )
-    written = formats.write(stored(messages), "openai")
-    assert [message["role"] for message in written] == ["assistant", "tool", "user"]
-    for message in written:
-        checked = adapter.validate_python(message)
+    messages = formats.write(to_messages(drafts), "openai")
+    assert [message["role"] for message in messages] == ["assistant", "tool", "user"]
+    for message in messages:
+        model = adapter.validate_python(message)
         for name in ("content", "tool_calls"):
             if isinstance(message.get(name), list):
-                assert list(checked[name]) == message[name]
+                assert list(model[name]) == message[name]

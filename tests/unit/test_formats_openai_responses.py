@@ -1,19 +1,27 @@
-"""Items of the Responses API in the shape of its documentation, in and out."""
+"""Items of the Responses API, as in its documentation, are read and written."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from formats_table import stored
+from formats_table import to_messages
 
 from recollect import formats
-from recollect.errors import FormatUnclear, InvalidValue
-from recollect.model.message import Draft, Message
-from recollect.model.part import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.errors import AmbiguousFormat, InvalidValue
+from recollect.model.message import (
+    AttachmentPart,
+    DataPart,
+    Draft,
+    Message,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 
 NAME = "openai-responses"
-THOUGHT = {
+REASONING = {
     "type": "reasoning",
     "id": "rs_1",
     "summary": [
@@ -31,7 +39,7 @@ CALL = {
     "arguments": '{"town": "Delft"}',
     "status": "completed",
 }
-SAID = {
+MESSAGE = {
     "type": "message",
     "id": "msg_1",
     "role": "assistant",
@@ -45,66 +53,81 @@ RESPONSE = {
     "status": "completed",
     "error": None,
     "model": "gpt-test-2",
-    "output": [THOUGHT, SAID, CALL],
+    "output": [REASONING, MESSAGE, CALL],
     "parallel_tool_calls": True,
     "tools": [],
     "usage": {"input_tokens": 36, "output_tokens": 87, "output_tokens_details": {"reasoning_tokens": 64}},
 }
 ANSWER = {"type": "function_call_output", "call_id": "call_1", "output": "Rain, 11 degrees"}
-TALK = [{"role": "user", "content": "How is the weather in Delft?"}, THOUGHT, SAID, CALL, ANSWER]
+ITEMS = [{"role": "user", "content": "How is the weather in Delft?"}, REASONING, MESSAGE, CALL, ANSWER]
 
 
 def test_a_whole_response_is_one_message() -> None:
     (draft,) = formats.read(RESPONSE)
     assert (draft.role, draft.model, draft.input_tokens, draft.output_tokens) == ("assistant", "gpt-test-2", 36, 87)
     assert [type(part) for part in draft.parts] == [ReasoningPart, TextPart, ToolCallPart]
-    (message,) = stored([RESPONSE], NAME)
+    (message,) = to_messages([RESPONSE], NAME)
     assert message.reasoning == "**Find the town**\n\nThen its weather."
     assert formats.response(message) == RESPONSE
     assert formats.write([message], NAME) == RESPONSE["output"]
 
 
-def test_a_response_without_output_gives_no_item() -> None:
+def test_a_response_without_output_has_no_items() -> None:
     empty = {**RESPONSE, "output": []}
-    kept = stored([empty], NAME)
-    assert formats.write(kept, NAME) == []
-    assert formats.response(kept[0]) == empty
+    messages = to_messages([empty], NAME)
+    assert formats.write(messages, NAME) == []
+    assert formats.response(messages[0]) == empty
 
 
 def test_the_items_of_an_answer_in_one_list_are_one_message() -> None:
-    drafts = formats.read(TALK, NAME)
+    drafts = formats.read(ITEMS, NAME)
     assert [draft.role for draft in drafts] == ["user", "assistant", "tool"]
-    assert formats.write(stored(TALK, NAME), NAME) == TALK
-    one_by_one = [message for item in TALK for message in stored([item], NAME)]
-    assert len(one_by_one) == len(TALK)
-    assert formats.write(one_by_one, NAME) == TALK
+    assert formats.write(to_messages(ITEMS, NAME), NAME) == ITEMS
+    one_by_one = [message for item in ITEMS for message in to_messages([item], NAME)]
+    assert len(one_by_one) == len(ITEMS)
+    assert formats.write(one_by_one, NAME) == ITEMS
     for target in ("anthropic", "openai", "ai-sdk"):
-        assert formats.write(one_by_one, target) == formats.write(stored(TALK, NAME), target)
+        assert formats.write(one_by_one, target) == formats.write(to_messages(ITEMS, NAME), target)
 
 
-def test_items_of_two_answers_stay_apart_where_a_person_spoke() -> None:
-    talk = [SAID, {"role": "user", "content": "And?"}, CALL, ANSWER, {**SAID, "id": "msg_2"}]
-    assert [draft.role for draft in formats.read(talk, NAME)] == ["assistant", "user", "assistant", "tool", "assistant"]
-    assert formats.write(stored(talk, NAME), NAME) == talk
+@pytest.mark.parametrize("content", ["", "Hello."])
+@pytest.mark.parametrize("extra", [{"id": None}, {"id": "msg_1"}])
+def test_an_assistant_message_without_a_type_after_a_call_round_trips(content: str, extra: dict[str, Any]) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    items = [call, {"role": "assistant", "content": content, **extra}]
+    assert len(formats.read(items, NAME)) == 1
+    assert formats.write(to_messages(items, NAME), NAME) == items
 
 
-def test_short_messages_of_the_agent_are_not_joined() -> None:
-    talk = [{"role": "assistant", "content": "one"}, {"role": "assistant", "content": "two"}, CALL]
-    assert len(formats.read(talk, NAME)) == 3
-    assert formats.write(stored(talk, NAME), NAME) == talk
+def test_items_before_and_after_a_user_message_are_not_joined() -> None:
+    items = [MESSAGE, {"role": "user", "content": "And?"}, CALL, ANSWER, {**MESSAGE, "id": "msg_2"}]
+    assert [draft.role for draft in formats.read(items, NAME)] == [
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert formats.write(to_messages(items, NAME), NAME) == items
 
 
-def test_own_values_of_this_format_are_never_joined() -> None:
+def test_short_assistant_messages_are_not_joined() -> None:
+    items = [{"role": "assistant", "content": "one"}, {"role": "assistant", "content": "two"}, CALL]
+    assert len(formats.read(items, NAME)) == 3
+    assert formats.write(to_messages(items, NAME), NAME) == items
+
+
+def test_drafts_of_this_format_are_never_joined() -> None:
     draft = Draft(role="assistant", parts=(ToolCallPart(call_id="c", tool="f"),), format=NAME, metadata={"a": 1})
     assert formats.read([draft, draft]) == [draft, draft]
-    plain = formats.write(stored([CALL], NAME) * 2, "recollect")
+    plain = formats.write(to_messages([CALL], NAME) * 2, "recollect")
     assert len(formats.read(plain)) == len(formats.read(plain, "recollect")) == 2
 
 
-def test_it_goes_on_with_another_provider() -> None:
-    kept = stored(TALK, NAME)
-    assert formats.write(kept, "anthropic") == [
-        TALK[0],
+def test_items_are_translated_for_other_providers() -> None:
+    messages = to_messages(ITEMS, NAME)
+    assert formats.write(messages, "anthropic") == [
+        ITEMS[0],
         {
             "role": "assistant",
             "content": [
@@ -118,8 +141,8 @@ def test_it_goes_on_with_another_provider() -> None:
         },
     ]
     function = {"name": "get_weather", "arguments": '{"town": "Delft"}'}
-    assert formats.write(kept, "openai") == [
-        TALK[0],
+    assert formats.write(messages, "openai") == [
+        ITEMS[0],
         {
             "role": "assistant",
             "content": "I look it up.",
@@ -164,25 +187,25 @@ def test_it_goes_on_with_another_provider() -> None:
         ),
     ],
 )
-def test_calls_and_outputs(item: dict[str, Any], part: Any) -> None:
+def test_calls_and_outputs_round_trip(item: dict[str, Any], part: Any) -> None:
     assert formats.read(item)[0].parts == (part,)
-    assert formats.write(stored([item], NAME), NAME) == [item]
+    assert formats.write(to_messages([item], NAME), NAME) == [item]
 
 
-def test_screenshots_and_drawings_are_images() -> None:
-    shot = {"type": "computer_screenshot", "image_url": "data:image/png;base64,AA=="}
-    output = {"type": "computer_call_output", "call_id": "c", "output": shot}
+def test_screenshots_and_generated_images_are_attachments() -> None:
+    screenshot = {"type": "computer_screenshot", "image_url": "data:image/png;base64,AA=="}
+    output = {"type": "computer_call_output", "call_id": "c", "output": screenshot}
     (draft,) = formats.read(output)
     result = draft.parts[0]
     assert isinstance(result, ToolResultPart)
     assert result.content is not None
     assert isinstance(result.content[0], AttachmentPart)
     assert result.content[0].mime_type == "image/png"
-    drawn = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AA=="}
-    (part,) = formats.read(drawn)[0].parts
+    generation = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": "AA=="}
+    (part,) = formats.read(generation)[0].parts
     assert isinstance(part, AttachmentPart)
     assert (part.mime_type, part.data) == ("image/png", "AA==")
-    assert formats.write(stored([output, drawn], NAME), NAME) == [output, drawn]
+    assert formats.write(to_messages([output, generation], NAME), NAME) == [output, generation]
 
 
 @pytest.mark.parametrize(
@@ -200,37 +223,37 @@ def test_screenshots_and_drawings_are_images() -> None:
         ({"type": "of_next_year_output", "x": 1}, "tool"),
     ],
 )
-def test_what_openai_ran_is_kept_as_it_is(item: dict[str, Any], role: str) -> None:
+def test_items_that_openai_executes_round_trip(item: dict[str, Any], role: str) -> None:
     (draft,) = formats.read(item, NAME)
     assert (draft.role, draft.parts) == (role, (DataPart(native=item),))
-    assert formats.write(stored([item], NAME), NAME) == [item]
-    assert formats.write(stored([item], NAME), "anthropic") == []
+    assert formats.write(to_messages([item], NAME), NAME) == [item]
+    assert formats.write(to_messages([item], NAME), "anthropic") == []
 
 
-def test_parts_that_were_taken_out_or_put_in_do_not_move_the_others() -> None:
-    (message,) = stored([RESPONSE], NAME)
-    thought, said, call = message.parts
-    for parts, wanted in [
-        ((said, call), [SAID, CALL]),
-        ((thought, said), [THOUGHT, SAID]),
-        ((thought, ToolResultPart(call_id="x", text="y"), said, ReasoningPart(text="ours"), call), [
-            THOUGHT, {"type": "function_call_output", "call_id": "x", "output": "y"}, SAID, CALL,
+def test_removed_or_added_parts_do_not_move_the_others() -> None:
+    (message,) = to_messages([RESPONSE], NAME)
+    reasoning, text, call = message.parts
+    for parts, expected in [
+        ((text, call), [MESSAGE, CALL]),
+        ((reasoning, text), [REASONING, MESSAGE]),
+        ((reasoning, ToolResultPart(call_id="x", text="y"), text, ReasoningPart(text="ours"), call), [
+            REASONING, {"type": "function_call_output", "call_id": "x", "output": "y"}, MESSAGE, CALL,
         ]),
     ]:  # fmt: skip
         changed = Message(
             branch=1, position=1, role="assistant", parts=parts, format=NAME, native=message.native, created_at=0
         )
-        assert formats.write([changed], NAME) == wanted
+        assert formats.write([changed], NAME) == expected
 
 
 @pytest.mark.parametrize("item", [{}, {"content": "hi"}, {"role": "robot", "content": "hi"}, {"object": "response"}])
-def test_what_is_no_item_is_refused(item: dict[str, Any]) -> None:
+def test_an_invalid_item_is_refused(item: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         formats.read(item, NAME)
 
 
 def test_other_formats_become_items() -> None:
-    talk = [
+    messages = [
         {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}]},
         {
             "role": "assistant",
@@ -245,11 +268,11 @@ def test_other_formats_become_items() -> None:
             "role": "user",
             "content": [
                 {"type": "tool_result", "tool_use_id": "t", "content": "x", "is_error": True},
-                {"type": "text", "text": "go on"},
+                {"type": "text", "text": "continue"},
             ],
         },
     ]
-    assert formats.write(stored(talk, "anthropic"), NAME) == [
+    assert formats.write(to_messages(messages, "anthropic"), NAME) == [
         {
             "role": "user",
             "content": [{"type": "input_image", "detail": "auto", "image_url": "https://example.org/a.png"}],
@@ -257,58 +280,60 @@ def test_other_formats_become_items() -> None:
         {"role": "assistant", "content": "I look."},
         {"type": "function_call", "call_id": "t", "name": "f", "arguments": '{"a":1}'},
         {"type": "function_call_output", "call_id": "t", "output": "x"},
-        {"role": "user", "content": "go on"},
+        {"role": "user", "content": "continue"},
     ]
 
 
-def test_what_the_sdk_adds_to_its_objects_is_not_sent_back() -> None:
+def test_fields_that_the_sdk_adds_to_its_objects_are_not_written() -> None:
     parsed: Any = pytest.importorskip("openai.types.responses.parsed_response")
-    said = {**SAID, "content": [{**SAID["content"][0], "parsed": {"town": "Delft"}}]}
-    response = {**RESPONSE, "output": [THOUGHT, said, {**CALL, "parsed_arguments": {"town": "Delft"}}]}
-    found = parsed.ParsedResponse.model_construct(
+    message_item = {**MESSAGE, "content": [{**MESSAGE["content"][0], "parsed": {"town": "Delft"}}]}
+    response = {**RESPONSE, "output": [REASONING, message_item, {**CALL, "parsed_arguments": {"town": "Delft"}}]}
+    sdk_response = parsed.ParsedResponse.model_construct(
         **{**response, "output": [parsed.ParsedResponseFunctionToolCall.model_construct(**response["output"][2])]}
     )
     (message,) = [Message(branch=1, position=1, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
-                  for d in formats.read(found)]  # fmt: skip
+                  for d in formats.read(sdk_response)]  # fmt: skip
     assert formats.write([message], NAME) == [CALL]
     assert formats.response(message) == {**RESPONSE, "output": [CALL]}
-    assert formats.write(stored([response], NAME), NAME) == response["output"]  # a dict is what its owner says
+    assert formats.write(to_messages([response], NAME), NAME) == response["output"]  # a dict is written unchanged
     chat: Any = pytest.importorskip("openai.types.chat")
     function = {"name": "f", "arguments": "{}", "parsed_arguments": {}}
     call = {"id": "c", "type": "function", "function": function}
-    object = chat.ParsedChatCompletionMessage.model_validate(
+    sdk_message = chat.ParsedChatCompletionMessage.model_validate(
         {"role": "assistant", "content": "hi", "parsed": {"a": 1}, "tool_calls": [call]}
     )
-    (draft,) = formats.read(object)
+    (draft,) = formats.read(sdk_message)
     assert draft.native is None
     assert draft.parts[1] == ToolCallPart(call_id="c", tool="f", arguments_text="{}")
 
 
-NEW = {"type": "quantum_call", "id": "q", "qubits": [1, 0]}
+NEW_ITEM = {"type": "quantum_call", "id": "q", "qubits": [1, 0]}
 
 
 @pytest.mark.parametrize(
-    "talk",
+    "items",
     [
-        [{"type": "message", "role": "user", "content": "hi"}, NEW],
-        [NEW, {"role": "user", "content": "hi"}, THOUGHT],
-        [{"role": "user", "content": "hi"}, CALL, NEW, NEW],
-        ({"role": "user", "content": [{"type": "input_text", "text": "hi"}]}, NEW),
+        [{"type": "message", "role": "user", "content": "hi"}, NEW_ITEM],
+        [NEW_ITEM, {"role": "user", "content": "hi"}, REASONING],
+        [{"role": "user", "content": "hi"}, CALL, NEW_ITEM, NEW_ITEM],
+        ({"role": "user", "content": [{"type": "input_text", "text": "hi"}]}, NEW_ITEM),
     ],
 )
-def test_an_item_of_a_new_type_is_read_where_another_makes_the_format_clear(talk: Any) -> None:
-    found = [Message(branch=1, position=n, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
-             for n, d in enumerate(formats.read(talk))]  # fmt: skip
-    assert formats.write(found, NAME) == list(talk)
+def test_an_item_of_a_new_type_is_read_if_another_item_determines_the_format(items: Any) -> None:
+    messages = [Message(branch=1, position=n, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
+             for n, d in enumerate(formats.read(items))]  # fmt: skip
+    assert formats.write(messages, NAME) == list(items)
 
 
-@pytest.mark.parametrize("talk", [NEW, [NEW], [{"role": "user", "content": "hi"}, NEW], iter([THOUGHT, NEW])])
-def test_an_item_of_a_new_type_alone_is_asked_about(talk: Any) -> None:
-    with pytest.raises(FormatUnclear, match=r"'quantum_call'.*format=\"openai-responses\""):
-        formats.read(talk)
+@pytest.mark.parametrize(
+    "items", [NEW_ITEM, [NEW_ITEM], [{"role": "user", "content": "hi"}, NEW_ITEM], iter([REASONING, NEW_ITEM])]
+)
+def test_an_item_of_a_new_type_alone_is_ambiguous(items: Any) -> None:
+    with pytest.raises(AmbiguousFormat, match=r"'quantum_call'.*format=\"openai-responses\""):
+        formats.read(items)
 
 
-@pytest.mark.parametrize("odd", [{}, {"foo": 1}, {"type": 5}, {"type": "message"}, {"role": None, "type": "x"}])
-def test_what_is_no_item_needs_a_role(odd: Any) -> None:
+@pytest.mark.parametrize("item", [{}, {"foo": 1}, {"type": 5}, {"type": "message"}, {"role": None, "type": "x"}])
+def test_a_dict_without_an_item_type_needs_a_role(item: Any) -> None:
     with pytest.raises(InvalidValue, match="role"):
-        formats.read([odd, THOUGHT])
+        formats.read([item, REASONING])

@@ -1,39 +1,39 @@
-"""docs/formats.md says what carries over between formats, and it is what the code does."""
+"""docs/reference/formats.md lists the features that carry over between formats, as the code translates them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from formats_table import EXAMPLES, FORMATS, NEEDLE, carries, stored, tables
+from formats_table import EXAMPLES, FORMATS, NEEDLE, carries, tables, to_messages
 
 from recollect import formats
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
 
 
-def test_the_tables_on_the_page_are_what_the_code_does() -> None:
-    assert tables() in PAGE.read_text(encoding="utf-8"), "print the tables anew: python tests/unit/formats_table.py"
+def test_the_documented_tables_match_the_code() -> None:
+    assert tables() in PAGE.read_text(encoding="utf-8"), "regenerate the tables: python tests/unit/formats_table.py"
 
 
 @pytest.mark.parametrize("source", FORMATS)
-def test_nothing_leaves_the_store(source: str) -> None:
-    for what, messages in EXAMPLES[source].items():
-        kept = stored(messages, source)
-        assert formats.write(kept, source) == messages, what
-        assert NEEDLE in str(formats.write(kept, "recollect")), what
+def test_every_feature_round_trips_in_its_own_format(source: str) -> None:
+    for feature, example in EXAMPLES[source].items():
+        messages = to_messages(example, source)
+        assert formats.write(messages, source) == example, feature
+        assert NEEDLE in str(formats.write(messages, "recollect")), feature
 
 
 @pytest.mark.parametrize("source", EXAMPLES)
 @pytest.mark.parametrize("target", FORMATS)
-def test_what_every_format_has_carries_over(source: str, target: str) -> None:
-    for what in ("text", "tool call", "tool result", "image, as bytes", "image, by address", "PDF, as bytes"):
-        assert carries(EXAMPLES[source][what], source, target), what
+def test_common_features_carry_over_to_every_format(source: str, target: str) -> None:
+    for feature in ("text", "tool call", "tool result", "image, as bytes", "image, by URL", "PDF, as bytes"):
+        assert carries(EXAMPLES[source][feature], source, target), feature
 
 
 @pytest.mark.parametrize("source", EXAMPLES)
 @pytest.mark.parametrize("target", ["anthropic", "openai", "openai-responses"])
-def test_what_one_provider_can_use_stays_out_of_anothers_view(source: str, target: str) -> None:
-    for what in ("signature or encrypted reasoning", "call that the provider ran", "cache marks, provider options"):
-        messages = EXAMPLES[source].get(what)
-        assert messages is None or source == target or not carries(messages, source, target), what
+def test_provider_specific_features_do_not_carry_over(source: str, target: str) -> None:
+    for feature in ("signature or encrypted reasoning", "provider-executed call", "cache control, provider options"):
+        messages = EXAMPLES[source].get(feature)
+        assert messages is None or source == target or not carries(messages, source, target), feature

@@ -1,4 +1,4 @@
-"""Large payloads: taken out of parts, named by content, and put back equal."""
+"""Large payloads: detached from parts, named by the hash of their content, and attached again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.model import blob, json
-from recollect.model.part import (
+from recollect.model.message import (
     AttachmentPart,
     DataPart,
     Part,
@@ -29,15 +29,15 @@ URL = f"data:image/png;base64,{BASE64}"
 LONG = "word " * 20_000
 
 
-def there_and_back(*parts: Part) -> dict[str, bytes] | None:
-    """Detach, store as JSON, read, attach: the parts must come back equal. Give the payloads."""
-    stored, found = blob.detach(parts)
-    text = json.encode(stored)
-    again = msgspec.convert(blob.attach(json.decode(text), found or {}), tuple[Part, ...])
-    assert again == tuple(parts)
-    for name, payload in (found or {}).items():
+def round_trip(*parts: Part) -> dict[str, bytes] | None:
+    """Detach the payloads, write and read the parts as JSON, and attach the payloads: the parts must be equal. Return the payloads."""
+    json_parts, payloads = blob.detach_payloads(parts)
+    text = json.encode(json_parts)
+    attached = msgspec.convert(blob.attach_payloads(json.decode(text), payloads or {}), tuple[Part, ...])
+    assert attached == tuple(parts)
+    for name, payload in (payloads or {}).items():
         assert name == hashlib.sha256(payload).hexdigest()
-    return found
+    return payloads
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def there_and_back(*parts: Part) -> dict[str, bytes] | None:
         AttachmentPart(data=base64.b64encode(b"tiny").decode()),
         AttachmentPart(url="https://example.org/a.png"),
         DataPart(data={"a": [1, None, True, 1.5]}),
-        DataPart(native={"text": "x" * (blob.TEXT_FROM - 1)}),
+        DataPart(native={"text": "x" * (blob.MIN_TEXT_LENGTH - 1)}),
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_what_was_said_and_what_is_small_stays(part):
-    assert there_and_back(part) is None
+def test_text_and_small_payloads_are_not_detached(part):
+    assert round_trip(part) is None
     parts = (part,)
-    assert blob.detach(parts)[0] is parts
+    assert blob.detach_payloads(parts)[0] is parts
 
 
 @pytest.mark.parametrize(
@@ -76,30 +76,30 @@ def test_what_was_said_and_what_is_small_stays(part):
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_base64_is_kept_once_as_the_bytes_it_stands_for(part):
-    assert there_and_back(part) == {hashlib.sha256(BYTES).hexdigest(): BYTES}
-    stored, _ = blob.detach((part,))
-    assert BASE64[:200] not in json.encode(stored)
+def test_base64_is_stored_once_as_decoded_bytes(part):
+    assert round_trip(part) == {hashlib.sha256(BYTES).hexdigest(): BYTES}
+    json_parts, _ = blob.detach_payloads((part,))
+    assert BASE64[:200] not in json.encode(json_parts)
 
 
 def test_the_same_image_as_block_and_as_url_is_one_blob():
-    found = there_and_back(AttachmentPart(data=BASE64), AttachmentPart(url=URL), DataPart(data=[BASE64, BASE64]))
-    assert found == {hashlib.sha256(BYTES).hexdigest(): BYTES}
+    payloads = round_trip(AttachmentPart(data=BASE64), AttachmentPart(url=URL), DataPart(data=[BASE64, BASE64]))
+    assert payloads == {hashlib.sha256(BYTES).hexdigest(): BYTES}
 
 
-def test_long_text_in_data_is_moved_and_comes_back():
-    found = there_and_back(DataPart(data={"log": LONG}))
-    assert found == {hashlib.sha256(LONG.encode()).hexdigest(): LONG.encode()}
+def test_long_text_in_data_is_detached():
+    payloads = round_trip(DataPart(data={"log": LONG}))
+    assert payloads == {hashlib.sha256(LONG.encode()).hexdigest(): LONG.encode()}
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "text",
     [
         BASE64 + "\n",
         BASE64[:76] + "\n" + BASE64[76:],
         BASE64[:-1],
         BASE64.replace("+", "-").replace("/", "_"),
-        BASE64[:-4] + "AB==",  # the last bits are not zero: decoding and encoding gives another text
+        BASE64[:-4] + "AB==",  # the last bits are not zero: decoding and encoding returns another text
         "data:image/png;base64,",
         "data:" + "x" * 300 + ";base64," + BASE64,
         "data:text/plain," + BASE64,
@@ -111,13 +111,13 @@ def test_long_text_in_data_is_moved_and_comes_back():
     ],
     ids=lambda text: repr(text[:24]),
 )
-def test_what_only_looks_like_base64_comes_back_to_the_letter(odd):
-    there_and_back(DataPart(data={"x": odd}))
-    there_and_back(AttachmentPart(url=odd))
+def test_text_that_only_resembles_base64_round_trips(text):
+    round_trip(DataPart(data={"x": text}))
+    round_trip(AttachmentPart(url=text))
 
 
 @pytest.mark.parametrize(
-    "own",
+    "value",
     [
         {"$blob": "abc"},
         {"$blob": None},
@@ -129,47 +129,47 @@ def test_what_only_looks_like_base64_comes_back_to_the_letter(odd):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("beside", [{}, {"image": BASE64}], ids=["alone", "beside a payload"])
-def test_a_callers_own_mark_is_not_taken_for_ours(own, beside):
-    there_and_back(DataPart(data={"own": own, **beside}))
-    there_and_back(TextPart(text="a", metadata={"own": own, **beside}))
+@pytest.mark.parametrize("extra", [{}, {"image": BASE64}], ids=["alone", "with a payload"])
+def test_a_blob_key_of_the_caller_is_not_a_reference(value, extra):
+    round_trip(DataPart(data={"own": value, **extra}))
+    round_trip(TextPart(text="a", metadata={"own": value, **extra}))
 
 
-def test_a_callers_own_mark_at_the_top_of_a_part_field():
-    there_and_back(DataPart(data={"$blob": "x"}))
-    there_and_back(ToolCallPart(call_id="c", tool="t", arguments={"$blob": None, "is": BASE64}))
+def test_a_blob_key_of_the_caller_at_the_top_of_a_part_field():
+    round_trip(DataPart(data={"$blob": "x"}))
+    round_trip(ToolCallPart(call_id="c", tool="t", arguments={"$blob": None, "is": BASE64}))
 
 
 @given(st.binary(min_size=1_600, max_size=2_000), st.sampled_from(["", "data:a/b;base64,"]))
-def test_any_bytes_come_back(payload, prefix):
-    there_and_back(AttachmentPart(url=prefix + base64.b64encode(payload).decode()))
+def test_any_bytes_round_trip(payload, prefix):
+    round_trip(AttachmentPart(url=prefix + base64.b64encode(payload).decode()))
 
 
-ANY = st.recursive(
+JSON_VALUES = st.recursive(
     st.sampled_from([None, True, 1, "a", BASE64, URL, LONG, "$blob"]),
-    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.sampled_from(["$blob", "is", "as", "x", "text"]), some, max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["$blob", "is", "as", "x", "text"]), inner, max_size=4),
     max_leaves=8,
 )  # fmt: skip
 
 
-@given(ANY)
-def test_any_data_comes_back(value: Any):
-    there_and_back(DataPart(data=value))
-    there_and_back(DataPart(native={"block": value}))
+@given(JSON_VALUES)
+def test_any_data_round_trips(value: Any):
+    round_trip(DataPart(data=value))
+    round_trip(DataPart(native={"block": value}))
 
 
-def test_a_tool_calls_text_is_moved_when_large():
+def test_large_arguments_of_a_tool_call_round_trip():
     text = '{"image": "' + BASE64 * 20 + '"}'
-    there_and_back(ToolCallPart(call_id="c", tool="t", arguments_text=text))
+    round_trip(ToolCallPart(call_id="c", tool="t", arguments_text=text))
 
 
-def test_different_content_has_different_names():
+def test_different_payloads_have_different_names():
     one, two = (base64.b64encode(os.urandom(3_000)).decode() for _ in range(2))
-    found = there_and_back(AttachmentPart(data=one), AttachmentPart(data=two))
-    assert found is not None
-    assert len(found) == 2
+    payloads = round_trip(AttachmentPart(data=one), AttachmentPart(data=two))
+    assert payloads is not None
+    assert len(payloads) == 2
 
 
 @pytest.mark.parametrize("part", [TextPart(text=LONG), ToolResultPart(call_id="c", text=BASE64)])
-def test_plain_parts_are_known_without_looking_into_them(part):
-    assert blob.is_plain(part)
+def test_parts_of_plain_text_have_no_payload(part):
+    assert blob.has_no_payload(part)

@@ -1,4 +1,4 @@
-"""JSON that is exact, or refused."""
+"""Values are encoded as JSON exactly, or refused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from recollect.errors import InvalidValue
 from recollect.model import json
-from recollect.model.part import Part, TextPart
-from recollect.testing import talk
+from recollect.model.message import Part, TextPart
+from recollect_conformance import examples
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=())),
-    lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=())), some, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=())), inner, max_size=4),
     max_leaves=12,
 )  # fmt: skip
 
@@ -33,36 +33,36 @@ def nested(levels: int, kind: type = list) -> Any:
     return value
 
 
-def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same types: True is not 1, 1 is not 1.0."""
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether values are equal and of the same types: True is not 1, 1 is not 1.0."""
     return repr(one) == repr(other)
 
 
 @given(PLAIN)
-def test_plain_data_comes_back_equal(value):
-    assert same(json.exact(value), value)
+def test_plain_data_round_trips(value):
+    assert is_same(json.to_json_data(value), value)
     text = json.encode(value)
-    assert same(json.decode(text), value)
-    assert same(json.decode(text.encode()), value)
+    assert is_same(json.decode(text), value)
+    assert is_same(json.decode(text.encode()), value)
 
 
 SURROGATES = st.text(st.sampled_from('a\ud83d\ude00\udbff\udc00\U0001f600\uffff\u00e9"\\'))
 
 
 @given(
-    st.recursive(SURROGATES, lambda some: st.lists(some, max_size=3) | st.dictionaries(SURROGATES, some, max_size=3))
+    st.recursive(SURROGATES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SURROGATES, inner, max_size=3))
 )
-def test_surrogates_come_back_as_they_were_side_by_side_or_not(value):
-    text = json.encode(json.exact(value))
-    assert same(json.decode(text), value)
-    assert same(json.decode(text.encode()), value)
-    assert standard.loads(json.standard(value)) == standard.loads(standard.dumps(value))
+def test_surrogates_round_trip_in_pairs_or_alone(value):
+    text = json.encode(json.to_json_data(value))
+    assert is_same(json.decode(text), value)
+    assert is_same(json.decode(text.encode()), value)
+    assert standard.loads(json.encode_standard(value)) == standard.loads(standard.dumps(value))
 
 
 @given(PLAIN)
-def test_the_text_is_json_that_sqlite_and_others_can_store(value):
+def test_the_text_is_standard_json_and_utf_8(value):
     text = json.encode(value)
-    assert text.startswith("  ") or same(standard.loads(text), value)
+    assert text.startswith("  ") or is_same(standard.loads(text), value)
     standard.loads(text)
     text.encode("utf-8")
 
@@ -75,8 +75,8 @@ def test_the_text_is_json_that_sqlite_and_others_can_store(value):
     ],
     ids=repr,
 )  # fmt: skip
-def test_the_corners_of_json(value):
-    assert same(json.decode(json.encode(json.exact(value))), value)
+def test_edge_cases_of_json_round_trip(value):
+    assert is_same(json.decode(json.encode(json.to_json_data(value))), value)
 
 
 @pytest.mark.parametrize(
@@ -84,24 +84,24 @@ def test_the_corners_of_json(value):
     [10**4299, 10**5000, {"a": -(10**9999)}],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_not_carried_exactly_is_refused(value):
-    """Python reads no number of 5,000 digits."""
+def test_a_huge_number_round_trips_or_is_refused(value):
+    """By default, Python does not parse an integer of more than 4,300 digits."""
     try:
-        text = json.encode(json.exact(value))
+        text = json.encode(json.to_json_data(value))
     except InvalidValue:
         return
     assert json.decode(text) == value
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"a": ["\udc00", 2**99]}], ids=repr)
-def test_what_msgspec_can_not_carry_begins_with_a_space(value):
+def test_text_that_msgspec_cannot_decode_begins_with_a_space(value):
     text = json.encode(value)
     assert text[0] == " "
     assert text.isascii()
 
 
 @pytest.mark.parametrize("value", ["plain", 1, [2**63 - 1], {"ä": "\U0001f600"}], ids=repr)
-def test_everything_else_does_not(value):
+def test_other_text_does_not_begin_with_a_space(value):
     assert json.encode(value)[0] != " "
 
 
@@ -114,7 +114,7 @@ def test_everything_else_does_not(value):
         TextPart(text="b"),
     ],
 )
-def test_parts_come_back_typed(part):
+def test_parts_round_trip_with_their_types(part):
     assert json.decode_as(tuple[Part, ...], json.encode((part,))) == (part,)
     assert json.decode_as(tuple[Part, ...], json.encode((part,)).encode()) == (part,)
 
@@ -122,15 +122,15 @@ def test_parts_come_back_typed(part):
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), float("-inf"), [float("nan")], {"a": {"b": float("inf")}}], ids=repr
 )
-def test_numbers_that_json_has_not_are_refused(value):
-    with pytest.raises(InvalidValue, match="JSON has no"):
-        json.exact(value)
+def test_numbers_that_json_cannot_represent_are_refused(value):
+    with pytest.raises(InvalidValue, match="A number must be finite, got "):
+        json.to_json_data(value)
 
 
 @pytest.mark.parametrize("key", [1, None, True, 1.5, (1,), b"a"], ids=repr)
-def test_keys_that_are_not_text_are_refused(key):
+def test_keys_that_are_not_strings_are_refused(key):
     with pytest.raises(InvalidValue, match="key"):
-        json.exact({"ok": [{key: 1}]})
+        json.to_json_data({"ok": [{key: 1}]})
 
 
 @pytest.mark.parametrize(
@@ -138,40 +138,40 @@ def test_keys_that_are_not_text_are_refused(key):
     [b"x", bytearray(b"x"), {1}, frozenset(), object(), 1j, range(3), iter([]), len, int],
     ids=lambda value: type(value).__name__,
 )
-def test_objects_that_json_has_not_are_refused(value):
-    with pytest.raises(InvalidValue, match="can not be stored as JSON"):
-        json.exact([value])
+def test_objects_that_json_cannot_represent_are_refused(value):
+    with pytest.raises(InvalidValue, match="A value must be plain JSON data, got "):
+        json.to_json_data([value])
 
 
 @pytest.mark.parametrize("kind", [list, dict])
-def test_nesting_is_taken_up_to_the_stated_depth(kind):
-    value = json.exact(nested(json.DEPTH, kind))
+def test_nesting_up_to_the_maximum_depth_is_accepted(kind):
+    value = json.to_json_data(nested(json.MAX_DEPTH, kind))
     assert json.decode(json.encode(value)) == value
 
 
 @pytest.mark.parametrize("kind", [list, dict])
-@pytest.mark.parametrize("beyond", [1, 2, 700, 50_000])
-def test_nesting_beyond_it_is_refused(kind, beyond):
-    value = nested(json.DEPTH + beyond, kind)
-    with pytest.raises(InvalidValue, match=f"{json.DEPTH} levels"):
-        json.exact(value)
+@pytest.mark.parametrize("extra_levels", [1, 2, 700, 50_000])
+def test_nesting_beyond_the_maximum_depth_is_refused(kind, extra_levels):
+    value = nested(json.MAX_DEPTH + extra_levels, kind)
+    with pytest.raises(InvalidValue, match=f"{json.MAX_DEPTH} levels"):
+        json.to_json_data(value)
 
 
-@pytest.mark.parametrize("odd", ["\ud800", 2**80], ids=repr)
-def test_what_is_deep_and_odd_goes_both_ways(odd):
-    value = nested(json.DEPTH - 1)
-    holder = value
-    while isinstance(holder[0], list):
-        holder = holder[0]
-    holder[0] = odd
-    assert json.decode(json.encode(json.exact(value))) == value
+@pytest.mark.parametrize("leaf", ["\ud800", 2**80], ids=repr)
+def test_deep_values_that_msgspec_cannot_decode_round_trip(leaf):
+    value = nested(json.MAX_DEPTH - 1)
+    innermost = value
+    while isinstance(innermost[0], list):
+        innermost = innermost[0]
+    innermost[0] = leaf
+    assert json.decode(json.encode(json.to_json_data(value))) == value
 
 
-def test_a_circle_is_refused():
-    circle: list[Any] = []
-    circle.append(circle)
+def test_a_circular_value_is_refused():
+    circular: list[Any] = []
+    circular.append(circular)
     with pytest.raises(InvalidValue):
-        json.exact(circle)
+        json.to_json_data(circular)
 
 
 class Word(str):
@@ -186,7 +186,7 @@ class Fraction(float):
     pass
 
 
-class Colour(enum.StrEnum):
+class Color(enum.StrEnum):
     RED = "red"
 
 
@@ -216,7 +216,7 @@ class Record:
         (Word("a"), "a"),
         (Whole(3), 3),
         (Fraction(1.5), 1.5),
-        (Colour.RED, "red"),
+        (Color.RED, "red"),
         (Level.HIGH, 3),
         ((1, (2,)), [1, [2]]),
         (collections.OrderedDict(a=1), {"a": 1}),
@@ -228,41 +228,41 @@ class Record:
     ],
     ids=repr,
 )
-def test_relatives_of_plain_types_become_plain(value, plain):
-    found = json.exact(value)
-    assert found == plain
-    assert same(found, plain)
-    assert type(found) is type(plain)
+def test_values_of_similar_types_become_plain(value, plain):
+    result = json.to_json_data(value)
+    assert result == plain
+    assert is_same(result, plain)
+    assert type(result) is type(plain)
 
 
-def test_a_wide_float_of_another_type_is_checked_too():
+def test_a_subclass_of_float_must_be_finite():
     with pytest.raises(InvalidValue):
-        json.exact(Fraction("nan"))
+        json.to_json_data(Fraction("nan"))
 
 
 class SdkObject:
-    """Stands for an object of a provider's SDK, which is a pydantic model."""
+    """An object like those of a provider's SDK, which are pydantic models."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
-        self.asked: dict[str, Any] = {}
+        self.options: dict[str, Any] = {}
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        self.asked = options
+        self.options = options
         return self.fields
 
 
-def test_an_sdk_object_becomes_the_dict_it_was_made_from():
+def test_an_sdk_object_becomes_the_dict_of_its_fields():
     inner = SdkObject(type="text", text="hi")
     outer = SdkObject(role="assistant", content=[inner])
-    assert json.exact([outer]) == [{"role": "assistant", "content": [{"type": "text", "text": "hi"}]}]
-    assert outer.asked == {"mode": "json", "by_alias": True, "exclude_unset": True, "warnings": False}
+    assert json.to_json_data([outer]) == [{"role": "assistant", "content": [{"type": "text", "text": "hi"}]}]
+    assert outer.options == {"mode": "json", "by_alias": True, "exclude_unset": True, "warnings": False}
 
 
 class TestModelsWithDefaults:
-    """Objects that a program builds, as Mistral's and LangChain's: what they are is a default that nobody set."""
+    """Objects that a program builds, as with Mistral's and LangChain's SDKs: their type is a default that the program does not set."""
 
-    def test_they_keep_what_they_are_and_nothing_else(self):
+    def test_only_the_defaults_that_name_the_type_are_kept(self):
         pydantic = pytest.importorskip("pydantic")
 
         class Chunk(pydantic.BaseModel):
@@ -274,17 +274,17 @@ class TestModelsWithDefaults:
             type: str | None = None
             arguments: dict[str, Any] = pydantic.Field(default_factory=dict, alias="args")
 
-        class Said(pydantic.BaseModel):
+        class UserMessage(pydantic.BaseModel):
             content: list[Chunk] | str
             role: Literal["user"] = "user"
             calls: list[Call] = pydantic.Field(default=[], alias="toolCalls")
             prefix: bool = False
 
-        assert json.exact(Said(content="hi")) == {"role": "user", "content": "hi"}
-        built = Said(
+        assert json.to_json_data(UserMessage(content="hi")) == {"role": "user", "content": "hi"}
+        message = UserMessage(
             content=[Chunk(text="hi"), Chunk(text="ho", note=None)], toolCalls=[Call(args={"type": 1}), Call()]
         )
-        assert json.exact([built]) == [
+        assert json.to_json_data([message]) == [
             {
                 "role": "user",
                 "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "ho", "note": None}],
@@ -292,32 +292,32 @@ class TestModelsWithDefaults:
             }
         ]
 
-    def test_real_objects_that_were_received_gain_nothing(self):
+    def test_objects_of_real_sdks_gain_no_fields(self):
         anthropic, openai = pytest.importorskip("anthropic.types"), pytest.importorskip("openai.types.chat")
         for kind, received in (
-            (anthropic.Message, talk.ANTHROPIC_RESPONSE),
-            (openai.ChatCompletion, talk.OPENAI_RESPONSE),
+            (anthropic.Message, examples.ANTHROPIC_RESPONSE),
+            (openai.ChatCompletion, examples.OPENAI_RESPONSE),
             (openai.ChatCompletionMessage, {"content": "no role was sent"}),
         ):
-            assert json.exact(kind.construct(**received)) == received
+            assert json.to_json_data(kind.construct(**received)) == received
 
 
-def test_an_sdk_object_is_checked_like_everything_else():
+def test_an_sdk_object_is_validated():
     with pytest.raises(InvalidValue):
-        json.exact(SdkObject(x=float("nan")))
+        json.to_json_data(SdkObject(x=float("nan")))
 
 
-def test_a_real_sdk_object_keeps_what_its_type_does_not_know():
+def test_an_object_of_a_real_sdk_keeps_unknown_fields():
     types = pytest.importorskip("anthropic.types")
     block = types.TextBlock.model_validate({"type": "text", "text": "hi", "citations": None, "brand_new": {"x": 1}})
-    assert json.exact(block) == {"type": "text", "text": "hi", "citations": None, "brand_new": {"x": 1}}
+    assert json.to_json_data(block) == {"type": "text", "text": "hi", "citations": None, "brand_new": {"x": 1}}
 
 
-def test_what_was_given_is_not_changed():
-    given = {"a": (1, Word("x"))}
-    json.exact(given)
-    assert type(given["a"]) is tuple
-    assert type(given["a"][1]) is Word
+def test_the_argument_is_not_changed():
+    value = {"a": (1, Word("x"))}
+    json.to_json_data(value)
+    assert type(value["a"]) is tuple
+    assert type(value["a"][1]) is Word
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1,", "nope", "[" * 100_000])
@@ -326,6 +326,6 @@ def test_text_that_is_not_json_is_a_value_error(text):
         json.decode(text)
 
 
-def test_a_text_from_elsewhere_with_huge_numbers_is_read():
+def test_json_of_another_program_with_huge_numbers_is_read():
     assert json.decode(f'{{"a": {2**90}}}') == {"a": 2**90}
     assert json.decode('"\\ud800"') == "\ud800"

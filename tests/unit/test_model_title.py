@@ -1,4 +1,4 @@
-"""Titles as lists put them in order."""
+"""Titles as sort keys and file names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.title import file_name, folded, safe_file_name
+from recollect.model.title import file_name, safe_file_name, title_sort_key
 
 
 @pytest.mark.parametrize(
@@ -17,18 +17,18 @@ from recollect.model.title import file_name, folded, safe_file_name
         ("①", "1"), ("nai\u0308ve", "naive"),
     ],
 )  # fmt: skip
-def test_examples(title, key):
-    assert folded(title) == key
+def test_sort_keys_of_titles(title, key):
+    assert title_sort_key(title) == key
 
 
 @given(st.text())
-def test_folding_twice_is_folding_once_and_case_does_not_count(title):
-    assert folded(folded(title)) == folded(title)
+def test_the_sort_key_is_idempotent(title):
+    assert title_sort_key(title_sort_key(title)) == title_sort_key(title)
 
 
 @given(st.text(st.characters(max_codepoint=127)))
-def test_ascii_is_only_made_small(title):
-    assert folded(title) == title.lower().strip() == folded(title.upper())
+def test_ascii_titles_are_only_lowercased_and_stripped(title):
+    assert title_sort_key(title) == title.lower().strip() == title_sort_key(title.upper())
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_file_name_is_never_an_option_a_hidden_file_or_a_device(name, safe):
     assert safe_file_name(name) == safe
 
 
-def test_a_title_gives_such_a_name_as_well():
+def test_a_title_becomes_a_safe_file_name():
     assert [file_name(title) for title in ("-rf", "CON", "nul", "-", "Plans")] == [
         "_-rf",
         "_CON",

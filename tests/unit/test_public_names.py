@@ -1,4 +1,4 @@
-"""The public names, and what `import recollect` costs."""
+"""The public names, and the modules that `import recollect` loads."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ HEAVY = {
 }  # fmt: skip
 
 
-def loaded(code: str) -> set[str]:
-    """Name the modules that a fresh interpreter has after running this."""
-    shown = f"{code}\nimport sys\nprint(*sys.modules)"
-    # -I: neither the environment nor the current folder adds anything of its own.
-    run = subprocess.run([sys.executable, "-I", "-c", shown], capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
+def loaded_modules(code: str) -> set[str]:
+    """Return the modules that a new interpreter has loaded after it ran this code."""
+    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    # -I ignores the environment and the current folder, which could load other modules.
+    process = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    return set(process.stdout.split())
 
 
 @pytest.fixture(scope="module")
-def bare() -> set[str]:
-    return loaded("import msgspec, apsw")
+def baseline() -> set[str]:
+    return loaded_modules("import msgspec, apsw")
 
 
 def test_names_are_sorted_and_unique():
@@ -35,7 +35,7 @@ def test_names_are_sorted_and_unique():
 
 
 @pytest.mark.parametrize("name", recollect.__all__)
-def test_every_name_is_there(name):
+def test_every_name_exists(name):
     assert getattr(recollect, name) is not None
 
 
@@ -49,7 +49,7 @@ def test_no_public_name_is_left_out():
     assert public <= set(recollect.__all__)
 
 
-def test_star_import_gives_the_names_and_nothing_else():
+def test_a_star_import_imports_exactly_the_public_names():
     names: dict[str, object] = {}
     exec("from recollect import *", names)
     assert set(names) - {"__builtins__"} == set(recollect.__all__)
@@ -57,7 +57,7 @@ def test_star_import_gives_the_names_and_nothing_else():
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nonsense"):
-        _ = recollect.nonsense
+        _ = recollect.nonsense  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_package_is_typed():
@@ -66,45 +66,45 @@ def test_the_package_is_typed():
     assert importlib.resources.files("recollect").joinpath("py.typed").is_file()
 
 
-def test_import_loads_msgspec_and_apsw_and_nothing_heavier(bare):
-    found = loaded("import recollect")
-    assert {"msgspec", "apsw"} <= found
-    assert not (HEAVY & found) - bare
+def test_import_loads_msgspec_and_apsw_and_nothing_heavier(baseline):
+    modules = loaded_modules("import recollect")
+    assert {"msgspec", "apsw"} <= modules
+    assert not (HEAVY & modules) - baseline
 
 
-def test_opening_and_reading_loads_nothing_heavier_either(bare):
+def test_opening_and_reading_loads_nothing_heavier_either(baseline):
     code = (
         "import recollect\n"
         "with recollect.open(':memory:') as store:\n"
         "    store.session('cli:x').append({'role': 'user', 'content': 'hi'})\n"
         "    store.list_sessions(20)\n"
     )
-    assert not (HEAVY & loaded(code)) - bare
+    assert not (HEAVY & loaded_modules(code)) - baseline
 
 
-def test_a_list_of_sessions_loads_neither_the_formats_nor_the_standard_json(bare):
+def test_a_list_of_sessions_loads_neither_the_formats_nor_the_standard_json(baseline):
     code = "import recollect\nwith recollect.open(':memory:') as store: store.list_sessions(20)"
-    found = loaded(code) - bare
-    assert not {name for name in found if name.startswith("recollect.formats.")}
-    assert "json" not in found
+    modules = loaded_modules(code) - baseline
+    assert not {name for name in modules if name.startswith("recollect.formats.")}
+    assert "json" not in modules
 
 
 def test_the_formats_are_loaded_with_the_first_message():
     message = {"role": "user", "content": "hi"}
     code = f"import recollect\nwith recollect.open(':memory:') as store: store.session('a:b').append({message})"
-    assert "recollect.formats.registry" in loaded(code)
+    assert "recollect.formats.registry" in loaded_modules(code)
 
 
-def test_third_parties_loaded_are_only_the_two(bare):
-    found = {name.partition(".")[0] for name in loaded("import recollect")}
-    third = {name for name in found - bare if name not in sys.stdlib_module_names}
-    assert third == {"recollect"}
+def test_import_loads_only_msgspec_and_apsw_of_third_parties(baseline):
+    packages = {name.partition(".")[0] for name in loaded_modules("import recollect")}
+    third_party = {name for name in packages - baseline if name not in sys.stdlib_module_names}
+    assert third_party == {"recollect"}
 
 
-def test_the_async_half_is_loaded_on_first_use():
+def test_the_async_store_is_loaded_on_first_use():
     code = "import recollect, sys\nassert 'asyncio' not in sys.modules\nrecollect.open_async"
-    assert {"asyncio", "recollect.store_async"} <= loaded(code)
+    assert {"asyncio", "recollect.store_async"} <= loaded_modules(code)
 
 
-def test_the_async_half_can_be_imported_by_name():
-    assert "recollect.store_async" in loaded("from recollect import AsyncStore, open_async")
+def test_the_async_store_can_be_imported_by_name():
+    assert "recollect.store_async" in loaded_modules("from recollect import AsyncStore, open_async")

@@ -1,4 +1,4 @@
-"""The query language: what a text is read as."""
+"""The query language: how a query is parsed and written for SQLite."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ import datetime
 import pytest
 
 from recollect.errors import InvalidValue
-from recollect.ops.search.match import Expression, inside, rarity, within
-from recollect.ops.search.query import (
+from recollect.storage.search.expressions import Fts5Expression, fts5_condition, infix_pieces, rarity_weights
+from recollect.storage.search.query import (
     NO_FILTERS,
-    Both,
-    Either,
-    Words,
-    moment,
-    parse,
-    positive,
-    values,
+    AllOf,
+    AnyOf,
+    Phrase,
+    filter_values,
+    parse_query,
+    parse_time_argument,
+    wanted_phrases,
 )
 
-NOW = 1_763_287_200_123  # 2025-11-16T10:00:00.123Z
-MIDNIGHT = 1_763_251_200_000
-DAY = 86_400_000
+NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
+MIDNIGHT = 1_763_251_200_000  # milliseconds: the beginning of the day of NOW, in UTC
+DAY = 86_400_000  # milliseconds, to compute relative times
 
 
-def word(*tokens: str, prefix: bool = False, quoted: bool = False) -> Words:
-    return Words(tokens, prefix, quoted)
+def word(*tokens: str, prefix: bool = False, quoted: bool = False) -> Phrase:
+    return Phrase(tokens, prefix, quoted)
 
 
-def read(text: str):
-    return parse(text, NOW).words
+def parse(text: str):
+    return parse_query(text, NOW).words
 
 
 def filters(text: str) -> dict:
-    found = parse(text, NOW).filters
-    return {name: value for name, value, none in zip(found._fields, found, NO_FILTERS, strict=True) if value != none}
+    values = parse_query(text, NOW).filters
+    return {
+        name: value for name, value, default in zip(values._fields, values, NO_FILTERS, strict=True) if value != default
+    }
 
 
 A, B, C = word("a"), word("b"), word("c")
@@ -47,18 +49,18 @@ A, B, C = word("a"), word("b"), word("c")
         ("()", None),
         ("a", A),
         ("A", A),
-        ("a b", Both((A, B), ())),
-        ("a AND b", Both((A, B), ())),
-        ("a OR b", Either((A, B))),
-        ("a b OR c", Either((Both((A, B), ()), C))),
-        ("a (b OR c)", Both((A, Either((B, C))), ())),
-        ("a -b", Both((A,), (B,))),
-        ("a NOT b", Both((A,), (B,))),
-        ("a AND NOT b", Both((A,), (B,))),
-        ("NOT a", Both((), (A,))),
+        ("a b", AllOf((A, B), ())),
+        ("a AND b", AllOf((A, B), ())),
+        ("a OR b", AnyOf((A, B))),
+        ("a b OR c", AnyOf((AllOf((A, B), ()), C))),
+        ("a (b OR c)", AllOf((A, AnyOf((B, C))), ())),
+        ("a -b", AllOf((A,), (B,))),
+        ("a NOT b", AllOf((A,), (B,))),
+        ("a AND NOT b", AllOf((A,), (B,))),
+        ("NOT a", AllOf((), (A,))),
         ("NOT NOT a", A),
         ("NOT -a", A),
-        ("-(a b)", Both((), (Both((A, B), ()),))),
+        ("-(a b)", AllOf((), (AllOf((A, B), ()),))),
         ("a-b", word("a", "b")),
         ("--a", A),
         ("- a", A),
@@ -68,7 +70,7 @@ A, B, C = word("a"), word("b"), word("c")
         ('"a b"', word("a", "b", quoted=True)),
         ('"a b"*', word("a", "b", prefix=True, quoted=True)),
         ('"a b', word("a", "b", quoted=True)),
-        ('a"b"', Both((A, word("b", quoted=True)), ())),
+        ('a"b"', AllOf((A, word("b", quoted=True)), ())),
         ("x:a", word("x", "a")),
         ("x:a*", word("x", "a", prefix=True)),
         ('x:"a b"', word("x", "a", "b")),
@@ -86,8 +88,8 @@ A, B, C = word("a"), word("b"), word("c")
         ("role:", word("role")),
     ],
 )
-def test_words(text, node):
-    assert read(text) == node
+def test_words_and_operators(text, node):
+    assert parse(text) == node
 
 
 @pytest.mark.parametrize(
@@ -121,44 +123,44 @@ def test_filters(text, expected):
     assert filters(text) == expected
 
 
-def test_a_filter_holds_wherever_it_stands():
+def test_a_filter_applies_to_the_whole_query():
     assert filters("(a OR role:user) b") == filters("role:user a b")
-    assert read("(a OR role:user) b") == Both((A, B), ())
+    assert parse("(a OR role:user) b") == AllOf((A, B), ())
 
 
-def test_long_queries_are_cut_short():
-    assert len(list(positive(read("a " * 1_000)))) == 48
-    assert len(read('"' + "a " * 1_000 + '"').tokens) == 64
-    assert len(read("a." * 1_000).tokens) == 64
-    assert not read("a." * 1_000 + "*").prefix
-    assert len(read("AND " * 1_000).tokens) == 64
+def test_long_queries_are_truncated():
+    assert len(list(wanted_phrases(parse("a " * 1_000)))) == 48
+    assert len(parse('"' + "a " * 1_000 + '"').tokens) == 64  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    assert len(parse("a." * 1_000).tokens) == 64  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    assert not parse("a." * 1_000 + "*").prefix  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    assert len(parse("AND " * 1_000).tokens) == 64  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
 
-def test_what_is_looked_for_is_what_is_not_excluded():
-    assert list(positive(read("a -b (c OR -d)"))) == [A, C]
-    assert list(positive(None)) == []
+def test_excluded_phrases_are_not_wanted():
+    assert list(wanted_phrases(parse("a -b (c OR -d)"))) == [A, C]
+    assert list(wanted_phrases(None)) == []
 
 
-def test_times_that_a_caller_gives():
+def test_time_arguments():
     day = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
-    assert moment(day, "since", NOW) == moment("2025", "since", NOW) == 1_735_689_600_000
-    assert moment(day.date(), "since", NOW) == 1_735_689_600_000
-    assert moment(day.replace(tzinfo=None), "since", NOW) == 1_735_689_600_000
-    assert (moment(0, "since", NOW), moment(None, "since", NOW)) == (0, None)
-    for odd in (True, 1.5, "x", "", 1 << 62, datetime.timedelta(1)):
+    assert parse_time_argument(day, "since", NOW) == parse_time_argument("2025", "since", NOW) == 1_735_689_600_000
+    assert parse_time_argument(day.date(), "since", NOW) == 1_735_689_600_000
+    assert parse_time_argument(day.replace(tzinfo=None), "since", NOW) == 1_735_689_600_000
+    assert (parse_time_argument(0, "since", NOW), parse_time_argument(None, "since", NOW)) == (0, None)
+    for value in (True, 1.5, "x", "", 1 << 62, datetime.timedelta(1)):
         with pytest.raises(InvalidValue):
-            moment(odd, "since", NOW)
+            parse_time_argument(value, "since", NOW)
 
 
-def test_values_that_a_caller_gives():
-    assert (values(None), values("a"), values(["a", "b"])) == (frozenset(), {"a"}, {"a", "b"})
-    for odd in (5, [5], b"x", ["a", None]):
+def test_filter_arguments():
+    assert (filter_values(None), filter_values("a"), filter_values(["a", "b"])) == (frozenset(), {"a"}, {"a", "b"})
+    for value in (5, [5], b"x", ["a", None]):
         with pytest.raises(InvalidValue):
-            values(odd)
+            filter_values(value)
 
 
 class TestExpression:
-    """What SQLite's full-text search is asked."""
+    """Expressions for SQLite's full-text search."""
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -171,40 +173,41 @@ class TestExpression:
             ('"a b"*', '- tags : "a" + "b" *'),
         ],
     )
-    def test_written(self, text, expected):
-        expression = Expression({})
-        assert expression.of(read(text)) == expected
+    def test_the_expression_of_a_query(self, text, expected):
+        expression = Fts5Expression({})
+        assert expression.of(parse(text)) == expected
         assert len(expression.weights) == expected.count('"') // 2 - expected.count("+")
 
-    def test_what_is_excluded_weighs_nothing_and_is_meant_as_it_stands(self):
-        expression = Expression(
+    def test_excluded_words_have_no_weight_and_no_infix_matches(self):
+        expression = Fts5Expression(
             {"abc": 2.0, "abd": 3.0}, {("abc", False): ["abc", "xabc"], ("abd", False): ["abd", "xabd"]}
         )
-        text = expression.of(read("abc -abd"))
+        text = expression.of(parse("abc -abd"))
         assert "xabc" in text
         assert "xabd" not in text
         assert expression.weights == [2.0, 2.0, 0.0]
-        assert expression.weighed() == "2,2,0"
+        assert expression.encoded_weights() == "2,2,0"
 
-    def test_what_is_quoted_is_not_looked_for_inside_of_words(self):
-        assert inside(positive(read('"abc" abd abe_f'))) == [("abd", False), ("abe", True)]
-        expression = Expression({}, {("abc", False): ["abc", "xabc"]})
-        assert "xabc" not in expression.of(read('"abc"'))
-        assert "*" not in expression.of(read('"abc d"'))
-        assert "*" in expression.of(read("abc_d"))
-        assert "xabc" in expression.of(read("abc"))
-        assert "xabc" not in expression.of(read("abc_d"))  # that would have to be its end
+    def test_quoted_phrases_do_not_match_inside_words(self):
+        assert infix_pieces(wanted_phrases(parse('"abc" abd abe_f'))) == [("abd", False), ("abe", True)]
+        expression = Fts5Expression({}, {("abc", False): ["abc", "xabc"]})
+        assert "xabc" not in expression.of(parse('"abc"'))
+        assert "*" not in expression.of(parse('"abc d"'))
+        assert "*" in expression.of(parse("abc_d"))
+        assert "xabc" in expression.of(parse("abc"))
+        # The first of several tokens must be the end of a word, which is the key ("abc", True).
+        assert "xabc" not in expression.of(parse("abc_d"))
 
     def test_filters_are_tags(self):
-        expression = Expression({})
-        query = parse("a role:user -tool:x", NOW)
+        expression = Fts5Expression({})
+        query = parse_query("a role:user -tool:x", NOW)
         user, tool = "r" + b"user".hex(), "t" + b"x".hex()
         assert (
-            within(expression, query.words, query.filters)
+            fts5_condition(expression, query.words, query.filters)
             == f'(- tags : "a" AND tags : "{user}") NOT (tags : "{tool}")'
         )
         assert expression.weights == [1.0, 0.0, 0.0]
 
     def test_rare_words_weigh_more(self):
-        weights = rarity({"often": 2_000, "some": 100, "never": 0}, 2_000)
+        weights = rarity_weights({"often": 2_000, "some": 100, "never": 0}, 2_000)
         assert 0 < weights["often"] < weights["some"] < weights["never"]

@@ -1,4 +1,4 @@
-"""Snippets: the piece of a text that is shown, and the marks in it."""
+"""Snippets: the excerpt of a text, and the marks in it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import random
 
 import pytest
 
-from recollect.model.hit import Hit
-from recollect.ops.search.snippet import LENGTH, Needle, excerpt
-from recollect.ops.search.words import fold
+from recollect.model.search import Hit
+from recollect.storage.search.analysis import fold
+from recollect.storage.search.hits import SNIPPET_LENGTH, Needle, make_snippet
 
 
 def needle(*tokens: str, prefix: bool = False, suffix: bool = False) -> Needle:
     return Needle(tokens, prefix, suffix)
 
 
-def marked(text: str, *needles: Needle) -> list[str]:
-    found = excerpt(text, needles)
-    return [found.text[low:high] for low, high in found.marks]
+def marked_texts(text: str, *needles: Needle) -> list[str]:
+    snippet = make_snippet(text, needles)
+    return [snippet.text[low:high] for low, high in snippet.marks]
 
 
 def test_a_short_text_is_shown_whole():
-    found = excerpt("the quick fox", [needle("quick")])
-    assert found == ("the quick fox", ((4, 9),), 1)
+    snippet = make_snippet("the quick fox", [needle("quick")])
+    assert snippet == ("the quick fox", ((4, 9),), 1)
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted", "marks"),
+    ("text", "query", "marks"),
     [
         ("one two one", needle("one"), ["one", "one"]),
         ("one two", needle("two", "one"), []),
@@ -43,53 +43,53 @@ def test_a_short_text_is_shown_whole():
         ("", needle("x"), []),
     ],
 )
-def test_marks(text, wanted, marks):
-    assert marked(text, wanted) == marks
+def test_matches_are_marked(text, query, marks):
+    assert marked_texts(text, query) == marks
 
 
 def test_several_needles_are_shown_together():
     text = "alpha " + "x " * 500 + "alpha beta gamma " + "y " * 500 + "gamma"
-    found = excerpt(text, [needle("alpha"), needle("beta"), needle("gamma")])
-    assert found.found == 3
-    assert marked(text, needle("alpha"), needle("beta"), needle("gamma")) == ["alpha", "beta", "gamma"]
-    assert found.text.startswith("…")
-    assert found.text.endswith("…")
+    snippet = make_snippet(text, [needle("alpha"), needle("beta"), needle("gamma")])
+    assert snippet.needle_count == 3
+    assert marked_texts(text, needle("alpha"), needle("beta"), needle("gamma")) == ["alpha", "beta", "gamma"]
+    assert snippet.text.startswith("…")
+    assert snippet.text.endswith("…")
 
 
 @pytest.mark.parametrize("filler", ["word ", "wörd ", "北 ", "x", "é"])
-def test_a_hit_at_the_end_of_a_long_text(filler):
+def test_a_match_at_the_end_of_a_long_text_is_marked(filler):
     text = filler * (1_000_000 // len(filler)) + " Nadel im Heu"
-    assert marked(text, needle("nadel")) == ["Nadel"]
-    assert marked(text, needle("nadel", "im")) == ["Nadel im"]
-    assert marked(text, needle("heu"), needle("nadel")) == ["Nadel", "Heu"]
+    assert marked_texts(text, needle("nadel")) == ["Nadel"]
+    assert marked_texts(text, needle("nadel", "im")) == ["Nadel im"]
+    assert marked_texts(text, needle("heu"), needle("nadel")) == ["Nadel", "Heu"]
 
 
 def test_a_common_word_does_not_hide_a_rare_one():
     text = "common " * 100_000 + "rare " + "common " * 100_000
-    assert {"common", "rare"} == set(marked(text, needle("common"), needle("rare")))
+    assert {"common", "rare"} == set(marked_texts(text, needle("common"), needle("rare")))
 
 
-def test_a_hit_at_the_edge_of_a_block():
+def test_a_match_at_the_edge_of_a_block_is_marked():
     for shift in range(40):
         text = "z " * 24_980 + "z" * shift + " first second " + "z " * 40_000
-        assert marked(text, needle("first", "second")) == ["first second"]
+        assert marked_texts(text, needle("first", "second")) == ["first second"]
 
 
-def test_it_is_one_line_of_bounded_length():
+def test_a_snippet_is_one_line_of_bounded_length():
     random.seed(5)
     for _ in range(300):
         text = "".join(random.choice("ab é北\n\t\x1b\ud800.") for _ in range(random.randrange(600)))
-        found = excerpt(text, [needle("a"), needle("b", "a"), needle("北")])
-        assert len(found.text) <= LENGTH + 42
-        assert all(char.isprintable() for char in found.text)
-        at = 0
-        for low, high in found.marks:
-            assert at <= low < high <= len(found.text)
-            assert set(fold(found.text[low:high])) & {"a", "北"}
-            at = high
+        snippet = make_snippet(text, [needle("a"), needle("b", "a"), needle("北")])
+        assert len(snippet.text) <= SNIPPET_LENGTH + 42
+        assert all(char.isprintable() for char in snippet.text)
+        previous_end = 0
+        for low, high in snippet.marks:
+            assert previous_end <= low < high <= len(snippet.text)
+            assert set(fold(snippet.text[low:high])) & {"a", "北"}
+            previous_end = high
 
 
-def test_a_hit_writes_its_marks():
+def test_the_snippet_of_a_hit_contains_its_marks():
     hit = Hit("s", "t", "text", "a fox & a hen", ((2, 5), (10, 13)), 1.0, 1_763_287_200_123, "1.1", "user")
     assert hit.snippet == "a <mark>fox</mark> & a <mark>hen</mark>"
     assert hit.to_dict()["snippet"] == hit.snippet

@@ -1,4 +1,4 @@
-"""Markdown as it is shown: nothing in it runs, formulas stay, and in pieces it is the same as at once."""
+"""Rendered Markdown: no script in it runs, formulas are unchanged, and a stream renders like the whole text."""
 
 import re
 from html.parser import HTMLParser
@@ -7,13 +7,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recollect.server.page import markdown, plaintext, rendering
+from recollect.export import plaintext
+from recollect.server.page import markdown, markdown_rendering
 
 VOID = {"br", "hr", "img"}
 
 
-class Reader(HTMLParser):
-    """Reads HTML, and counts the elements at its top."""
+class HtmlReader(HTMLParser):
+    """Parses HTML, and counts the elements at its top level."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -68,13 +69,13 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_text(text):
-    assert_safe(markdown.render(text))
+    assert_safe(markdown.render_html(text))
 
 
-def assert_safe(shown):
-    read = Reader(shown)
-    assert set(read.tags) <= markdown._SHOWN_TAGS
-    for tag, name, value in read.attributes:
+def assert_safe(html):
+    reader = HtmlReader(html)
+    assert set(reader.tags) <= markdown._ALLOWED_TAGS
+    for tag, name, value in reader.attributes:
         assert name in {
             "href",
             "title",
@@ -96,78 +97,80 @@ def assert_safe(shown):
         if name == "data-do":
             assert (tag, value) == ("button", "copy-code")
     for tag in ("a",):
-        if tag in read.tags:
-            assert 'rel="noopener noreferrer"' in shown
-            assert 'target="_blank"' in shown
+        if tag in reader.tags:
+            assert 'rel="noopener noreferrer"' in html
+            assert 'target="_blank"' in html
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="<>[]()!\"'&#;:/ \nabjsx`*_$|-=\\~javascript", max_size=80))
-def test_whatever_is_written_is_safe(text):
-    assert_safe(markdown.render(text))
+def test_any_text_is_rendered_safely(text):
+    assert_safe(markdown.render_html(text))
 
 
-def test_an_image_of_another_host_is_a_link_and_one_of_ours_is_shown():
-    assert '<a href="https://elsewhere.example/a.gif"' in markdown.render("![cat](https://elsewhere.example/a.gif)")
-    assert "<img" not in markdown.render("![cat](https://elsewhere.example/a.gif)")
-    assert '<img src="/files/x/1.1/0" alt="cat"' in markdown.render("![cat](/files/x/1.1/0)")
+def test_an_image_of_another_host_is_a_link_and_a_stored_image_is_shown():
+    assert '<a href="https://elsewhere.example/a.gif"' in markdown.render_html(
+        "![cat](https://elsewhere.example/a.gif)"
+    )
+    assert "<img" not in markdown.render_html("![cat](https://elsewhere.example/a.gif)")
+    assert '<img src="/files/x/1.1/0" alt="cat"' in markdown.render_html("![cat](/files/x/1.1/0)")
 
 
-def test_an_address_in_the_text_is_a_link_without_the_full_stop():
-    shown = markdown.render("See https://a.example/b_c?d=1, and (https://b.example).")
-    assert 'href="https://a.example/b_c?d=1"' in shown
-    assert 'href="https://b.example"' in shown
-    assert "<a" not in markdown.render("`https://a.example`")
+def test_a_url_in_the_text_is_a_link_without_the_full_stop():
+    html = markdown.render_html("See https://a.example/b_c?d=1, and (https://b.example).")
+    assert 'href="https://a.example/b_c?d=1"' in html
+    assert 'href="https://b.example"' in html
+    assert "<a" not in markdown.render_html("`https://a.example`")
 
 
 @pytest.mark.parametrize(
     "formula",
     ["$a_1 * b_2 * c$", r"\(x_1 \_ y\)", r"\[a * b * c\]", "$$e^{i\\pi} * 1 * 2$$", "$$\na_1 * b_2\n- c *d*\n=\n$$", "\\[\n1. a\n\\]"],
 )  # fmt: skip
-def test_formulas_stay_as_they_are(formula):
-    read = Reader(markdown.render(f"before\n\n{formula}\n\nafter *this*"))
-    assert formula in "".join(read.text)
-    assert read.tags.count("em") == 1
+def test_formulas_are_unchanged(formula):
+    reader = HtmlReader(markdown.render_html(f"before\n\n{formula}\n\nafter *this*"))
+    assert formula in "".join(reader.text)
+    assert reader.tags.count("em") == 1
 
 
-def test_prices_are_no_formula():
-    assert "<em>maybe</em>" in markdown.render("It costs $5 and *maybe* $10.")
+def test_prices_are_not_a_formula():
+    assert "<em>maybe</em>" in markdown.render_html("It costs $5 and *maybe* $10.")
 
 
-def test_code_is_coloured_and_keeps_every_character():
+def test_code_is_highlighted_and_keeps_every_character():
     code = "def f(x):\n\n    return '<&>'  # \u00e9\n"
-    shown = markdown.render(f"```python\n{code}```")
-    assert '<span class="k">def</span>' in shown
-    read = Reader(shown)
-    assert code in "".join(read.text)
+    html = markdown.render_html(f"```python\n{code}```")
+    assert '<span class="k">def</span>' in html
+    reader = HtmlReader(html)
+    assert code in "".join(reader.text)
 
 
 def test_tables_align_by_class_and_never_by_style():
-    shown = markdown.render("| a | b |\n|:-:|--:|\n| 1 | 2 |")
-    assert '<td class="center">1</td>' in shown
-    assert "style" not in shown
+    html = markdown.render_html("| a | b |\n|:-:|--:|\n| 1 | 2 |")
+    assert '<td class="center">1</td>' in html
+    assert "style" not in html
 
 
-def test_a_text_that_would_take_too_long_is_shown_as_it_is():
+def test_a_text_that_would_take_too_long_is_shown_as_plain_text():
     text = "![" * 4_000
-    assert markdown.render(text) == plaintext.plain(text)
-    assert markdown.render("a" * (plaintext.LONGEST + 1)).startswith('<div class="plain-text">')
+    assert markdown.render_html(text) == plaintext.render_plain(text)
+    assert markdown.render_html("a" * (plaintext.MAX_MARKDOWN_LENGTH + 1)).startswith('<div class="plain-text">')
 
 
 def test_the_cache_is_bounded():
-    cache = rendering.Cache(100)
+    cache = markdown_rendering.RenderCache(100)
     for number in range(50):
         cache.put(f"text {number}", "x" * 10)
     assert cache.get("text 49") == "x" * 10
     assert cache.get("text 0") is None
     cache.put("long", "x" * 1000)
     assert cache.get("long") is None
-    assert sum(len(text) + len(made) for text, made in cache._kept.items()) <= 100
+    assert sum(len(text) + len(html) for text, html in cache._entries.items()) <= 100
 
 
 LINES = st.sampled_from(
     [
-        "", "", "word", "*em* `code`", "# head", "#", "---", "===", "- item", "  more", "1. one", "2. two", "10) ten", "* star", "> said",
+        "", "", "word", "*em* `code`", "# head", "#", "---", "===", "- item", "  more", "1. one", "2. two", "10) ten", "* star", "> quote",
         ">", "```", "```python", "~~~", "x = 1", "    indented", "| a | b |", "|---|---|", "| 1 | 2 |", "[a]: https://a.example",
         '"title', 'title"', "[a] and [b][a]", "$$", "\\[", "\\]", "-", "+", "\tTab", "<div>", "2", "a\\", "**bold", "over**", "![i](/files/a)",
     ]
@@ -175,13 +178,13 @@ LINES = st.sampled_from(
 TEXTS = st.lists(LINES, max_size=14).map("\n".join) | st.text(alphabet="ab-+*#>`~|=[]:1.2) \n\r\t$", max_size=60)
 
 
-def grown(stream, piece):
-    """Add a piece as rendering.grow() does, but in this process."""
+def add_piece(stream, piece):
+    """Add a piece as markdown_rendering.grow_stream() does, but in this process."""
     stream.take(piece)
-    kept = [len(stream.blocks)]
+    unchanged_counts = [len(stream.blocks)]
     while (text := stream.due()) is not None:
-        kept.append(stream.show(markdown.rendered(text, growing=True)))
-    return min(kept)
+        unchanged_counts.append(stream.show(markdown.render_normalized(text, growing=True)))
+    return min(unchanged_counts)
 
 
 @settings(max_examples=250, deadline=None)
@@ -191,42 +194,42 @@ def grown(stream, piece):
 @example('[a]: https://a.example\n"tit\nle"\n\n[a]', [1])
 @example("[a] first\n\nsecond\n\nthird\n\n[a]: https://a.example", [3])
 @example("a\r\n\r\nb\r\n\r\nc", [3, 1])
-def test_in_pieces_it_is_the_same_as_at_once(text, sizes):
-    stream = rendering.Stream()
-    shown: list[str] = []
-    at, turn = 0, 0
-    while at < len(text):
-        size = sizes[turn % len(sizes)]
-        start = grown(stream, text[at : at + size])
-        at, turn = at + size, turn + 1
-        shown[start:] = stream.blocks[start:]
-        assert shown == stream.blocks == markdown.blocks(text[:at])
-        assert all(Reader(block).top == 1 for block in shown), shown
+def test_a_stream_renders_like_the_whole_text(text, sizes):
+    stream = markdown_rendering.MarkdownStream()
+    blocks: list[str] = []
+    offset, count = 0, 0
+    while offset < len(text):
+        size = sizes[count % len(sizes)]
+        start = add_piece(stream, text[offset : offset + size])
+        offset, count = offset + size, count + 1
+        blocks[start:] = stream.blocks[start:]
+        assert blocks == stream.blocks == markdown.render_blocks(text[:offset])
+        assert all(HtmlReader(block).top == 1 for block in blocks), blocks
 
 
-def test_settled_blocks_are_not_rendered_again():
-    stream = rendering.Stream()
+def test_stable_blocks_are_not_rendered_again():
+    stream = markdown_rendering.MarkdownStream()
     for number in range(200):
-        assert grown(stream, f"Paragraph {number} with *words*.\n\n") >= number - 2
-    assert stream.settled >= 198
+        assert add_piece(stream, f"Paragraph {number} with *words*.\n\n") >= number - 2
+    assert stream.stable >= 198
 
 
-def test_a_short_piece_of_code_is_never_broken_and_a_long_one_may_be():
-    assert '<code class="whole">--dry-run</code>' in markdown.render("with `--dry-run` on")
+def test_short_inline_code_is_never_broken_and_long_code_may_be():
+    assert '<code class="whole">--dry-run</code>' in markdown.render_html("with `--dry-run` on")
     long = "run <all> --since 2024-01-01 " + "x-" * 20
-    shown = '<code>run &lt;all&gt; <span class="whole">--since</span> <span class="whole">2024-01-01</span> '
-    assert shown + "x-" * 20 + "</code>" in markdown.render(f"`{long}`")
-    assert '<code class="whole">&lt;b&gt;</code>' in markdown.render("`<b>`")
+    expected = '<code>run &lt;all&gt; <span class="whole">--since</span> <span class="whole">2024-01-01</span> '
+    assert expected + "x-" * 20 + "</code>" in markdown.render_html(f"`{long}`")
+    assert '<code class="whole">&lt;b&gt;</code>' in markdown.render_html("`<b>`")
 
 
-def test_lists_quotes_and_tables_begin_on_the_side_of_their_text():
-    shown = markdown.render("- \u05d0\n\n1. b\n\n> c\n\n| d |\n|---|\n| e |")
-    sided = [tag for tag, name, value in Reader(shown).attributes if (name, value) == ("dir", "auto")]
-    assert sided == ["ul", "ol", "blockquote", "table"]
+def test_lists_quotes_and_tables_follow_the_direction_of_their_text():
+    html = markdown.render_html("- \u05d0\n\n1. b\n\n> c\n\n| d |\n|---|\n| e |")
+    tags = [tag for tag, name, value in HtmlReader(html).attributes if (name, value) == ("dir", "auto")]
+    assert tags == ["ul", "ol", "blockquote", "table"]
 
 
 @pytest.mark.parametrize(
-    "address",
+    "url",
     [
         "/files/../c/ID?m=1.4", "/files/../events", "/files/../page/export?format=html", "/files/../page/search?q=a", "/files/../?token=x",
         "/files/%2e%2e/c/ID?m=1.4", "/files/%2E./1.1/0", "/files/./1.1/0", "/files/..%2fc/1.1/0", "/files/a%2F..%2F..%2Fc/1.1/0",
@@ -236,21 +239,21 @@ def test_lists_quotes_and_tables_begin_on_the_side_of_their_text():
         "//elsewhere.example/files/a/1.1/0", "files/a/1.1/0", "/files/%00/1.1/0",
     ],
 )  # fmt: skip
-def test_an_address_in_the_app_is_that_of_a_file_or_none(address):
+def test_a_url_in_the_app_must_be_that_of_a_stored_file(url):
     for text in (
-        f"![a]({address})",
-        f"[a]({address})",
-        f"![a](<{address}>)",
-        f"[![a]({address})]({address})",
-        f"![a]\n\n[a]: {address}",
+        f"![a]({url})",
+        f"[a]({url})",
+        f"![a](<{url}>)",
+        f"[![a]({url})]({url})",
+        f"![a]\n\n[a]: {url}",
     ):
-        shown = Reader(markdown.render(text))
-        assert not [value for _, name, value in shown.attributes if name in ("src", "href")], text
+        reader = HtmlReader(markdown.render_html(text))
+        assert not [value for _, name, value in reader.attributes if name in ("src", "href")], text
 
 
 @pytest.mark.parametrize(
-    "address", ["/files/x/1.1/0", "/files/cli%3Adefault/2.14/3.1", "/files/s%2F1/1.1/0", "/files/é/1.1/0"]
+    "url", ["/files/x/1.1/0", "/files/cli%3Adefault/2.14/3.1", "/files/s%2F1/1.1/0", "/files/é/1.1/0"]
 )
-def test_a_file_of_a_conversation_is_shown_and_linked(address):
-    assert '<img src="/files/' in markdown.render(f"![a]({address})")
-    assert '<a href="/files/' in markdown.render(f"[a]({address})")
+def test_a_stored_file_is_shown_and_linked(url):
+    assert '<img src="/files/' in markdown.render_html(f"![a]({url})")
+    assert '<a href="/files/' in markdown.render_html(f"[a]({url})")

@@ -1,21 +1,22 @@
-"""One conversation with a model, which records itself.
+"""Agents: conversations with a model, recorded in a store as they happen.
 
-    models.py      which model a name means; provider.py: those of Pydantic AI; demo.py: the built-in one
-    agent.py       Agent: a model, its tools and instructions, over a store
-    configuration.py  the agent that the configuration describes
-    conversation.py  one talk in one session: ask, stream, stop
-    approvals.py   whether a tool of an MCP server may run, and who is asked
-    recorder.py    what is written while it happens, and held while the store fails
-    commands.py    the slash commands that every surface shares
+    agent.py          Agent: a model, its tools and instructions, over a store; also from the configuration
+    conversation.py   one conversation in one session: ask, stream, stop
+    recorder.py       writes a turn in the background, and holds messages in memory while the store fails
+    presence.py       the windows and processes that have the session open
+    approvals.py      approval of the tools of MCP servers
+    commands.py       the slash commands that every channel shares
+    models.py         model names; provider.py: models of Pydantic AI; demo.py: the built-in model
+    tools.py, recall.py, titles.py, events.py
 
-Nothing here knows a terminal, a page or a bot, and only provider.py, pydantic_messages.py and mcp.py know Pydantic AI.
+Nothing here knows a terminal, a web page or a bot.
+Only provider.py, pydantic_messages.py and mcp.py import Pydantic AI.
 """
 
 from __future__ import annotations
 
-from recollect.agent.agent import Agent
+from recollect.agent.agent import Agent, agent_from_config
 from recollect.agent.approvals import Approval, Approver
-from recollect.agent.configuration import configured
 from recollect.agent.conversation import Answer, Conversation
 from recollect.agent.events import (
     ApprovalAnswered,
@@ -33,7 +34,7 @@ from recollect.agent.events import (
     TurnStarted,
 )
 from recollect.agent.models import Model
-from recollect.config.servers import McpServer
+from recollect.config.mcp_servers import McpServer
 
 __all__ = [
     "Agent",
@@ -56,5 +57,5 @@ __all__ = [
     "ToolStarted",
     "TurnEnded",
     "TurnStarted",
-    "configured",
+    "agent_from_config",
 ]

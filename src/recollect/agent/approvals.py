@@ -1,11 +1,11 @@
-"""Approvals: a tool of an MCP server runs only after somebody has allowed it.
+"""Approvals: a tool of an MCP server runs only after a person has allowed it.
 
 A call is allowed by the configuration (`approve` of the server), by an earlier decision (for this conversation, or
-always), or by the answer to a question. The question goes to the surface of the conversation, and is kept in the store
-while it waits, so that another window, page or process can answer it too. If nobody can be asked, the tool is not run.
+always), or by the answer to a question. The question goes to the channel of the conversation, and is stored while it is
+pending, so that another window or process can answer it too. If nobody can be asked, the tool is not run.
 
-Decisions are settings of the store. Each names the server, the tool, who decided, and a fingerprint of the server's
-configuration and the tool's definition: if one of these changes, the person is asked again.
+Decisions are settings of the store. Each names the server, the tool, the user who decided, and a fingerprint of the
+server's configuration and the tool's definition: if one of these changes, the question is asked again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from recollect.agent.events import ApprovalAnswered, ApprovalRequested, Event, Notice
-from recollect.agent.recorder import LEASE, Recording
-from recollect.config.servers import McpServer
+from recollect.agent.recorder import LEASE, TurnRecording
+from recollect.config.mcp_servers import McpServer
 from recollect.errors import ApprovalNotFound, InvalidValue, StoreError
-from recollect.model import json, keys
+from recollect.model import json, session_ids
+from recollect.model.humanize import truncate
 from recollect.store_async import AsyncSession, AsyncStore
 
 if TYPE_CHECKING:
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
 
 Decision = Literal["once", "session", "always", "deny"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
-"""What can be answered: allow this call, the tool in this conversation, the tool always; or do not run it."""
+"""The possible answers: allow this call, the tool in this conversation, or the tool always; or deny the call."""
 
-_GRANTS = "approvals"
-_WAITING = "approvals.waiting."
-_ANSWER = "approvals.answer."
-_MOST_GRANTS = 1_000  # decisions kept; the oldest go first, and are asked for again
-_POLL = 0.25  # seconds between two looks for an answer from another process; each is one indexed read
+_GRANTS_KEY = "approvals"
+_PENDING_PREFIX = "approvals.waiting."
+_ANSWER_PREFIX = "approvals.answer."
+_MAX_GRANTS = 1_000  # stored decisions; the oldest are dropped first, and asked again
+_POLL = 0.25  # seconds between two polls for an answer from another process; each is one indexed read
 _RENEW = LEASE / 3  # seconds: a lease outlives two renewals that fail
 
-DENIED = "The user did not allow this tool call, and it was not run. Do not repeat it unless the user asks for it."
-UNASKED = "This tool needs the user's approval, and nobody can be asked here. It was not run."
+DENIED = "The user denied this tool call, and it was not run. Do not repeat it unless the user asks for it."
+NOBODY_TO_ASK = "This tool needs the user's approval, and nobody can be asked here. It was not run."
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,29 +49,29 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     session: str
-    """The conversation in which it is asked. For a tool of a sub-agent, that of its parent."""
+    """The session in which to answer. For a tool of a sub-agent, its parent's session."""
     call_id: str
     server: str
     tool: str
     arguments: Any
     who: str = ""
-    """Who asked for it, such as `discord:12`; empty for the owner of the store."""
+    """The user whose message led to the call, such as `discord:12`; empty for the owner of the store."""
     holder: str = ""
     """The process that waits for the answer."""
     turn: str | None = None
 
     @property
     def text(self) -> str:
-        """The arguments as indented JSON. Characters that steer a terminal or reverse a line are written as escapes."""
-        laid_out = msgspec.json.format(json.encode(json.exact(self.arguments)), indent=2)
-        return "".join(_visible(character) for character in laid_out)
+        """The arguments as indented JSON. Control characters and direction marks are escaped."""
+        arguments = msgspec.json.format(json.encode(json.to_json_data(self.arguments)), indent=2)
+        return "".join(_escape_unprintable(character) for character in arguments)
 
 
-def _visible(character: str) -> str:
+def _escape_unprintable(character: str) -> str:
     return character if character == "\n" or character.isprintable() else f"\\u{ord(character):04x}"
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class McpCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a tool of an MCP server, and how the server describes the tool."""
 
     server: McpServer
@@ -81,17 +82,17 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of all that decides what the tool does: how its server is reached, and how the tool is described.
+        """A digest of the server's command, URL, folder and environment, and of the tool's definition.
 
-        Headers are left out: they hold keys that are renewed.
+        Headers are left out, because they contain keys, which change.
         """
         server = self.server
-        told = [server.command, server.url, server.folder, sorted(server.env.items()), self.definition]
-        return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).hexdigest()
+        identity = [server.command, server.url, server.folder, sorted(server.env.items()), self.definition]
+        return hashlib.blake2b(msgspec.json.encode(identity), digest_size=16).hexdigest()
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision that is remembered; without a session it counts always."""
+    """A stored decision. Without a session it applies to all sessions."""
 
     server: str
     tool: str
@@ -104,37 +105,37 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 Approver = Callable[[Approval], Awaitable[Decision]]
 
 
-async def forever(_: Approval) -> Decision:
-    """Wait for an answer that comes through the store: the approver of a surface whose people answer by a request."""
+async def remote_approver(_: Approval) -> Decision:
+    """Wait until cancelled: the approver of channels whose answers arrive through the store, such as the web app."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
 
 class Approvals:
-    """The approvals of one conversation. Without an approver, only what is allowed already is run."""
+    """The approvals of one conversation. Without an approver, only tools that are already allowed run."""
 
-    def __init__(self, talk: Conversation, tell: Callable[[Event], None]) -> None:
+    def __init__(self, conversation: Conversation, emit: Callable[[Event], None]) -> None:
         self.approver: Approver | None = None
         self.who = ""
-        """Whose decisions count, and who is asked; empty for the owner of the store."""
-        self._talk = talk
-        self._tell = tell
+        """The user to ask, whose decisions count; empty for the owner of the store."""
+        self._conversation = conversation
+        self._emit = emit
         self._parent: Approvals | None = None
-        self._recording: Recording | None = None
-        self._asking = asyncio.Lock()
+        self._recording: TurnRecording | None = None
+        self._question_lock = asyncio.Lock()
 
-    def begin(self, recording: Recording) -> None:
-        """Belong to a turn that begins."""
+    def begin(self, recording: TurnRecording) -> None:
+        """Attach the recording of a new turn, whose lease is renewed while a question is pending."""
         self._recording = recording
 
-    def ask_in(self, parent: Approvals) -> None:
+    def set_parent(self, parent: Approvals) -> None:
         """Ask in the conversation that delegated this one."""
         self._parent = parent
 
-    async def refusal(self, call: Call, turns: tuple[Recording, ...] = ()) -> str | None:
-        """Return None if a tool may run, else the reason that the model is told. Asks if that is needed.
+    async def refusal(self, call: McpCall, turns: tuple[TurnRecording, ...] = ()) -> str | None:
+        """Return None if a tool may run, else the reason for the model. Asks the person if necessary.
 
-        The leases of this turn, and of the `turns` that were delegated by it, are renewed while somebody is asked.
+        The leases of this turn, and of the `turns` that it delegated, are renewed while the question is pending.
         """
         if call.server.approve == "all" or call.tool in call.server.approve:
             return None
@@ -142,22 +143,22 @@ class Approvals:
             turns = (*turns, self._recording)
         if self._parent is not None:
             return await self._parent.refusal(call, turns)
-        async with self._asking:  # one question at a time: the answer to one may allow the next
-            if await self._granted(call):
+        async with self._question_lock:  # one question at a time: the answer to one may allow the next
+            if await self._is_granted(call):
                 return None
             if self.approver is None:
-                self._tell(Notice(text=unasked(call.server.name, call.tool), level="warning"))
-                return UNASKED
+                self._emit(Notice(text=nobody_to_ask_text(call.server.name, call.tool), level="warning"))
+                return NOBODY_TO_ASK
             approval = self._approval(call)
-            decision = await self._decided(approval, self.approver, turns)
+            decision = await self._decide(approval, self.approver, turns)
             if decision in ("session", "always"):
                 await self._remember(call, session=None if decision == "always" else approval.session)
         return DENIED if decision == "deny" else None
 
-    def _approval(self, call: Call) -> Approval:
-        scope, session = self._talk.session.store.scope(), self._talk.session
+    def _approval(self, call: McpCall) -> Approval:
+        scope, session = self._conversation.session.store.scope(), self._conversation.session
         return Approval(
-            id=keys.new_id(scope.now),
+            id=session_ids.new_id(scope.now),
             session=session.id,
             call_id=call.call_id,
             server=call.server.name,
@@ -168,38 +169,38 @@ class Approvals:
             turn=None if self._recording is None else self._recording.id,
         )
 
-    async def _granted(self, call: Call) -> bool:
-        session, wanted = self._talk.session, (call.server.name, call.tool, call.fingerprint, self.who)
+    async def _is_granted(self, call: McpCall) -> bool:
+        session, key = self._conversation.session, (call.server.name, call.tool, call.fingerprint, self.who)
         try:
-            known = await grants(session.store)
+            stored_grants = await grants(session.store)
         except StoreError:
-            return False  # then it is asked
+            return False  # ask the person instead
         return any(
-            (grant.server, grant.tool, grant.fingerprint, grant.who) == wanted and grant.session in (None, session.id)
-            for grant in known
+            (grant.server, grant.tool, grant.fingerprint, grant.who) == key and grant.session in (None, session.id)
+            for grant in stored_grants
         )
 
-    async def _remember(self, call: Call, session: str | None) -> None:
-        store = self._talk.session.store
+    async def _remember(self, call: McpCall, session: str | None) -> None:
+        store = self._conversation.session.store
         grant = Grant(
             server=call.server.name, tool=call.tool, fingerprint=call.fingerprint, who=self.who, session=session,
             at=store.scope().now,
         )  # fmt: skip
         try:
-            await _write(store, [*await grants(store), grant][-_MOST_GRANTS:])
+            await _write_grants(store, [*await grants(store), grant][-_MAX_GRANTS:])
         except StoreError as error:
-            text = f"The approval could not be stored, and counts for this call only. {error}"
-            self._tell(Notice(text=text, level="warning"))
+            text = f"The approval could not be stored and applies to this call only. {error}"
+            self._emit(Notice(text=text, level="warning"))
 
-    async def _decided(self, approval: Approval, approver: Approver, turns: tuple[Recording, ...]) -> Decision:
-        """Ask the surface, and whoever else looks at the conversation; the first answer counts."""
+    async def _decide(self, approval: Approval, approver: Approver, turns: tuple[TurnRecording, ...]) -> Decision:
+        """Ask in this channel and through the store; the first answer counts."""
         decision: Decision = "deny"
-        async with self._announced(approval):
+        async with self._announce(approval):
             answers = [
-                asyncio.create_task(_asked(approver, approval)),
-                asyncio.create_task(_answered(self._talk.session.store, approval.id)),
+                asyncio.create_task(_ask_approver(approver, approval)),
+                asyncio.create_task(_poll_answer(self._conversation.session.store, approval.id)),
             ]
-            renewing = asyncio.create_task(_renewed(turns))
+            renewing = asyncio.create_task(_renew_leases(turns))
             try:
                 done, _ = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
                 decision = done.pop().result()
@@ -207,62 +208,62 @@ class Approvals:
                 for task in (*answers, renewing):
                     task.cancel()
                 await asyncio.wait([*answers, renewing])
-        self._tell(ApprovalAnswered(id=approval.id, call_id=approval.call_id, decision=decision))
+        self._emit(ApprovalAnswered(id=approval.id, call_id=approval.call_id, decision=decision))
         return decision
 
     @contextlib.asynccontextmanager
-    async def _announced(self, approval: Approval) -> AsyncGenerator[None]:
-        """Have the question in the store while it waits. A store that fails does not stop it from being asked here."""
-        store, key = self._talk.session.store, _waiting_key(approval.session)
+    async def _announce(self, approval: Approval) -> AsyncGenerator[None]:
+        """Store the question while it is pending. If the store fails, it is asked in this channel only."""
+        store, key = self._conversation.session.store, _pending_key(approval.session)
         with contextlib.suppress(StoreError):
             await store.set_setting(key, msgspec.to_builtins(approval))
-        self._changed()
+        self._notify_watchers()
         fields = ("id", "session", "call_id", "server", "tool", "arguments")
-        self._tell(ApprovalRequested(**{name: getattr(approval, name) for name in fields}))
+        self._emit(ApprovalRequested(**{name: getattr(approval, name) for name in fields}))
         try:
             yield
         finally:
             with contextlib.suppress(StoreError):
                 await store.set_setting(key, None)
-                await store.set_setting(_ANSWER + approval.id, None)
-            self._changed()
+                await store.set_setting(_ANSWER_PREFIX + approval.id, None)
+            self._notify_watchers()
 
-    def _changed(self) -> None:
-        """Notify whoever watches the session: a question came or went."""
+    def _notify_watchers(self) -> None:
+        """Notify watchers of the session that a question was asked or answered."""
         if self._recording is not None:
             self._recording.renew()
 
 
-async def _renewed(turns: tuple[Recording, ...]) -> None:
+async def _renew_leases(turns: tuple[TurnRecording, ...]) -> None:
     while True:
         await asyncio.sleep(_RENEW)
         for recording in turns:
             recording.renew()
 
 
-async def _asked(approver: Approver, approval: Approval) -> Decision:
+async def _ask_approver(approver: Approver, approval: Approval) -> Decision:
     return await approver(approval)
 
 
-async def _answered(store: AsyncStore, id: str) -> Decision:
-    """Wait until another process, or a request, has answered."""
+async def _poll_answer(store: AsyncStore, id: str) -> Decision:
+    """Poll until another process has stored an answer, and return it."""
     while True:
         with contextlib.suppress(StoreError):
-            answer = await store.setting(_ANSWER + id)
+            answer = await store.setting(_ANSWER_PREFIX + id)
             if answer in DECISIONS:
                 return answer
         await asyncio.sleep(_POLL)
 
 
-def question(approval: Approval, longest: int = 300) -> str:
-    """Return the question as one line of plain text, its arguments cut short."""
-    told = " ".join(approval.text.split())
-    told = told if len(told) <= longest else f"{told[:longest]}\u2026"
-    return f"May {approval.tool} of {approval.server} run with {told}?"
+def question_text(approval: Approval, limit: int = 300) -> str:
+    """Return the question as one line of plain text, with truncated arguments."""
+    arguments = " ".join(approval.text.split())
+    arguments = truncate(arguments, limit)
+    return f"May the model run {approval.tool} of the MCP server {approval.server} with {arguments}?"
 
 
-def unasked(server: str, tool: str) -> str:
-    """Say that a tool was not run because nobody could be asked, and what allows it."""
+def nobody_to_ask_text(server: str, tool: str) -> str:
+    """Return the notice that a tool was not run because nobody could be asked, with the ways to allow it."""
     return (
         f"The tool {tool!r} of the MCP server {server!r} was not run: it needs approval, and nobody can be asked here. "
         f"Allow it in `recollect chat` at a terminal or in the web app, or set approve = [{tool!r}] under "
@@ -270,52 +271,53 @@ def unasked(server: str, tool: str) -> str:
     )
 
 
-def _waiting_key(session: str) -> str:
-    """Return the key of a session's question: a digest, because the key of a setting is as short as a session's id."""
-    return _WAITING + hashlib.blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def _pending_key(session: str) -> str:
+    """Return the setting key of a session's question. A digest, because a session id may be as long as a key."""
+    return _PENDING_PREFIX + hashlib.blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-async def waiting(session: AsyncSession) -> Approval | None:
-    """Return the question that waits for an answer in a session; None if its turn is over, or its process is gone."""
-    record = await session.store.setting(_waiting_key(session.id))
+async def pending_approval(session: AsyncSession) -> Approval | None:
+    """Return the pending approval of a session; None if its turn is over or its process has ended."""
+    record = await session.store.setting(_pending_key(session.id))
     if record is None:
         return None
     try:
         approval = msgspec.convert(record, Approval)
     except msgspec.ValidationError:
         return None
-    begins = 0 if approval.turn is None else int(approval.turn.partition(".")[2]) - 1
-    is_open = any(turn.status == "open" for turn in await session.turns(after=begins))
-    there = is_open and any(one.holder == approval.holder for one in await session.present())
-    return approval if there else None
+    # turns(after=...) excludes the position itself, so pass the one before the turn.
+    position = 0 if approval.turn is None else int(approval.turn.partition(".")[2]) - 1
+    is_open = any(turn.status == "open" for turn in await session.turns(after=position))
+    is_alive = is_open and any(presence.holder == approval.holder for presence in await session.present())
+    return approval if is_alive else None
 
 
 async def answer(session: AsyncSession, decision: str, id: str | None = None) -> Approval:
-    """Answer the question that waits in a session. `id` makes sure that it is the one that was meant."""
+    """Answer the pending approval of a session. Raises ApprovalNotFound if none, or not `id`, is pending."""
     if decision not in DECISIONS:
         raise InvalidValue(f"decision must be one of {', '.join(DECISIONS)}, got {decision!r}.")
-    approval = await waiting(session)
+    approval = await pending_approval(session)
     if approval is None or id not in (None, approval.id):
         raise ApprovalNotFound(session=session.id)
-    await session.store.set_setting(_ANSWER + approval.id, decision)
+    await session.store.set_setting(_ANSWER_PREFIX + approval.id, decision)
     return approval
 
 
 async def grants(store: AsyncStore) -> list[Grant]:
-    """List the decisions that are remembered, the oldest first."""
+    """Return the stored decisions, oldest first."""
     try:
-        return msgspec.convert(await store.setting(_GRANTS, []), list[Grant])
+        return msgspec.convert(await store.setting(_GRANTS_KEY, []), list[Grant])
     except msgspec.ValidationError:
         return []
 
 
 async def revoke(store: AsyncStore, grant: Grant | None = None) -> int:
-    """Forget a decision, or all of them; return how many were forgotten."""
+    """Delete a stored decision, or all of them; return how many were deleted."""
     before = await grants(store)
     after = [] if grant is None else [other for other in before if other != grant]
-    await _write(store, after)
+    await _write_grants(store, after)
     return len(before) - len(after)
 
 
-async def _write(store: AsyncStore, kept: list[Grant]) -> None:
-    await store.set_setting(_GRANTS, msgspec.to_builtins(kept) or None)
+async def _write_grants(store: AsyncStore, records: list[Grant]) -> None:
+    await store.set_setting(_GRANTS_KEY, msgspec.to_builtins(records) or None)

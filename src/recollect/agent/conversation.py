@@ -1,7 +1,8 @@
-"""One talk in one session: the loop that asks a model and records itself.
+"""One conversation in one session: asks a model and records the turn.
 
-The question is stored before the model is asked; each response, tool call and tool result as it completes; the text of
-an answer as it streams. Whatever ends the run, what was there is kept and marked, and the next question just works.
+The question is stored before the model is called; each response, tool call and tool result when it completes; the text
+of an answer while it streams. If a run ends early, the received part is stored and marked, and open tool calls get a
+result, so that the provider accepts the next question.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recollect import ops
+from recollect import storage
 from recollect.agent import recorder, titles, tools
 from recollect.agent.approvals import Approvals
-from recollect.agent.attendance import Attendance
 from recollect.agent.events import (
+    Delegated,
     Event,
     Notice,
     ReasoningDelta,
@@ -32,35 +33,253 @@ from recollect.agent.events import (
     TurnEnded,
     TurnStarted,
 )
-from recollect.agent.following import Following
-from recollect.agent.models import DEMO, Model
-from recollect.agent.naming import Naming
-from recollect.agent.progress import Progress
-from recollect.agent.recorder import Ending, Recorder, Recording
-from recollect.context.compaction import CompactionPolicy
-from recollect.context.drafts import question
-from recollect.context.window import Window
+from recollect.agent.models import DEMO, Model, ModelInput
+from recollect.agent.presence import ConversationPresence
+from recollect.agent.recall import is_recalled
+from recollect.agent.recorder import FinalStatus, Recorder, TurnRecording
+from recollect.agent.titles import message_text
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
-from recollect.model import keys
+from recollect.formats.remainder import is_truncated
+from recollect.history.compaction import CompactionPolicy
+from recollect.history.drafts import read_question
+from recollect.history.window import Window
+from recollect.model import session_ids
 from recollect.model.compaction import Compaction
-from recollect.model.message import Draft, Message
-from recollect.model.part import TextPart
-from recollect.model.presence import Presence
-from recollect.model.tokens import estimate
+from recollect.model.message import Draft, Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.session import Presence
+from recollect.model.tokens import estimate_tokens
+from recollect.model.turn import ChunkKind, StreamBuffer, describe_error
 from recollect.store_async.session import AsyncSession
 
 if TYPE_CHECKING:
     from recollect.agent.agent import Agent
 
-_RESERVED = 0.25
-"""The part of the window that is left for the answer, the tools and errors of estimation."""
 
-_WHEN_FULL = CompactionPolicy()
-UNFINISHED = "The model's stream ended without a finish reason. The answer may not be complete; what came is kept."
+class TurnProgress:
+    """The state of one run. Every step is passed to the recording."""
+
+    def __init__(self, recording: TurnRecording) -> None:
+        self._recording = recording
+        self._buffer = StreamBuffer(time.monotonic())
+        self._open_calls: dict[str, ToolCallPart] = {}
+        self._responses: list[Draft] = []
+        self._running_tools = 0
+        self._texts: list[str] = []
+        self._thinking_times: list[float] = []
+
+    @property
+    def tools_running(self) -> bool:
+        """True if a tool is running. The model's timeout does not apply meanwhile."""
+        return self._running_tools > 0
+
+    @property
+    def text(self) -> str:
+        """The text of the model in this turn so far."""
+        texts = [*self._texts, message_text(self._buffer.draft("streaming"))]
+        return "\n\n".join(text for text in texts if text)
+
+    @property
+    def unfinished(self) -> bool:
+        """True if the last response is incomplete: its stream ended without a finish reason."""
+        return bool(self._responses) and self._responses[-1].state == "interrupted"
+
+    @property
+    def truncated(self) -> bool:
+        """True if the last response ended at its length limit."""
+        return bool(self._responses) and is_truncated(self._responses[-1])
+
+    def add_text(self, text: str, kind: ChunkKind) -> None:
+        """Append a piece of the answer."""
+        if kind == "reasoning":
+            self._thinking_times = [*self._thinking_times[:1], time.monotonic()]
+        self._buffer.add(text, kind, time.monotonic())
+        self._recording.add_text(text, kind)
+
+    def add_response(self, draft: Draft) -> list[Draft]:
+        """Add a complete response; its reasoning part gets the duration of the reasoning."""
+        draft = self._with_thinking_time(draft)
+        self._buffer = StreamBuffer(time.monotonic())
+        self._texts.append(message_text(draft))
+        self._responses.append(draft)
+        self._open_calls |= {part.call_id: part for part in draft.parts if isinstance(part, ToolCallPart)}
+        self._recording.add_response(draft)
+        return [draft]
+
+    def _with_thinking_time(self, draft: Draft) -> Draft:
+        times, self._thinking_times = self._thinking_times, []
+        index = next((number for number, part in enumerate(draft.parts) if isinstance(part, ReasoningPart)), None)
+        if index is None or not times:
+            return draft
+        part = draft.parts[index]
+        duration = {"duration_ms": int((times[-1] - times[0]) * 1000)}
+        timed_part = msgspec.structs.replace(part, metadata={**duration, **(part.metadata or {})})
+        return msgspec.structs.replace(draft, parts=(*draft.parts[:index], timed_part, *draft.parts[index + 1 :]))
+
+    def tool_started(self, event: ToolStarted) -> None:
+        """Count a running tool and mark its call as running."""
+        self._running_tools += 1
+        self._recording.start_tool(event.call_id)
+
+    async def wait_stored(self) -> None:
+        """Wait until the calls are stored, so that no tool has effects that the store does not know of."""
+        await self._recording.wait_stored()
+
+    def tool_finished(self, event: ToolFinished, draft: Draft) -> list[Draft]:
+        """Add a tool's result."""
+        self._running_tools = max(self._running_tools - 1, 0)
+        self._open_calls.pop(event.call_id, None)
+        self._recording.add(draft)
+        return [draft]
+
+    def cut_off(self, error: BaseException) -> list[Draft]:
+        """Store the received part of a run that ends early, marked as such; open calls get a cancelled result."""
+        drafts: list[Draft] = []
+        draft = self._buffer.cut_off(error)
+        if draft.parts:
+            drafts.append(draft)
+            self._recording.add_response(draft)
+        for part in self._open_calls.values():
+            result = _cancelled_result(part, error)
+            drafts.append(result)
+            self._recording.add(result)
+        return drafts
+
+    def usage(self) -> dict[str, Any]:
+        """Return the model and the sums of its reported tokens."""
+        input_tokens = [draft.input_tokens for draft in self._responses if draft.input_tokens is not None]
+        output_tokens = [draft.output_tokens for draft in self._responses if draft.output_tokens is not None]
+        return {
+            "model": next((draft.model for draft in reversed(self._responses) if draft.model), None),
+            "input_tokens": sum(input_tokens) if input_tokens else None,
+            "output_tokens": sum(output_tokens) if output_tokens else None,
+        }
+
+
+def _cancelled_result(part: ToolCallPart, error: BaseException) -> Draft:
+    stopped = isinstance(error, asyncio.CancelledError)
+    text = "Stopped before it returned a result." if stopped else f"Interrupted: {describe_error(error)['message']}"
+    result = ToolResultPart(call_id=part.call_id, tool=part.tool, status="canceled", text=text, error_message=text)
+    return Draft(role="tool", parts=(result,))
+
+
+_REPORT_INTERVAL = 0.2
+"""Seconds between two progress events: a channel shows progress, not every word."""
+
+_MAX_LINE = 200  # characters of a progress line: channels show it on one line
+
+
+class DelegateMonitor:
+    """Turns the events of a sub-agent into a few Delegated events."""
+
+    def __init__(self, name: str, session: str, emit: Callable[[Event], None]) -> None:
+        self._name = name
+        self._session = session
+        self._emit = emit
+        self._text = ""
+        self._tools: dict[str, str] = {}
+        self._last_report = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def handle(self, event: Event) -> None:
+        """Process an event of the sub-agent."""
+        match event:
+            case TextDelta():
+                self._text = (self._text + event.text)[-_MAX_LINE * 2 :]
+                if self._timer is None:
+                    delay = max(self._last_report + _REPORT_INTERVAL - time.monotonic(), 0)
+                    self._timer = asyncio.get_running_loop().call_later(delay, self._report)
+            case ToolStarted():
+                self._tools[event.call_id] = event.tool
+                self._report()
+            case ToolFinished():
+                self._tools.pop(event.call_id, None)
+                self._report()
+            case TurnStarted() | TurnEnded():
+                self._report(ended=isinstance(event, TurnEnded))
+            case Delegated():
+                self._emit(event)  # a sub-agent of the sub-agent
+            case _:
+                pass
+
+    def end(self) -> None:
+        """Cancel the pending progress event."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _report(self, *, ended: bool = False) -> None:
+        self._last_report = time.monotonic()
+        self.end()
+        lines = [line for line in self._text.splitlines() if line.strip()]
+        last = lines[-1].strip()[-_MAX_LINE:] if lines else ""
+        tool = next(reversed(self._tools.values()), None)
+        self._emit(Delegated(agent=self._name, session=self._session, tool=tool, line=last, ended=ended))
+
+
+TitleWriter = Callable[[ModelInput], Awaitable[str]]
+
+_TITLE_MESSAGES = 6
+"""Messages that a title is made from: the first exchange, and a few tool calls in it."""
+
+_TITLE_TIMEOUT = 2.0
+"""Seconds that close() waits for titles that are being generated."""
+
+
+class TitleGenerator:
+    """Sets the title of a session after its first turn."""
+
+    def __init__(self, on_title: Callable[[AsyncSession, str], None]) -> None:
+        self._on_title = on_title
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def generate(self, session: AsyncSession, messages: ModelInput, write: TitleWriter | None) -> None:
+        """Set the title of an untitled session: the first sentence at once, then the one from `write`, if not None."""
+        if session.title:
+            return
+        first = next((draft for draft in messages if draft.role == "user" and not is_recalled(draft)), None)
+        title = titles.title_of(first)
+        if not title:
+            return
+        await self._set_title(session, None, title)
+        if write is not None:
+            task = asyncio.create_task(self._improve(session, title, write, messages[:_TITLE_MESSAGES]))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _improve(self, session: AsyncSession, title: str, write: TitleWriter, messages: ModelInput) -> None:
+        try:
+            text = await write(messages)
+        except Exception:  # noqa: BLE001  a title is optional: the first sentence stays
+            return
+        if text and (new_title := titles.shorten_title(text)):
+            await self._set_title(session, title, new_title)
+
+    async def _set_title(self, session: AsyncSession, old_title: str | None, title: str) -> None:
+        with contextlib.suppress(RecollectError):
+            await session.refresh()
+            if session.title == old_title:
+                await session.update(title=title)
+                self._on_title(session, title)
+
+    async def end(self) -> None:
+        """Wait up to _TITLE_TIMEOUT for titles in progress, and cancel the rest."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_TITLE_TIMEOUT)
+            for task in self._tasks:
+                task.cancel()
+
+
+_RESERVED_SHARE = 0.25
+"""The share of the window that is reserved for the answer, the tools and errors of the token estimate."""
+
+_COMPACTION_POLICY = CompactionPolicy()
+UNFINISHED = (
+    "The model's stream ended without a finish reason. The answer may be incomplete; the received part is saved."
+)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer: its text, how the turn ended, and what it used."""
+    """A complete answer: its text, the turn status, and the tokens it used."""
 
     text: str
     status: str
@@ -73,44 +292,44 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conversation:
-    """A talk. `send()` gives what happens as it happens, `ask()` the whole answer, `stop()` ends an answer early."""
+    """A conversation. `send()` yields events, `ask()` returns the complete answer, `stop()` ends an answer early."""
 
     def __init__(self, agent: Agent, session: AsyncSession, model: Model) -> None:
         self.agent = agent
         self.session = session
         self.model = model
-        self.attendance = Attendance()
-        self.stays = False
-        """Whether the talk keeps its session, as a place has one: what begins anew begins in it."""
-        self.within: str | None = None
-        """The session that searches are limited to; None searches everything."""
-        self.presents: Callable[[Draft | Message], Draft | Message] | None = None
-        """How a message is put to the model: who said it, and what the model can read of its files."""
+        self.presence = ConversationPresence()
+        self.keeps_session = False
+        """Whether the conversation always keeps its session, as a bot's chat does: /new and /fork stay inside it."""
+        self.search_session: str | None = None
+        """The session that searches are limited to; None searches all sessions."""
+        self.prepare_message: Callable[[Draft | Message], Draft | Message] | None = None
+        """Converts a message before the model reads it, for example to add its author or drop unreadable files."""
         self.approvals = Approvals(self, self._emit)
         self.approvals.approver = agent.approve
         self._recorder = Recorder(self._emit)
-        self._naming = Naming(self._titled)
+        self._titles = TitleGenerator(self._emit_title)
         self._queue: asyncio.Queue[Event | None] | None = None
         self._notices: list[Event] = []
         self._run: asyncio.Task[None] | None = None
-        self._taken: RecollectError | None = None
-        self._closing = self._loaded = False
+        self._conflict: RecollectError | None = None
+        self._closing = self._has_history = False
         self._memory: list[Draft | Message] = []
 
     @property
     def budget(self) -> int:
-        """How many tokens may be sent to the model, the instructions included."""
-        return max(int(self.model.window * (1 - _RESERVED)), 1)
+        """Maximum tokens sent to the model, including the instructions."""
+        return max(int(self.model.window * (1 - _RESERVED_SHARE)), 1)
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is in progress here."""
+        """True if an answer is in progress here."""
         return self._run is not None and not self._run.done()
 
     @property
-    def held(self) -> int:
-        """How many messages wait in memory for a store that fails."""
-        return self._recorder.held
+    def held_count(self) -> int:
+        """Number of messages that wait in memory because the store fails."""
+        return self._recorder.held_count
 
     def _emit(self, event: Event) -> None:
         if self._queue is None:
@@ -119,44 +338,46 @@ class Conversation:
             self._queue.put_nowait(event)
 
     def unsaved(self) -> list[Draft]:
-        """Give the messages that wait in memory for a store that fails."""
+        """Return the messages that wait in memory because the store fails."""
         return self._recorder.unsaved()
 
     def notices(self) -> list[Event]:
-        """Take what happened between two turns: the store came back, the session got its title."""
-        taken, self._notices = self._notices, []
-        return taken
+        """Return and clear the events between two turns, such as a new title or a recovered store."""
+        events, self._notices = self._notices, []
+        return events
 
     async def send(
-        self, said: Any, *, wait: float = 0.0, take_over: bool = False, key: str | None = None, hold: bool = True
+        self, message: Any, *, wait: float = 0.0, take_over: bool = False, key: str | None = None, hold: bool = True
     ) -> AsyncGenerator[Event, None]:
-        """Say something, and give what happens as it happens. The last event is TurnEnded.
+        """Send a message and yield the events of the turn. The last event is TurnEnded.
 
-        A session takes one turn at a time: `wait` says for how many seconds to wait for another, here or in another
-        process, before SessionBusy; `take_over` ends the other one. What was said under the same `key` before is
-        AlreadySaid, and not answered again. Where the store fails, what is said is held in memory and the talk goes on;
-        with `hold=False` it is refused with the store's error instead, for who promises that it is stored.
+        A session runs one turn at a time: SessionBusy is raised if another turn, of any process, does not end within
+        `wait` seconds; `take_over` ends the other turn. An idempotency `key` that was used before raises TurnExists.
+        If the store fails, messages are held in memory and the conversation continues. Use `hold=False` if storing the
+        message must not be deferred: a store failure then raises.
         """
-        async with self._alone(wait):
-            await self.attendance.check(take_over=take_over)
+        async with self._exclusive(wait):
+            await self.presence.check(take_over=take_over)
             queue = self._queue = asyncio.Queue[Event | None]()
             for event in self.notices():
                 queue.put_nowait(event)
-            run = self._run = asyncio.create_task(self._turn(question(said), wait, take_over, key, hold=hold))
+            run = self._run = asyncio.create_task(
+                self._run_turn(read_question(message), wait, take_over, key, hold=hold)
+            )
             run.add_done_callback(lambda _: queue.put_nowait(None))
             try:
                 while (event := await queue.get()) is not None:
                     yield event
-                if run.cancelled():  # while it waited for its turn: nothing was said
+                if run.cancelled():  # while it waited for another turn: nothing was stored
                     yield TurnEnded(session=self.session.id, status="cancelled")
                 else:
                     run.result()
             finally:
                 self._queue = None
-                await self._ended(run)
+                await self._wait_until_done(run)
 
-    async def _ended(self, run: asyncio.Task[None]) -> None:
-        """See to it that a run has come to its end, also where nobody listens any more."""
+    async def _wait_until_done(self, run: asyncio.Task[None]) -> None:
+        """Cancel a run and wait until it has ended, even if this task is cancelled meanwhile."""
         if not run.done() and not self._closing:
             run.cancel()
         while not run.done():
@@ -164,8 +385,9 @@ class Conversation:
                 await asyncio.wait([run])
 
     @contextlib.asynccontextmanager
-    async def _alone(self, wait: float) -> AsyncGenerator[None]:
+    async def _exclusive(self, wait: float) -> AsyncGenerator[None]:
         lock = self.agent.lock(self.session.id)
+        # No timeout for a free lock: wait_for(..., 0) raises TimeoutError before acquire() runs.
         try:
             await asyncio.wait_for(lock.acquire(), wait if lock.locked() else None)
         except TimeoutError as error:
@@ -176,208 +398,227 @@ class Conversation:
             lock.release()
 
     async def ask(
-        self, said: Any, *, wait: float = 0.0, take_over: bool = False, tell: Callable[[Event], None] | None = None
+        self,
+        message: Any,
+        *,
+        wait: float = 0.0,
+        take_over: bool = False,
+        on_event: Callable[[Event], None] | None = None,
     ) -> Answer:
-        """Say something and give the whole answer. A model that fails is a ModelError.
+        """Send a message and return the complete answer. Raises ModelError if the model fails.
 
-        `tell` is called with each event as it happens.
+        `on_event` is called with each event.
         """
-        ended: TurnEnded | None = None
-        async with contextlib.aclosing(self.send(said, wait=wait, take_over=take_over)) as events:
+        end_event: TurnEnded | None = None
+        async with contextlib.aclosing(self.send(message, wait=wait, take_over=take_over)) as events:
             async for event in events:
-                if tell is not None:
-                    tell(event)
+                if on_event is not None:
+                    on_event(event)
                 if isinstance(event, TurnEnded):
-                    ended = event
-        assert ended is not None
-        if ended.status == "failed":
-            raise ModelError(ended.error, model=self.model.name, reason=ended.error)
-        fields = {name: getattr(ended, name) for name in Answer.__struct_fields__}
+                    end_event = event
+        assert end_event is not None
+        if end_event.status == "failed":
+            raise ModelError(end_event.error, model=self.model.name, reason=end_event.error)
+        fields = {name: getattr(end_event, name) for name in Answer.__struct_fields__}
         return Answer(**fields)
 
     def stop(self) -> bool:
-        """End the answer that is in progress; what came is kept. Say whether there was one."""
+        """Stop the answer in progress and keep the received part; return whether there was one."""
         return self._run is not None and not self._closing and not self._run.done() and self._run.cancel()
 
-    async def _turn(self, said: Sequence[Draft], wait: float, take_over: bool, key: str | None, *, hold: bool) -> None:
-        """Run one turn: store the question, ask, store what comes, end."""
-        self._taken, self._closing = None, False
+    async def _run_turn(
+        self, drafts: Sequence[Draft], wait: float, take_over: bool, key: str | None, *, hold: bool
+    ) -> None:
+        """Run one turn: store the question, run the model, store its events, end the turn."""
+        self._conflict, self._closing = None, False
         started = time.monotonic()
-        recording = Recording(self._recorder, self.session, self._lost)
-        said = [self._counted(draft) for draft in said]
-        await recording.open(said, wait=wait, take_over=take_over, key=key, hold=hold)
-        self._memory += said
+        recording = TurnRecording(self._recorder, self.session, self._on_conflict)
+        drafts = [self._with_time_and_size(draft) for draft in drafts]
+        await recording.open(drafts, wait=wait, take_over=take_over, key=key, hold=hold)
+        self._memory += drafts
         self.approvals.begin(recording)
         self._emit(TurnStarted(session=self.session.id, turn=recording.id))
-        progress = Progress(recording)
-        status: Ending = "completed"
+        progress = TurnProgress(recording)
+        status: FinalStatus = "completed"
         error: BaseException | None = None
         try:
-            await self._answer(progress)
+            await self._run_model(progress)
             if progress.unfinished:
                 status, error = "interrupted", ModelError(UNFINISHED, model=self.model.name, reason=UNFINISHED)
-        except asyncio.CancelledError as stopped:
-            status, error = "cancelled", stopped
-        except Exception as failed:  # noqa: BLE001  whatever a model raises, the turn ends and the person is told
-            status, error = "failed", failed
-        self._closing = True  # from here on it is not cancelled any more: what came must be marked
+        except asyncio.CancelledError as cancellation:
+            status, error = "cancelled", cancellation
+        except Exception as failure:  # noqa: BLE001  any error of a model ends the turn as failed
+            status, error = "failed", failure
+        self._closing = True  # from here, stop() has no effect: the received part must be marked
         if error is not None and status != "interrupted":
-            self._keep(progress.cut_off(error))
-        await self._close(recording, progress, status, error, int((time.monotonic() - started) * 1000))
+            self._remember(progress.cut_off(error))
+        await self._finish_turn(recording, progress, status, error, int((time.monotonic() - started) * 1000))
 
-    async def _close(
-        self, recording: Recording, progress: Progress, status: Ending, error: BaseException | None, latency: int
+    async def _finish_turn(
+        self,
+        recording: TurnRecording,
+        progress: TurnProgress,
+        status: FinalStatus,
+        error: BaseException | None,
+        latency: int,
     ) -> None:
         await recording.end(status, latency, error)
         if status == "completed":
             await self._make_title()
-        told = None if error is None or status == "cancelled" else _sentence(error)
-        shown: Any = "interrupted" if self._taken is not None else status
-        if self._taken is not None:
-            told = f"Another process took this session over, and this answer ends here. {self._taken}"
+        reason = None if error is None or status == "cancelled" else _describe_error(error)
+        final_status: Any = "interrupted" if self._conflict is not None else status
+        if self._conflict is not None:
+            reason = f"Another process took over this conversation, and this answer ends here. {self._conflict}"
         usage = recording.usage() or progress.usage()
-        ended = TurnEnded(
+        end_event = TurnEnded(
             session=self.session.id,
-            status=shown,
+            status=final_status,
             text=progress.text,
             latency_ms=latency,
-            error=told,
+            error=reason,
             truncated=progress.truncated,
             **usage,
         )
-        self._emit(ended)
+        self._emit(end_event)
 
-    async def _answer(self, progress: Progress) -> None:
+    async def _run_model(self, progress: TurnProgress) -> None:
         instructions = self.agent.instructions()
-        spoken = await self._spoken(self.budget - estimate([TextPart(text=instructions)]))
-        if self.presents is not None:
-            spoken = [self.presents(draft) for draft in spoken]
-        known = [
-            *tools.built_in(self.session.store, self.session.id, self.within),
+        messages = await self._model_messages(self.budget - estimate_tokens([TextPart(text=instructions)]))
+        if self.prepare_message is not None:
+            messages = [self.prepare_message(draft) for draft in messages]
+        functions = [
+            *tools.built_in_tools(self.session.store, self.session.id, self.search_session),
             *self.agent.tools,
             *[self._delegate_tool(agent) for agent in self.agent.delegates],
         ]
-        given = [] if self.model.name == DEMO else await self.agent.given_tools(self._emit, self.approvals)
-        events = self.model.run(spoken, instructions=instructions, tools=known, toolsets=given)
+        toolsets = [] if self.model.name == DEMO else await self.agent.available_toolsets(self._emit, self.approvals)
+        events = self.model.run(messages, instructions=instructions, tools=functions, toolsets=toolsets)
         async with contextlib.aclosing(events):
-            while (event := await self._next(events, progress)) is not None:
+            while (event := await self._next_event(events, progress)) is not None:
                 match event:
                     case TextDelta():
-                        progress.piece(event.text, "text")
+                        progress.add_text(event.text, "text")
                     case ReasoningDelta():
-                        progress.piece(event.text, "reasoning")
+                        progress.add_text(event.text, "reasoning")
                     case Responded():
-                        kept = progress.responded(self._counted(event.message))
-                        self._keep(kept)
-                        event = Responded(message=kept[0])
+                        drafts = progress.add_response(self._with_time_and_size(event.message))
+                        self._remember(drafts)
+                        event = Responded(message=drafts[0])
                     case ToolStarted():
                         progress.tool_started(event)
                     case ToolFinished():
-                        self._keep(progress.tool_finished(event, self._counted(event.message)))
+                        self._remember(progress.tool_finished(event, self._with_time_and_size(event.message)))
                     case _:
                         pass
                 self._emit(event)
                 if isinstance(event, ToolStarted):
-                    await progress.noted()
+                    await progress.wait_stored()
 
-    async def _next(self, events: AsyncGenerator[Event, None], progress: Progress) -> Event | None:
-        """Wait for the next event; a model that is silent for too long has failed. A tool may take its time."""
+    async def _next_event(self, events: AsyncGenerator[Event, None], progress: TurnProgress) -> Event | None:
+        """Return the next event, or None at the end. Raises ModelError after `agent.timeout` seconds without one.
+
+        The timeout does not apply while a tool runs.
+        """
         try:
             async with asyncio.timeout(None if progress.tools_running else self.agent.timeout):
                 return await anext(events, None)
         except TimeoutError as error:
-            reason = f"it was silent for {self.agent.timeout:g} seconds"
+            reason = f"it sent nothing for {self.agent.timeout:g} seconds"
             raise ModelError(model=self.model.name, reason=reason) from error
 
-    async def _spoken(self, budget: int) -> list[Draft | Message]:
-        """Give what the model is to read: from the store, and from memory what the store does not have yet."""
-        settled = self._recorder.settled
-        if settled or not self._loaded:
+    async def _model_messages(self, budget: int) -> list[Draft | Message]:
+        """Return the messages for the model: from the store, plus those in memory that are not stored yet."""
+        recorder_idle = self._recorder.idle
+        if recorder_idle or not self._has_history:
             with contextlib.suppress(StoreError, TimeoutError):
-                if settled and self.agent.compact:
+                if recorder_idle and self.agent.compact:
                     await self._compact_if_full()
-                reading = self._read(max(budget, 1))
-                stored = await asyncio.wait_for(reading, None if settled else recorder.PATIENCE)
-                self._memory = stored if settled else stored + self._memory
-                self._loaded = True
+                history = self._read_history(max(budget, 1))
+                messages = await asyncio.wait_for(history, None if recorder_idle else recorder.STORE_TIMEOUT)
+                self._memory = messages if recorder_idle else messages + self._memory
+                self._has_history = True
         return list(self._memory)
 
-    async def _read(self, budget: int) -> list[Draft | Message]:
-        """Read what is sent on, as history() does, without writing it as dicts and reading those again."""
+    async def _read_history(self, budget: int) -> list[Draft | Message]:
+        """Read the active messages, as history() does, without converting them to dicts and back."""
         store, window = self.session.store, Window(budget)
-        view = await store.follow(ops.views.active(store.scope(), self.session.id, enough=window.enough))
+        view = await store.follow(storage.views.read_active(store.scope(), self.session.id, enough=window.enough))
         return list(window.fit(view.messages))
 
-    def _keep(self, drafts: Sequence[Draft]) -> None:
+    def _remember(self, drafts: Sequence[Draft]) -> None:
         self._memory += drafts
 
-    def _counted(self, draft: Draft) -> Draft:
-        """Give a message its time, which is now and not when the store is back, and its size where a hook counts it."""
+    def _with_time_and_size(self, draft: Draft) -> Draft:
+        """Return a draft with its creation time, which is now even if it is stored later, and its counted tokens."""
         tokens, count = draft.tokens, self.agent.count_tokens
         if count is not None and tokens is None:
-            tokens = max(int(count(titles.said(draft))), 0)
-        created = draft.created_at or time.time_ns() // 1_000_000
-        return msgspec.structs.replace(draft, tokens=tokens, created_at=created)
+            tokens = max(int(count(titles.message_text(draft))), 0)
+        created_at = draft.created_at or time.time_ns() // 1_000_000
+        return msgspec.structs.replace(draft, tokens=tokens, created_at=created_at)
 
-    def _lost(self, error: RecollectError) -> None:
-        """Another process has the session, or it is gone: this run must not go on writing."""
-        self._taken = error
+    def _on_conflict(self, error: RecollectError) -> None:
+        """Stop the run: another process has the session, or it was deleted, so nothing more may be written."""
+        self._conflict = error
         self.stop()
 
     async def _make_title(self) -> None:
-        if self._recorder.settled:
-            asks = self.agent.title is not None or self.model.name != DEMO
-            await self._naming.name(self.session, self._memory, partial(self._written, "title") if asks else None)
+        if self._recorder.idle:
+            has_writer = self.agent.title is not None or self.model.name != DEMO
+            await self._titles.generate(
+                self.session, self._memory, partial(self._write_text, "title") if has_writer else None
+            )
 
-    def _titled(self, session: AsyncSession, title: str) -> None:
-        if session.id == self.session.id:  # the talk may have moved on while the title was made
+    def _emit_title(self, session: AsyncSession, title: str) -> None:
+        if session.id == self.session.id:  # the conversation may have moved while the title was generated
             self._emit(Titled(title=title))
 
-    async def _written(self, task: str, spoken: Sequence[Any]) -> str:
+    async def _write_text(self, task: str, messages: Sequence[Any]) -> str:
         hook = self.agent.title if task == "title" else self.agent.summary
         if hook is None:
-            return await self.model.write(task, spoken)
-        made: Any = hook(spoken)
-        return (await made if inspect.isawaitable(made) else made) or ""
+            return await self.model.write(task, messages)
+        text: Any = hook(messages)
+        return (await text if inspect.isawaitable(text) else text) or ""
 
     async def summarize(self) -> str:
-        """Have the conversation so far summed up, by the hook or by the model."""
-        return await self._written("summary", await self._read(self.budget))
+        """Return a summary of the conversation so far, from the hook or the model."""
+        return await self._write_text("summary", await self._read_history(self.budget))
 
     async def compact(self) -> Compaction:
-        """Put a summary in the place of all but the newest turns; nothing is deleted, and it can be undone."""
+        """Replace all but the newest turns by a summary for the model. Nothing is deleted, and it can be undone."""
 
-        async def summed_up(messages: Sequence[Any]) -> str:
-            return await self._written("summary", messages)
+        async def summarize(messages: Sequence[Any]) -> str:
+            return await self._write_text("summary", messages)
 
-        return await self.session.compact(summarize=summed_up, keep_turns=_WHEN_FULL.keep_turns)
+        return await self.session.compact(summarize=summarize, keep_turns=_COMPACTION_POLICY.keep_turns)
 
     async def _compact_if_full(self) -> None:
-        if not _WHEN_FULL.due(await self.session.active_tokens(), self.budget):
+        if not _COMPACTION_POLICY.due(await self.session.active_tokens(), self.budget):
             return
         try:
             await self.compact()
         except InvalidValue:
-            return  # one long turn: there is nothing older to sum up
+            return  # one long turn: there is nothing older to compact
         except RecollectError as error:
             self._emit(Notice(text=f"The conversation could not be compacted: {error}", level="warning"))
             return
-        self._emit(Notice(text="What is old was summed up for the model. All of it is kept."))
+        self._emit(Notice(text="Older messages were summarized for the model. All of them are kept."))
 
     async def delegate(self, name: str, task: str, agent: Agent | None = None) -> Answer:
-        """Give a task to a sub-agent, which talks in its own session `{this session}:delegate:{name}`."""
+        """Run a task with a sub-agent in its own session `{this session}:delegate:{name}`; return its answer."""
         from recollect.agent.agent import Agent as Delegate  # noqa: PLC0415  agent.py imports this module
 
-        helper = agent or Delegate(self.model, store=self.session.store, name=name)
-        helper.adopt(self.session.store)
-        place = keys.key(keys.Delegate(self.session.id, name))
-        talk = await helper.talk(place, title=f"{name}: {titles.shortened(task)}", parent=self.session.id)
-        talk.approvals.ask_in(self.approvals)
-        following = Following(name, talk.session.id, self._emit)
+        delegate = agent or Delegate(self.model, store=self.session.store, name=name)
+        delegate.adopt(self.session.store)
+        session = session_ids.delegate_id(self.session.id, name)
+        conversation = await delegate.conversation(
+            session, title=f"{name}: {titles.shorten_title(task)}", parent=self.session.id
+        )
+        conversation.approvals.set_parent(self.approvals)
+        monitor = DelegateMonitor(name, conversation.session.id, self._emit)
         try:
-            return await talk.ask(task, wait=self.agent.timeout, tell=following.tell)
+            return await conversation.ask(task, wait=self.agent.timeout, on_event=monitor.handle)
         finally:
-            following.end()
+            monitor.end()
 
     def _delegate_tool(self, agent: Agent) -> tools.Tool:
         async def ask(task: str) -> str:
@@ -388,27 +629,27 @@ class Conversation:
         return ask
 
     async def arrive(self, surface: str, *, take_over: bool = False) -> list[Presence]:
-        """Take a place in the session, so that others are told, and give who else is there.
+        """Announce presence in the session, so that other channels can show it; return the other presences.
 
-        It is kept until the talk is closed or moves. `take_over` sends the others away and ends what they have begun.
+        It lasts until the conversation is closed or moves. `take_over` removes the others and ends their turns.
         """
-        return await self.attendance.begin(self.session, surface, take_over=take_over)
+        return await self.presence.begin(self.session, surface, take_over=take_over)
 
     async def move(self, session: AsyncSession) -> None:
-        """Go on in another session: what waits for this one is written first."""
+        """Continue in another session. Pending writes of this one are completed first."""
         await self._recorder.drain()
-        await self.attendance.move(session)
-        self.session, self._memory, self._loaded = session, [], False
+        await self.presence.move(session)
+        self.session, self._memory, self._has_history = session, [], False
         await session.store.set_last_session(session.id)
 
     async def close(self) -> bool:
-        """End what runs and write what waits; say whether everything is stored."""
+        """Stop the running turn and write pending messages; return whether everything is stored."""
         if self._run is not None:
-            await self._ended(self._run)
-        await self.attendance.end()
-        await self._naming.end()
+            await self._wait_until_done(self._run)
+        await self.presence.end()
+        await self._titles.end()
         return await self._recorder.close()
 
 
-def _sentence(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return str(error) if isinstance(error, RecollectError) else f"{type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
-"""What happens in a talk, as it happens: small values that a surface shows and the recorder stores.
+"""The events of a turn, which a channel shows and the recorder stores.
 
-Models yield the events of an answer; the conversation adds those of the turn around it.
+A model yields the events of an answer; the conversation adds those of the turn around it.
 """
 
 from __future__ import annotations
@@ -9,28 +9,27 @@ from typing import Any, Literal
 
 import msgspec
 
-from recollect.model.message import Draft
-from recollect.model.part import ResultStatus
+from recollect.model.message import Draft, ResultStatus
 from recollect.model.turn import TurnStatus
-from recollect.model.value import iso
+from recollect.model.value import format_iso
 
 Level = Literal["info", "warning"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="event"):
-    """Something that happened. The `event` of its dict says what."""
+    """The base of all events. The key `event` of its dict names the kind."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain data that JSON can carry, times as ISO 8601."""
+        """Return the event as JSON data, with times as ISO 8601."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         message = plain.get("message")
         if message and message["created_at"] is not None:
-            message["created_at"] = iso(message["created_at"])
+            message["created_at"] = format_iso(message["created_at"])
         return plain
 
 
 class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started", gc=False):
-    """The question is stored (or held, where the store can not be written), and the model is asked now."""
+    """The question is stored (or held in memory while the store fails), and the model is called next."""
 
     session: str
     turn: str | None = None
@@ -43,13 +42,13 @@ class TextDelta(Event, frozen=True, kw_only=True, tag="text", gc=False):
 
 
 class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning", gc=False):
-    """A piece of what the model thinks."""
+    """A piece of the model's reasoning."""
 
     text: str
 
 
 class Responded(Event, frozen=True, kw_only=True, tag="response", gc=False):
-    """One response of the model is complete: its text, and the tools that it asks for."""
+    """One response of the model is complete: its text and its tool calls."""
 
     message: Draft
 
@@ -63,7 +62,7 @@ class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started", gc=False
 
 
 class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished", gc=False):
-    """A tool has answered, or failed."""
+    """A tool has returned a result, or failed."""
 
     call_id: str
     tool: str
@@ -85,7 +84,7 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered", gc=False):
-    """A tool was allowed (`once`, `session` or `always`) or not (`deny`), here or in another window."""
+    """An approval was answered (`once`, `session`, `always` or `deny`), here or in another window."""
 
     id: str
     call_id: str
@@ -93,7 +92,7 @@ class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"
 
 
 class Delegated(Event, frozen=True, kw_only=True, tag="delegated", gc=False):
-    """How far a sub-agent is: the session it talks in, the tool it runs, the last line it said; `ended` at the end."""
+    """The progress of a sub-agent: its session, the tool it runs, the last line of its text; `ended` at the end."""
 
     agent: str
     session: str
@@ -103,14 +102,14 @@ class Delegated(Event, frozen=True, kw_only=True, tag="delegated", gc=False):
 
 
 class Notice(Event, frozen=True, kw_only=True, tag="notice", gc=False):
-    """Something that the person should know and that is no part of the answer."""
+    """A text for the person that is not part of the answer."""
 
     text: str
     level: Level = "info"
 
 
 class Titled(Event, frozen=True, kw_only=True, tag="titled", gc=False):
-    """The session has got a title."""
+    """The session has a new title."""
 
     title: str
 
@@ -118,7 +117,7 @@ class Titled(Event, frozen=True, kw_only=True, tag="titled", gc=False):
 class TurnEnded(Event, frozen=True, kw_only=True, tag="turn_ended", gc=False):
     """The turn is over: completed, failed (with its error), cancelled, or interrupted.
 
-    It is interrupted by another process that took the session over, or by a model whose stream ended early.
+    It is interrupted if another process takes the session over, or if the model's stream ends early.
     """
 
     session: str

@@ -1,8 +1,8 @@
-"""Which model a name means. The library that talks to providers is imported when a talk with one begins, not before.
+"""Model names and the Model protocol. Pydantic AI is imported when a conversation with a provider's model begins.
 
 demo                    built in, offline
 anthropic:NAME          and every other provider:NAME that Pydantic AI knows
-NAME with a base_url    a server that speaks OpenAI's chat completions, such as a local one
+NAME with a base_url    a server that implements OpenAI's chat completions, such as a local one
 """
 
 from __future__ import annotations
@@ -16,67 +16,67 @@ from recollect.errors import ModelNotConfigured
 from recollect.model.message import Draft, Message
 
 DEMO = "demo"
-WINDOW = 128_000
-"""Tokens that a model is taken to read where neither the caller nor the library knows."""
+DEFAULT_WINDOW = 128_000
+"""Context window in tokens of a model for which neither the caller nor Pydantic AI states one."""
 
-Spoken = Sequence[Draft | Message]
+ModelInput = Sequence[Draft | Message]
 
 
 @runtime_checkable
 class Model(Protocol):
-    """What answers: it is given what was said, and yields the events of its answer, tool calls included."""
+    """A model: it receives messages and yields the events of its answer, including tool calls."""
 
     @property
     def name(self) -> str:
-        """What it is called: `demo`, `anthropic:...`."""
+        """The name, such as `demo` or `anthropic:...`."""
         ...
 
     @property
     def window(self) -> int:
-        """How many tokens it reads."""
+        """The number of tokens that it accepts in one request."""
         ...
 
     def run(
-        self, spoken: Spoken, *, instructions: str, tools: Sequence[Tool], toolsets: Sequence[Any] = ()
+        self, messages: ModelInput, *, instructions: str, tools: Sequence[Tool], toolsets: Sequence[Any] = ()
     ) -> AsyncGenerator[Event, None]:
-        """Answer what was said last. A provider's failure is a ModelError."""
+        """Yield the events of the answer to the last message. Raises ModelError if the provider fails."""
         ...
 
-    async def write(self, task: str, spoken: Spoken) -> str:
-        """Do a small task on a conversation beside it, such as a title or a summary: `title` or `summary`."""
+    async def write(self, task: str, messages: ModelInput) -> str:
+        """Return a text about a conversation, outside of it. `task` is `title` or `summary`."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
-def provider(model: Any) -> str | None:
-    """Name the provider of a model: empty for a name without one, None for the demo and for an object."""
+def provider_of(model: Any) -> str | None:
+    """Return the provider of a model name: "" for a name without one, None for the demo model and for objects."""
     return None if not isinstance(model, str) or model in ("", DEMO) else model.rpartition(":")[0]
 
 
-def make(
+def make_model(
     model: Any = DEMO, *, base_url: str | None = None, api_key: str | None = None, window: int | None = None
 ) -> Model:
-    """Give the model that is meant: a name, a model of ours, or a model object of Pydantic AI."""
+    """Return a Model for a name, a Model, or a model object of Pydantic AI. Raises ModelNotConfigured."""
     if isinstance(model, Model):
         return model
     if model in (None, "", DEMO):
-        from recollect.agent.demo import DemoModel  # noqa: PLC0415  what is not used is not imported
+        from recollect.agent.demo import DemoModel  # noqa: PLC0415  imported on first use
 
         return DemoModel(window=window)
     try:
-        from recollect.agent.provider import ProviderModel  # noqa: PLC0415  it costs a second and more
+        from recollect.agent.provider import ProviderModel  # noqa: PLC0415  importing it takes a second or more
     except ImportError as error:
         raise ModelNotConfigured(
-            f"To talk to {model!r}, install Recollect with its chat extra: pip install 'recollect[chat]'. The model "
-            f"'demo' needs nothing. (Missing: {error.name})",
+            f"The model {model!r} needs the chat extra: pip install 'recollect[chat]' (missing: {error.name}). "
+            "The model 'demo' works without it.",
             model=str(model),
         ) from error
     return ProviderModel(model, base_url=base_url, api_key=api_key, window=window)
 
 
-def talkable(model: str | None) -> str | None:
-    """Give the model that a session has, if it is one that can be talked to; other programs write other names there."""
+def callable_model(model: str | None) -> str | None:
+    """Return the model of a session if it can be called, else None: other programs store other names there."""
     return model if model is not None and (model == DEMO or ":" in model) else None

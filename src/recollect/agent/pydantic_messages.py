@@ -1,10 +1,10 @@
-"""Our messages as Pydantic AI's, and back.
+"""Conversion of messages to Pydantic AI's messages and back.
 
 The common fields of a message make the request: role, text, reasoning, tool names, arguments, ids and results. Only
 these are shown to a person, so only these may decide what a model reads. The provider-specific remainder (`native`,
 under the format `pydantic-ai`) adds the keys listed below and never replaces a common field: an imported file may hold
-any remainder. No history makes this machine fetch an address. Messages of other formats are translated.
-This file, provider.py and mcp.py are the only ones that know Pydantic AI.
+any remainder. Converting a history never fetches a URL. Messages of other formats are translated.
+Only this module, provider.py and mcp.py import Pydantic AI.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from recollect.formats import attachment
+from recollect.formats import attachments
 from recollect.model.json import UNSET
-from recollect.model.message import Draft, Message
-from recollect.model.part import (
+from recollect.model.message import (
     AttachmentPart,
     DataPart,
+    Draft,
+    Message,
     Part,
     ReasoningPart,
     ResultStatus,
@@ -46,15 +47,15 @@ from recollect.model.part import (
 )
 
 FORMAT = "pydantic-ai"
-NO_RESULT = "There is no result: the run was interrupted before the tool had answered."
+NO_RESULT = "No result: the run was interrupted before the tool returned one."
 _STATUS: dict[str, ResultStatus] = {"success": "success", "interrupted": "canceled", "denied": "canceled"}
 _OUTCOME = {"success": "success", "error": "failed", "canceled": "interrupted"}
-# What belongs to one run of the library and says nothing about the message.
-_PASSING = ("run_id", "conversation_id", "workspace_ref", "history_digest")
+# Keys that belong to one run of the library and do not describe the message.
+_RUN_KEYS = ("run_id", "conversation_id", "workspace_ref", "history_digest")
 
-# The keys of a remainder that are sent back. None of them holds anything that a model reads as conversation.
+# The keys of a remainder that are sent back. A model reads none of them as part of the conversation.
 # `state` and `model_id` are left out: the library continues or routes a request by them.
-_OF_RESPONSE = frozenset(
+_RESPONSE_KEYS = frozenset(
     {
         "usage",
         "timestamp",
@@ -66,25 +67,26 @@ _OF_RESPONSE = frozenset(
         "finish_reason",
     }
 )
-_OF_PART = frozenset({"id", "provider_name", "provider_details"})
-_OF_THINKING = _OF_PART | {"signature"}
-_OF_RESULT = frozenset({"timestamp", "metadata"})
-# Not `raw_content` and `citations`, which are text beside the text that is shown.
-_DETAILS = frozenset(
+_PART_KEYS = frozenset({"id", "provider_name", "provider_details"})
+_THINKING_KEYS = _PART_KEYS | {"signature"}
+_RESULT_KEYS = frozenset({"timestamp", "metadata"})
+# `raw_content` and `citations` are left out: they contain text that no person sees.
+_DETAIL_KEYS = frozenset(
     {"finish_reason", "timestamp", "container_id", "phase", "namespace", "extra_content", "thought_signature", "caller"}
 )
-# OpenAI's chat completions take the id of a thought for the name of the field that it is sent in: `role` is none.
+# The library's adapter for OpenAI's chat completions uses the id of a thinking part as the name of the field that it
+# sends. An id such as `role` would overwrite another field.
 _THINKING_IDS = re.compile(r"(?:reasoning|thinking|redacted)[a-z_]*|content|.*\d.*", re.DOTALL)
-# Parts of a response that have no common field. They are shown as the data that they are.
+# Parts of a response without a common field. They are stored and shown as data.
 _DATA_KINDS = frozenset({"builtin-tool-call", "builtin-tool-return", "file"})
 
 
 def read_response(response: ModelResponse) -> Draft:
-    """Read a model's response."""
-    plain = _dumped(response)
+    """Return a model's response as a draft."""
+    plain = _dump(response)
     parts = tuple(_read_part(part) for part in plain.pop("parts"))
     usage = {name: value for name, value in plain.pop("usage", {}).items() if value}
-    native = {name: value for name, value in plain.items() if value is not None and name not in _PASSING}
+    native = {name: value for name, value in plain.items() if value is not None and name not in _RUN_KEYS}
     return Draft(
         role="assistant",
         parts=parts,
@@ -97,14 +99,14 @@ def read_response(response: ModelResponse) -> Draft:
 
 
 def read_result(part: Any, latency_ms: int) -> Draft:
-    """Read what a tool gave back: a result, or what the model is told to do better."""
-    plain = _dumped(ModelRequest(parts=[part]))["parts"][0]
+    """Return a tool's result, or the library's retry request, as a draft."""
+    plain = _dump(ModelRequest(parts=[part]))["parts"][0]
     content = plain.pop("content", None)
     status = _STATUS.get(plain.get("outcome") or "success", "error")
     if plain.get("part_kind") != "tool-return":
         status, content = "error", _as_text(part, content)
     text = content if isinstance(content, str) else None
-    known = ("tool_call_id", "tool_name", "content")
+    common_keys = ("tool_call_id", "tool_name", "content")
     result = ToolResultPart(
         call_id=plain.get("tool_call_id") or "",
         tool=plain.get("tool_name"),
@@ -112,31 +114,31 @@ def read_result(part: Any, latency_ms: int) -> Draft:
         text=text,
         data=UNSET if text is not None else content,
         error_message=text if status == "error" else None,
-        native={name: value for name, value in plain.items() if value is not None and name not in known},
+        native={name: value for name, value in plain.items() if value is not None and name not in common_keys},
         metadata={"latency_ms": latency_ms},
     )
     return Draft(role="tool", parts=(result,), format=FORMAT)
 
 
 def _as_text(part: Any, content: Any) -> str:
-    told = getattr(part, "model_response", None)
-    return str(told()) if callable(told) else str(content)
+    to_text = getattr(part, "model_response", None)
+    return str(to_text()) if callable(to_text) else str(content)
 
 
-def _dumped(message: ModelMessage) -> dict[str, Any]:
+def _dump(message: ModelMessage) -> dict[str, Any]:
     return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
 
 
-def _rest(part: dict[str, Any], *known: str) -> dict[str, Any]:
-    return {name: value for name, value in part.items() if value is not None and name not in known}
+def _remainder(part: dict[str, Any], *common_keys: str) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if value is not None and name not in common_keys}
 
 
 def _read_part(part: dict[str, Any]) -> Part:
     match part["part_kind"]:
         case "text":
-            return TextPart(text=part["content"], native=_rest(part, "content", "part_kind") or None)
+            return TextPart(text=part["content"], native=_remainder(part, "content", "part_kind") or None)
         case "thinking":
-            return ReasoningPart(text=part["content"], native=_rest(part, "content", "part_kind") or None)
+            return ReasoningPart(text=part["content"], native=_remainder(part, "content", "part_kind") or None)
         case "tool-call":
             arguments = part["args"]
             return ToolCallPart(
@@ -144,72 +146,72 @@ def _read_part(part: dict[str, Any]) -> Part:
                 tool=part["tool_name"],
                 arguments=UNSET if isinstance(arguments, str) else arguments,
                 arguments_text=arguments if isinstance(arguments, str) else None,
-                native=_rest(part, "args", "tool_call_id", "tool_name", "part_kind") or None,
+                native=_remainder(part, "args", "tool_call_id", "tool_name", "part_kind") or None,
             )
         case _:
             return DataPart(native=part)
 
 
-def write(spoken: Sequence[Draft | Message]) -> list[ModelMessage]:
-    """Write messages as the history that a model is sent: every call has its result, nothing is empty."""
-    written: list[ModelMessage] = []
-    for message in answered(spoken):
+def to_model_messages(messages: Sequence[Draft | Message]) -> list[ModelMessage]:
+    """Return messages as the library's history: every call has a result, and no message is empty."""
+    model_messages: list[ModelMessage] = []
+    for message in complete_tool_calls(messages):
         if message.role == "assistant":
             response = _response(message)
-            written += [_validated(response, message)] if response["parts"] else []
+            model_messages += [_build_message(response, message)] if response["parts"] else []
         elif message.role == "tool":
-            written.append(_validated(_returns(message), message))
+            model_messages.append(_build_message(_tool_returns(message), message))
         else:
-            written.append(_request(message))
-    return written
+            model_messages.append(_request(message))
+    return model_messages
 
 
-def _validated(plain: dict[str, Any], message: Draft | Message) -> ModelMessage:
-    """Build the library's message; without its remainder if the library refuses that."""
+def _build_message(plain: dict[str, Any], message: Draft | Message) -> ModelMessage:
+    """Return the library's message; without the remainder if the library rejects it."""
     try:
-        made = ModelMessagesTypeAdapter.validate_python([plain])[0]
+        model_message = ModelMessagesTypeAdapter.validate_python([plain])[0]
     except ValidationError:
-        bare = _returns(message, bare=True) if message.role == "tool" else _response(message, bare=True)
-        made = ModelMessagesTypeAdapter.validate_python([bare])[0]
-    for part in made.parts:
+        bare = _tool_returns(message, bare=True) if message.role == "tool" else _response(message, bare=True)
+        model_message = ModelMessagesTypeAdapter.validate_python([bare])[0]
+    for part in model_message.parts:
         if isinstance(part, ToolReturnPart | NativeToolReturnPart):
-            part.content = _offline(part.content)
-    return made
+            part.content = _without_file_urls(part.content)
+    return model_message
 
 
-def _offline(content: Any) -> Any:
-    """Replace addresses of files by their text: the library would fetch them, or have a provider fetch them."""
+def _without_file_urls(content: Any) -> Any:
+    """Replace file URLs by text: the library would fetch them, or ask a provider to fetch them."""
     if isinstance(content, FileUrl):
         return content.url
     if isinstance(content, UploadedFile):
         return content.file_id
     if isinstance(content, Mapping):
-        return {name: _offline(value) for name, value in content.items()}
-    return [_offline(value) for value in content] if isinstance(content, list | tuple) else content
+        return {name: _without_file_urls(value) for name, value in content.items()}
+    return [_without_file_urls(value) for value in content] if isinstance(content, list | tuple) else content
 
 
-def answered(spoken: Sequence[Draft | Message]) -> list[Draft | Message]:
-    """Give each call a result where it has none, and leave out results of calls that are not there.
+def complete_tool_calls(messages: Sequence[Draft | Message]) -> list[Draft | Message]:
+    """Add a result for every call without one, and drop results of unknown calls.
 
-    A provider refuses a history with a call that nobody answered, and would refuse it for good.
+    Providers reject a history with an unanswered call, and would reject every later turn too.
     """
-    kept: list[Draft | Message] = []
+    completed: list[Draft | Message] = []
     open_calls: dict[str, ToolCallPart] = {}
-    for message in spoken:
+    for message in messages:
         results = _results(message)
         if results and not all(part.call_id in open_calls for part in results):
             continue
         for part in results:
             del open_calls[part.call_id]
         if not results and open_calls:
-            kept += _without_result(open_calls.values())
+            completed += _missing_results(open_calls.values())
             open_calls = {}
-        kept.append(message)
+        completed.append(message)
         open_calls |= {part.call_id: part for part in message.parts if isinstance(part, ToolCallPart)}
-    return [*kept, *_without_result(open_calls.values())]
+    return [*completed, *_missing_results(open_calls.values())]
 
 
-def _without_result(calls: Iterable[ToolCallPart]) -> list[Draft]:
+def _missing_results(calls: Iterable[ToolCallPart]) -> list[Draft]:
     return [
         Draft(
             role="tool",
@@ -223,30 +225,32 @@ def _results(message: Draft | Message) -> list[ToolResultPart]:
     return [part for part in message.parts if isinstance(part, ToolResultPart)]
 
 
-def _listed(native: Any, names: frozenset[str]) -> dict[str, Any]:
+def _allowed_keys(native: Any, names: frozenset[str]) -> dict[str, Any]:
     """Return the listed keys of a remainder."""
-    kept = {name: value for name, value in native.items() if name in names} if isinstance(native, dict) else {}
-    details = kept.pop("provider_details", None)
+    result = {name: value for name, value in native.items() if name in names} if isinstance(native, dict) else {}
+    details = result.pop("provider_details", None)
     if isinstance(details, dict):
-        kept["provider_details"] = {name: value for name, value in details.items() if name in _DETAILS}
-    return kept
+        result["provider_details"] = {name: value for name, value in details.items() if name in _DETAIL_KEYS}
+    return result
 
 
 def _response(message: Draft | Message, *, bare: bool = False) -> dict[str, Any]:
-    ours = message.format == FORMAT and not bare
-    parts = [made for part in message.parts if (made := _response_part(part, message, ours=ours)) is not None]
-    kept = _listed(message.native, _OF_RESPONSE) if ours else {}
-    return {**kept, "kind": "response", "model_name": message.model, "parts": parts}
+    own_format = message.format == FORMAT and not bare
+    parts = [
+        plain for part in message.parts if (plain := _response_part(part, message, own_format=own_format)) is not None
+    ]
+    remainder = _allowed_keys(message.native, _RESPONSE_KEYS) if own_format else {}
+    return {**remainder, "kind": "response", "model_name": message.model, "parts": parts}
 
 
-def _response_part(part: Part, message: Draft | Message, *, ours: bool) -> dict[str, Any] | None:
+def _response_part(part: Part, message: Draft | Message, *, own_format: bool) -> dict[str, Any] | None:
     match part:
         case TextPart():
-            native = _listed(part.native, _OF_PART) if ours else {}
+            native = _allowed_keys(part.native, _PART_KEYS) if own_format else {}
             return {**native, "part_kind": "text", "content": part.text} if part.text.strip() or native else None
         case ReasoningPart():
-            thought = {"part_kind": "thinking", "content": part.text}
-            return {**_thinking(part), **thought} if ours else _signed(part, message)
+            thinking = {"part_kind": "thinking", "content": part.text}
+            return {**_thinking(part), **thinking} if own_format else _signed_thinking(part, message)
         case ToolCallPart():
             arguments = part.arguments_text
             if arguments is None:
@@ -254,44 +258,44 @@ def _response_part(part: Part, message: Draft | Message, *, ours: bool) -> dict[
             if arguments is not None and not isinstance(arguments, str | dict):
                 arguments = str(arguments)
             call = {"part_kind": "tool-call", "tool_name": part.tool, "args": arguments, "tool_call_id": part.call_id}
-            return {**(_listed(part.native, _OF_PART) if ours else {}), **call}
-        case DataPart(native=dict(native), data=data) if ours and data is UNSET:
+            return {**(_allowed_keys(part.native, _PART_KEYS) if own_format else {}), **call}
+        case DataPart(native=dict(native), data=data) if own_format and data is UNSET:
             return native if native.get("part_kind") in _DATA_KINDS else None
         case _:
             return None
 
 
 def _thinking(part: ReasoningPart) -> dict[str, Any]:
-    native = _listed(part.native, _OF_THINKING)
+    native = _allowed_keys(part.native, _THINKING_KEYS)
     if not _THINKING_IDS.fullmatch(str(native.get("id", "0"))):
         del native["id"]
     return native
 
 
-def _signed(part: ReasoningPart, message: Draft | Message) -> dict[str, Any] | None:
-    """Give Anthropic's own thinking back with its signature; without one no provider takes it."""
+def _signed_thinking(part: ReasoningPart, message: Draft | Message) -> dict[str, Any] | None:
+    """Return a signed thinking part of the format `anthropic`, else None: providers reject unsigned ones."""
     signature = part.native.get("signature") if isinstance(part.native, dict) else None
     if message.format != "anthropic" or not isinstance(signature, str):
         return None
     return {"part_kind": "thinking", "content": part.text, "signature": signature, "provider_name": "anthropic"}
 
 
-def _returns(message: Draft | Message, *, bare: bool = False) -> dict[str, Any]:
-    ours = message.format == FORMAT and not bare
-    return {"kind": "request", "parts": [_return(part, ours=ours) for part in _results(message)]}
+def _tool_returns(message: Draft | Message, *, bare: bool = False) -> dict[str, Any]:
+    own_format = message.format == FORMAT and not bare
+    return {"kind": "request", "parts": [_tool_return(part, own_format=own_format) for part in _results(message)]}
 
 
-def _return(part: ToolResultPart, *, ours: bool) -> dict[str, Any]:
-    native: dict[str, Any] = part.native if ours and isinstance(part.native, dict) else {}
+def _tool_return(part: ToolResultPart, *, own_format: bool) -> dict[str, Any]:
+    native: dict[str, Any] = part.native if own_format and isinstance(part.native, dict) else {}
     outcome = native.get("outcome")
-    same = isinstance(outcome, str) and _STATUS.get(outcome, "error") == part.status
+    is_same_status = isinstance(outcome, str) and _STATUS.get(outcome, "error") == part.status
     return {
-        **_listed(native, _OF_RESULT),
+        **_allowed_keys(native, _RESULT_KEYS),
         "part_kind": "tool-return",
         "tool_name": part.tool or "tool",
         "content": part.data if part.text is None and part.data is not UNSET else part.output,
         "tool_call_id": part.call_id,
-        "outcome": outcome if same else _OUTCOME[part.status],
+        "outcome": outcome if is_same_status else _OUTCOME[part.status],
     }
 
 
@@ -299,25 +303,25 @@ def _request(message: Draft | Message) -> ModelRequest:
     texts = "".join(part.text for part in message.parts if isinstance(part, TextPart))
     if message.role == "system":
         return ModelRequest(parts=[SystemPromptPart(content=texts)])
-    files = [made for part in message.parts if isinstance(part, AttachmentPart) and (made := _file(part)) is not None]
+    files = [file for part in message.parts if isinstance(part, AttachmentPart) and (file := _file(part)) is not None]
     if not files:
         return ModelRequest(parts=[UserPromptPart(content=texts)])
     return ModelRequest(parts=[UserPromptPart(content=[texts, *files] if texts else files)])
 
 
 def _file(part: AttachmentPart) -> UserContent | None:
-    """Write a file: its bytes, its text, or the address where it is, as text.
+    """Return a file as bytes, as text, or its URL as text.
 
-    An address is never handed over as a file. Several of the library's adapters would fetch it on this machine, and a
-    provider that cannot reach it refuses this turn and every later one.
+    A URL is never passed as a file: several of the library's adapters would fetch it on this machine, and a provider
+    that cannot reach it rejects this turn and every later one.
     """
-    found = attachment.file(part)
-    if found.data is not None:
+    content = attachments.content_of_attachment(part)
+    if content.data is not None:
         try:
-            data = base64.b64decode(found.data)
+            data = base64.b64decode(content.data)
         except binascii.Error:
             return None
-        return BinaryContent(data=data, media_type=found.mime_type or attachment.BYTES)
-    if found.url is not None:
-        return f"[{found.name or ('image' if found.is_image else 'file')}: {found.url}]"
-    return attachment.named(found) if found.text else None
+        return BinaryContent(data=data, media_type=content.mime_type or attachments.BYTES)
+    if content.url is not None:
+        return f"[{content.name or ('image' if content.is_image else 'file')}: {content.url}]"
+    return attachments.text_with_name(content) if content.text else None

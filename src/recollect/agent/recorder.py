@@ -1,9 +1,8 @@
-"""Writes a talk to its store, in order and behind its back: a slow or failing store never stalls the answer.
+"""The recorder: writes a conversation to its store in order, in the background. A slow store never stalls an answer.
 
-What is to be written waits in one line per talk. A write that the store refuses (a StoreError, after which nothing was
-written) stays first in line and is tried again until it succeeds; the person is told once when that begins and once
-when it is over. A conflict, such as another process that took the session over, ends the turn instead. A write that is
-not to be held is refused with the store's error, and nothing of it stays in line.
+Each conversation has one queue of pending writes. A write that fails with a StoreError stays first in the queue and is
+retried with backoff until it succeeds; a Notice is emitted when that begins and when it is over. A conflict, such as
+another process that took the session over, ends the turn. A write with hold=False is refused with the store's error.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from typing import Any, Literal
 
 from recollect.agent.events import Event, Notice
 from recollect.errors import RecollectError, StoreError, ToolCallAnswered, ToolCallNotFound
+from recollect.model.humanize import pluralize
 from recollect.model.message import Draft
-from recollect.model.stream import Kind
-from recollect.model.turn import EndStatus, failure
+from recollect.model.turn import ChunkKind, EndStatus, describe_error
 from recollect.store_async.session import AsyncSession
 from recollect.store_async.turn import AsyncStream, AsyncTurn
 
 LEASE = 900.0
-"""Seconds that a turn is held between two of its writes: longer than most tools and thoughts take."""
+"""Seconds of the lease between two writes of a turn: longer than most tools and most reasoning take."""
 
-PATIENCE = 5.0
-"""Seconds that a talk waits for a store that neither writes nor fails, before it goes on without."""
+STORE_TIMEOUT = 5.0
+"""Seconds that a conversation waits for a store that neither writes nor fails, before it continues without it."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-Tell = Callable[[Event], None]
-Ending = EndStatus | Literal["interrupted"]
+_FIRST_BACKOFF, _MAX_BACKOFF = 0.2, 5.0  # seconds between two tries of a failed write, doubled each time
+EventListener = Callable[[Event], None]
+FinalStatus = EndStatus | Literal["interrupted"]
 
 
-class Job:
-    """One write: what to do, whether it is held while the store fails, and what came of it."""
+class PendingWrite:
+    """One queued write: its function and messages, whether it is held while the store fails, and its error."""
 
     def __init__(
         self, write: Callable[[], Awaitable[None]], drafts: Sequence[Draft] = (), *, hold: bool = True
@@ -43,64 +42,64 @@ class Job:
         self.write = write
         self.drafts = drafts
         self.hold = hold
-        self.tried = asyncio.Event()
+        self.attempt = asyncio.Event()
         self.error: RecollectError | None = None
 
 
 class Recorder:
-    """The line of what is to be written for one talk."""
+    """The queue of pending writes of one conversation."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._line: deque[Job] = deque()
+    def __init__(self, emit: EventListener) -> None:
+        self._emit = emit
+        self._queue: deque[PendingWrite] = deque()
         self._task: asyncio.Task[None] | None = None
         self._failing = self._closed = False
-        self._held = 0
+        self._held_count = 0
         self._wake = asyncio.Event()
 
     @property
-    def settled(self) -> bool:
-        """Whether everything is on disk."""
-        return not self._line
+    def idle(self) -> bool:
+        """True if everything is stored."""
+        return not self._queue
 
     @property
-    def held(self) -> int:
-        """How many messages wait for the store to come back."""
+    def held_count(self) -> int:
+        """Number of messages that wait because the store fails."""
         return len(self.unsaved()) if self._failing else 0
 
     def unsaved(self) -> list[Draft]:
-        """Give the messages that are not written yet, in order."""
-        return [draft for job in self._line for draft in job.drafts]
+        """Return the messages that are not written yet, in order."""
+        return [draft for pending in self._queue for draft in pending.drafts]
 
-    def put(self, job: Job) -> Job:
-        """Stand a write at the end of the line."""
-        self._line.append(job)
-        if not job.hold:
+    def put(self, pending: PendingWrite) -> PendingWrite:
+        """Append a write to the queue."""
+        self._queue.append(pending)
+        if not pending.hold:
             self._wake.set()
         elif self._failing:
-            job.tried.set()
-        self._running()
-        return job
+            pending.attempt.set()
+        self._ensure_task()
+        return pending
 
     async def _work(self) -> None:
-        pause = _FIRST_PAUSE
-        while self._line:
-            job = self._line[0]
+        pause = _FIRST_BACKOFF
+        while self._queue:
+            pending = self._queue[0]
             try:
-                await job.write()
+                await pending.write()
             except StoreError as error:
                 self._refuse(error)
-                if self._line:
+                if self._queue:
                     self._begin_holding(error)
                     await self._pause(pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    pause = min(pause * 2, _MAX_BACKOFF)
                 continue
             except RecollectError as error:
-                job.error = error
-            pause = _FIRST_PAUSE
-            self._line.popleft()
-            job.tried.set()
-            self._end_holding(job)
+                pending.error = error
+            pause = _FIRST_BACKOFF
+            self._queue.popleft()
+            pending.attempt.set()
+            self._end_holding(pending)
 
     async def _pause(self, seconds: float) -> None:
         self._wake.clear()
@@ -110,65 +109,70 @@ class Recorder:
             return
 
     def _refuse(self, error: StoreError) -> None:
-        """Take out of the line what is not held, and let everyone go who waits: nobody waits for a store that fails."""
-        for job in list(self._line):
-            if not job.hold:
-                job.error = error
-                self._line.remove(job)
-            job.tried.set()
+        """Fail the writes that must not be held, and wake all waiters: nobody waits for a store that fails."""
+        for pending in list(self._queue):
+            if not pending.hold:
+                pending.error = error
+                self._queue.remove(pending)
+            pending.attempt.set()
 
     def _begin_holding(self, error: StoreError) -> None:
         if not self._failing:
-            self._failing, self._held = True, 0
-            text = f"This talk can not be stored at the moment. {error} It goes on: what is said is held in memory."
-            self._tell(Notice(text=text, level="warning"))
+            self._failing, self._held_count = True, 0
+            text = f"This conversation cannot be stored at the moment. {error} New messages are held in memory."
+            self._emit(Notice(text=text, level="warning"))
 
-    def _end_holding(self, job: Job) -> None:
+    def _end_holding(self, pending: PendingWrite) -> None:
+        """Count the messages of a write that succeeded after a failure. Report the recovery with the last one."""
         if self._failing:
-            self._held += len(job.drafts)
-            if not self._line:
+            self._held_count += len(pending.drafts)
+            if not self._queue:
                 self._failing = False
-                self._tell(Notice(text=f"The store is back: {self._held} messages that were held are stored now."))
+                self._emit(
+                    Notice(
+                        text=f"The database works again. Stored {pluralize(self._held_count, 'message')} from memory."
+                    )
+                )
 
-    async def tried(self, job: Job, longer: float = 0.0) -> None:
-        """Wait until a write was made or refused, for as long as a person would; raise a conflict.
+    async def wait_for(self, pending: PendingWrite, extra: float = 0.0) -> None:
+        """Wait until a write was attempted, for at most STORE_TIMEOUT + `extra` seconds. Raises its error.
 
-        One that is not held is waited for to its end: a store that hangs fails by itself.
+        A write with hold=False is awaited without a limit: a store that hangs fails with its own timeout.
         """
         try:
-            await asyncio.wait_for(job.tried.wait(), PATIENCE + longer if job.hold else None)
+            await asyncio.wait_for(pending.attempt.wait(), STORE_TIMEOUT + extra if pending.hold else None)
         except TimeoutError:
             return
-        if job.error is not None:
-            raise job.error
+        if pending.error is not None:
+            raise pending.error
 
-    async def withdraw(self, job: Job) -> bool:
-        """Take a write out of the line again, if it has not been made; one that is being made may still be."""
-        if job in self._line and self._task is not None:
+    async def withdraw(self, pending: PendingWrite) -> bool:
+        """Remove a write from the queue; return whether it was removed. A write in progress may still complete."""
+        if pending in self._queue and self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        waits = job in self._line
-        if waits:
-            self._line.remove(job)
-        if self._line:
-            self._running()
-        return waits
+        is_pending = pending in self._queue
+        if is_pending:
+            self._queue.remove(pending)
+        if self._queue:
+            self._ensure_task()
+        return is_pending
 
     async def drain(self, seconds: float | None = None) -> bool:
-        """Write everything that waits, if the store lets us within this time; say whether it did."""
-        until = time.monotonic() + (PATIENCE if seconds is None else seconds)
-        while self._line and time.monotonic() < until:
+        """Write everything that is queued within `seconds` (default STORE_TIMEOUT); return whether that succeeded."""
+        deadline = time.monotonic() + (STORE_TIMEOUT if seconds is None else seconds)
+        while self._queue and time.monotonic() < deadline:
             self._wake.set()
-            await asyncio.wait([self._running()], timeout=0.1)
-        return not self._line
+            await asyncio.wait([self._ensure_task()], timeout=0.1)
+        return not self._queue
 
-    def _running(self) -> asyncio.Task[None]:
+    def _ensure_task(self) -> asyncio.Task[None]:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
         return self._task
 
     async def close(self) -> bool:
-        """Write what can be written, and stop trying; say whether nothing was left."""
+        """Write as much as possible, then stop retrying; return whether everything is stored."""
         done = await self.drain(0 if self._closed else None)
         self._closed = True
         if self._task is not None and not self._task.done():
@@ -177,18 +181,20 @@ class Recorder:
         return done
 
 
-class Recording:
-    """One turn as it is written: opened with the question, given steps, ended once."""
+class TurnRecording:
+    """The writes of one turn: opened with the question, extended by steps, ended once."""
 
-    def __init__(self, recorder: Recorder, session: AsyncSession, lost: Callable[[RecollectError], None]) -> None:
+    def __init__(
+        self, recorder: Recorder, session: AsyncSession, on_conflict: Callable[[RecollectError], None]
+    ) -> None:
         self._recorder = recorder
         self._session = session
-        self._lost = lost
+        self._on_conflict = on_conflict
         self._turn: AsyncTurn | None = None
         self._stream: AsyncStream | None = None
-        self._unwritten: deque[tuple[str, Kind]] = deque()
-        self._writing_text = self._unflushed = False
-        self._gone = False
+        self._chunks: deque[tuple[str, ChunkKind]] = deque()
+        self._writing_text = self._needs_flush = False
+        self._has_conflict = False
 
     @property
     def id(self) -> str | None:
@@ -196,64 +202,64 @@ class Recording:
         return None if self._turn is None else self._turn.id
 
     async def open(
-        self, said: Sequence[Draft], *, wait: float, take_over: bool, key: str | None = None, hold: bool = True
+        self, drafts: Sequence[Draft], *, wait: float, take_over: bool, key: str | None = None, hold: bool = True
     ) -> None:
-        """Store the question. Where the store fails it is held, and the talk goes on; a conflict is raised.
+        """Store the question. If the store fails, it is held in memory; a conflict is raised.
 
-        With `hold=False` the failure is raised too, and the question was not said.
+        With `hold=False` a store failure is raised too, and the question is discarded.
         """
 
         async def write() -> None:
-            self._turn = await self._session.turn(list(said), lease=LEASE, wait=wait, take_over=take_over, key=key)
+            self._turn = await self._session.turn(list(drafts), lease=LEASE, wait=wait, take_over=take_over, key=key)
 
-        job = self._recorder.put(Job(write, said, hold=hold))
+        pending = self._recorder.put(PendingWrite(write, drafts, hold=hold))
         try:
-            await self._recorder.tried(job, wait)  # another turn is waited for: it is no failing store
+            await self._recorder.wait_for(pending, wait)  # waiting for another turn is not a failing store
         except asyncio.CancelledError:
-            await self._recorder.withdraw(job)
+            await self._recorder.withdraw(pending)
             raise
 
-    def _put(self, write: Callable[[AsyncTurn], Awaitable[None]], *drafts: Draft) -> Job:
-        async def written() -> None:
-            if self._gone or self._turn is None:
+    def _put(self, write: Callable[[AsyncTurn], Awaitable[None]], *drafts: Draft) -> PendingWrite:
+        async def write_step() -> None:
+            if self._has_conflict or self._turn is None:
                 return
             try:
                 await write(self._turn)
             except StoreError:
                 raise
             except RecollectError as error:
-                self._gone = True
-                self._lost(error)
+                self._has_conflict = True
+                self._on_conflict(error)
                 raise
 
-        return self._recorder.put(Job(written, drafts))
+        return self._recorder.put(PendingWrite(write_step, drafts))
 
-    def text(self, text: str, kind: Kind) -> None:
-        """Take a piece of the answer; pieces that come while another is written are written together."""
-        self._unwritten.append((text, kind))
+    def add_text(self, text: str, kind: ChunkKind) -> None:
+        """Append a piece of the answer. Pieces that arrive during a write are written together."""
+        self._chunks.append((text, kind))
         if not self._writing_text:
             self._writing_text = True
             self._put(self._write_text)
 
     async def _write_text(self, turn: AsyncTurn) -> None:
-        if self._unwritten and self._stream is None:
+        if self._chunks and self._stream is None:
             self._stream = await turn.stream()
-        if self._unflushed and self._stream is not None:
+        if self._needs_flush and self._stream is not None:
             await self._stream.flush()
-            self._unflushed = False
-        while self._unwritten and self._stream is not None:
-            piece = self._unwritten.popleft()
-            self._unflushed = True  # the stream has the piece even where storing it fails: it must not be given twice
-            await self._stream.write(*piece)
-            self._unflushed = False
+            self._needs_flush = False
+        while self._chunks and self._stream is not None:
+            chunk = self._chunks.popleft()
+            self._needs_flush = True  # the stream has the chunk even if storing it fails: do not write it twice
+            await self._stream.write(*chunk)
+            self._needs_flush = False
         self._writing_text = False
 
-    def answered(self, draft: Draft) -> None:
-        """Store a complete response, or what there is of one that was cut off."""
-        self._unwritten.clear()
+    def add_response(self, draft: Draft) -> None:
+        """Store a complete response, or the received part of one that was cut off."""
+        self._chunks.clear()
 
         async def write(turn: AsyncTurn) -> None:
-            self._unflushed = False
+            self._needs_flush = False
             if self._stream is None:
                 await turn.add(draft)
                 return
@@ -262,27 +268,27 @@ class Recording:
 
         self._put(write, draft)
 
-    def running(self, call_id: str) -> None:
+    def start_tool(self, call_id: str) -> None:
         """Mark a tool call as running."""
 
         async def write(_: AsyncTurn) -> None:
-            with contextlib.suppress(ToolCallNotFound, ToolCallAnswered):  # a provider ran it, or gave its id twice
+            with contextlib.suppress(ToolCallNotFound, ToolCallAnswered):  # the provider ran it, or used its id twice
                 await self._session.start_tool_call(call_id)
 
         self._put(write)
 
     def renew(self) -> None:
-        """Hold on to the turn while nothing is written, and notify whoever watches the session."""
+        """Renew the lease while nothing is written, and notify watchers of the session."""
 
         async def write(turn: AsyncTurn) -> None:
             await turn.renew()
 
         self._put(write)
 
-    async def settled(self) -> None:
-        """Wait until everything so far is on disk, or held."""
+    async def wait_stored(self) -> None:
+        """Wait until everything so far is stored or held in memory."""
         with contextlib.suppress(RecollectError):
-            await self._recorder.tried(self._put(_nothing))
+            await self._recorder.wait_for(self._put(_write_nothing))
 
     def add(self, draft: Draft) -> None:
         """Store a tool's result."""
@@ -292,8 +298,8 @@ class Recording:
 
         self._put(write, draft)
 
-    async def end(self, status: Ending, latency_ms: int, error: BaseException | None = None) -> None:
-        """End the turn, and wait until that is on disk, or held."""
+    async def end(self, status: FinalStatus, latency_ms: int, error: BaseException | None = None) -> None:
+        """End the turn, and wait until that is stored or held in memory."""
 
         async def write(turn: AsyncTurn) -> None:
             if status == "completed":
@@ -303,19 +309,19 @@ class Recording:
             elif status == "interrupted":
                 await turn.interrupt(error)
             else:
-                await turn.fail(None if error is None else failure(error))
+                await turn.fail(None if error is None else describe_error(error))
 
-        job = self._put(write)
-        with contextlib.suppress(RecollectError):  # told through `lost` already
-            await self._recorder.tried(job)
+        pending = self._put(write)
+        with contextlib.suppress(RecollectError):  # already reported through on_conflict
+            await self._recorder.wait_for(pending)
 
     def usage(self) -> dict[str, Any]:
-        """Say what the turn used, once it has ended."""
+        """Return the model and the tokens of the turn; empty before its end."""
         info = None if self._turn is None else self._turn.info
         if info is None:
             return {}
         return {"model": info.model, "input_tokens": info.input_tokens, "output_tokens": info.output_tokens}
 
 
-async def _nothing(_: AsyncTurn) -> None:
-    """Write nothing: a place in the line."""
+async def _write_nothing(_: AsyncTurn) -> None:
+    """Write nothing. Waiting for it means waiting for every write before it."""

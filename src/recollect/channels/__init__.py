@@ -1,1 +1,4 @@
-"""Where people talk to an agent. One folder or file for each place; all of them share the agent and its commands."""
+"""Channels: the terminal, Discord and Telegram.
+
+Each package connects one channel to the agent and its slash commands.
+"""

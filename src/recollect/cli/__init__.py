@@ -1,7 +1,7 @@
-"""The command line: `recollect`. One module for each group of commands, loaded when it is used.
+"""The command line, `recollect`. Each group of commands is a module that is loaded on first use.
 
-It stands on the store and on the configuration, and never on SQL. What a command prints from the store goes through
-screen.safe(), so that no stored text can steer a terminal.
+It uses the store and the configuration, never SQL. Stored text passes output.sanitize() before it is printed, so that
+it cannot control a terminal.
 """
 
 from __future__ import annotations
@@ -11,39 +11,40 @@ import sys
 import click
 
 from recollect import __version__
-from recollect.cli.group import Group
-from recollect.cli.screen import wants_colour
+from recollect.cli.group import LazyGroup
+from recollect.cli.output import color_preference
 
 __all__ = ["main", "recollect"]
 
 
 @click.group(
-    cls=Group,
+    cls=LazyGroup,
     lazy={
-        "chat": ("recollect.cli.chat:chat", "Talk to an agent. Everything that is said is kept."),
-        "serve": ("recollect.cli.serve:serve", "Serve the web app, and the HTTP API under /api/v1."),
-        "discord": ("recollect.cli.discord:discord", "Talk to people on Discord, as a bot."),
-        "telegram": ("recollect.cli.telegram:telegram", "Talk to people on Telegram, as a bot."),
-        "sessions": ("recollect.cli.sessions:sessions", "Find, read, change, keep and let go of conversations."),
-        "db": ("recollect.cli.db:db", "Look after the database itself."),
-        "config": ("recollect.cli.settings:config", "Show the settings, and where each comes from."),
-        "completion": ("recollect.cli.completion:completion", "Print the script that completes words in a shell."),
+        "chat": ("recollect.cli.chat:chat", "Chat with an agent. Every message is stored."),
+        "serve": ("recollect.cli.serve:serve", "Serve the web app and the HTTP API (/api/v1)."),
+        "discord": ("recollect.cli.bots:discord", "Run a Discord bot."),
+        "telegram": ("recollect.cli.bots:telegram", "Run a Telegram bot."),
+        "sessions": ("recollect.cli.sessions:sessions", "Manage conversations."),
+        "db": ("recollect.cli.db:db", "Maintain the database."),
+        "config": ("recollect.cli.config:config", "Show the settings and their sources."),
+        "completion": ("recollect.cli.completion:completion", "Print a shell completion script."),
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="recollect")
 @click.pass_context
 def recollect(context: click.Context) -> None:
-    """Conversations with agents that are never lost.
+    """Never lose a conversation with an AI agent.
 
-    The database is what --db names, or RECOLLECT_DB, or the configuration file, or else a file in your data folder:
-    `recollect db path` shows it. Every command has --help, and what it lists it also gives as --json.
+    The database comes from --db, else RECOLLECT_DB, else the configuration file, else it is a file in your data
+    directory. `recollect db path` prints its location. Every command has --help, and every list is also available
+    as JSON with --json.
     """
-    context.color = wants_colour()
+    context.color = color_preference()
 
 
 def main() -> None:
-    """Run the command and end with the status that scripts can rely on."""
-    from recollect.cli.ending import run  # noqa: PLC0415
+    """Run the command and exit with its status."""
+    from recollect.cli.exit_codes import run_command  # noqa: PLC0415
 
-    sys.exit(run(recollect, sys.argv[1:]))
+    sys.exit(run_command(recollect, sys.argv[1:]))

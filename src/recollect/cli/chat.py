@@ -1,4 +1,4 @@
-"""`recollect chat`: a talk with an agent that is kept, in this terminal or through a pipe."""
+"""`recollect chat`: a stored conversation with an agent, in this terminal or through a pipe."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from recollect.cli import extra, place
-from recollect.cli.ending import INTERRUPTED
-from recollect.cli.group import Command
+from recollect.cli import optional_dependencies, store_access
+from recollect.cli.exit_codes import INTERRUPTED
+from recollect.cli.group import StoreCommand
 from recollect.errors import InvalidValue
 
 if TYPE_CHECKING:
     from recollect.agent import Agent, Conversation
-    from recollect.channels.terminal.ahead import TypeAhead
+    from recollect.channels.terminal.type_ahead import TypeAhead
     from recollect.store_async import AsyncSession, AsyncStore
 
-_PICK = "\0pick"
-_SESSION = "default"
+_PICK_SESSION = "\0pick"
+_DEFAULT_SESSION = "default"
 
 
-class Choice(NamedTuple):
-    """What was asked for on the command line."""
+class ChatOptions(NamedTuple):
+    """The options of `recollect chat`."""
 
     last: bool
     resume: str | None
@@ -35,174 +35,185 @@ class Choice(NamedTuple):
     as_json: bool
 
 
-@click.command(cls=Command)
-@click.option("-c", "--continue", "last", is_flag=True, help="Go on with the last conversation.")
+@click.command(cls=StoreCommand)
+@click.option("-c", "--continue", "last", is_flag=True, help="Continue the last conversation.")
 @click.option(
-    "-r", "--resume", is_flag=False, flag_value=_PICK, metavar="[SESSION]",
-    help="Go on with a conversation: its id, the beginning of its id, or its title. Without one, choose from a list.",
+    "-r", "--resume", is_flag=False, flag_value=_PICK_SESSION, metavar="[SESSION]",
+    help="Continue a conversation, by id, id prefix or title. Without a value, choose from a list.",
 )  # fmt: skip
 @click.option(
-    "--session", is_flag=False, flag_value=_SESSION, metavar="[NAME]",
-    help="Talk in the session cli:NAME, made where there is none; cli:default without a name.",
+    "--session", is_flag=False, flag_value=_DEFAULT_SESSION, metavar="[NAME]",
+    help="Use the conversation cli:NAME (without a value: cli:default); create it if it does not exist.",
 )  # fmt: skip
-@click.option("--fork", is_flag=True, help="Go on in a copy of the conversation; the original stays as it is.")
-@click.option("-n", "--name", help="The conversation's title.")
-@click.option("-m", "--model", help="The model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
-@click.option("--base-url", help="A server that speaks OpenAI's protocol, such as a local one.")
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: the conversation is gone when you leave.")
-@click.option("--context", metavar="SESSION", help="Begin with what was said there; search:WORDS searches for it.")
-@click.option("--compact", is_flag=True, help="Sum up what is old for the model when its window is nearly full.")
-@click.option("--json", "as_json", is_flag=True, help="Print what happens as JSON, one object on a line.")
-def chat(base_url: str | None, ephemeral: bool, compact: bool, **chosen: Any) -> None:
-    """Talk to an agent. Everything that is said is kept.
+@click.option("--fork", is_flag=True, help="Continue in a fork of the conversation; the original is not changed.")
+@click.option("-n", "--name", help="Title of the conversation.")
+@click.option("-m", "--model", help="Model: demo, anthropic:NAME, openai:NAME, ollama:NAME, ...")
+@click.option("--base-url", help="URL of an OpenAI-compatible server, such as a local one.")
+@click.option("--ephemeral", is_flag=True, help="Store nothing: the conversation is gone when you quit.")
+@click.option(
+    "--context",
+    metavar="SESSION",
+    help="Add the end of another conversation as context; search:WORDS adds search results.",
+)
+@click.option(
+    "--compact", is_flag=True, help="Summarize older messages for the model when its context window is nearly full."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one object per line.")
+def chat(base_url: str | None, ephemeral: bool, compact: bool, **arguments: Any) -> None:
+    """Chat with an agent. Every message is stored.
 
-    Through a pipe it answers once: echo question | recollect chat -c
+    With input from a pipe, it answers once: echo question | recollect chat -c
     """
-    choice = Choice(**chosen)
-    _check(choice, ephemeral=ephemeral)
-    from recollect.channels.terminal import ahead  # noqa: PLC0415
+    options = ChatOptions(**arguments)
+    _check_options(options, ephemeral=ephemeral)
+    from recollect.channels.terminal import type_ahead  # noqa: PLC0415
 
-    at_terminal = ahead.interactive() and not choice.as_json
-    with ahead.kept() if at_terminal else contextlib.nullcontext() as typed:
-        status = _chat(choice, typed, base_url=base_url, ephemeral=ephemeral, compact=compact)
+    interactive = type_ahead.is_interactive() and not options.as_json
+    with type_ahead.line_mode_off() if interactive else contextlib.nullcontext() as pending_keys:
+        status = _chat(options, pending_keys, base_url=base_url, ephemeral=ephemeral, compact=compact)
     click.get_current_context().exit(status)
 
 
-def _chat(choice: Choice, typed: TypeAhead | None, *, base_url: str | None, ephemeral: bool, compact: bool) -> int:
-    import asyncio  # noqa: PLC0415  it costs 40 ms that `recollect --help` need not pay
+def _chat(
+    options: ChatOptions, pending_keys: TypeAhead | None, *, base_url: str | None, ephemeral: bool, compact: bool
+) -> int:
+    import asyncio  # noqa: PLC0415  it costs 40 ms, which `recollect --help` does not need
 
-    from recollect.agent import configured  # noqa: PLC0415
+    from recollect.agent import agent_from_config  # noqa: PLC0415
 
-    config = place.settings()
+    config = store_access.load_settings()
     if not ephemeral:
-        place.retain(config)
-    agent = configured(
-        ":memory:" if ephemeral else place.named(),
-        model=choice.model,
+        store_access.apply_retention_at_start(config)
+    agent = agent_from_config(
+        ":memory:" if ephemeral else store_access.database_option(),
+        model=options.model,
         base_url=base_url,
         config=config,
         compact=compact,
         name="chat",
     )
     try:
-        return asyncio.run(_run(agent, choice, typed, ephemeral=ephemeral))
+        return asyncio.run(_run(agent, options, pending_keys, ephemeral=ephemeral))
     except KeyboardInterrupt:
         return INTERRUPTED
     except ImportError as error:
-        raise extra.refusal("chat", error.name) from error
+        raise optional_dependencies.missing_extra("chat", error.name) from error
 
 
-def _check(choice: Choice, *, ephemeral: bool) -> None:
-    ways = [choice.last, choice.resume is not None, choice.session is not None]
-    if sum(ways) > 1:
-        raise click.UsageError("Give one of --continue, --resume and --session.")
-    if ephemeral and (any(ways) or choice.context):
-        raise click.UsageError("--ephemeral keeps nothing and knows nothing: leave the other options out.")
-    if choice.fork and not any(ways):
-        raise click.UsageError("--fork needs --continue, --resume or --session: what is to be copied?")
+def _check_options(options: ChatOptions, *, ephemeral: bool) -> None:
+    sources = [options.last, options.resume is not None, options.session is not None]
+    if sum(sources) > 1:
+        raise click.UsageError("Use only one of --continue, --resume and --session.")
+    if ephemeral and (any(sources) or options.context):
+        raise click.UsageError("--ephemeral cannot be combined with --continue, --resume, --session or --context.")
+    if options.fork and not any(sources):
+        raise click.UsageError("--fork needs a conversation: pass --continue, --resume or --session.")
 
 
-async def _run(agent: Agent, choice: Choice, typed: TypeAhead | None, *, ephemeral: bool) -> int:
-    from recollect.agent.models import talkable  # noqa: PLC0415
-    from recollect.agent.session_commands import kept  # noqa: PLC0415
+async def _run(agent: Agent, options: ChatOptions, pending_keys: TypeAhead | None, *, ephemeral: bool) -> int:
+    from recollect.agent.commands import keep_unless_empty  # noqa: PLC0415
+    from recollect.agent.models import callable_model  # noqa: PLC0415
 
     async with agent:
-        session = await _session(agent.store, choice, typed)
+        session = await _open_session(agent.store, options, pending_keys)
         if session is None:
             return 0
-        fresh = session.message_count == 0
+        is_new = session.message_count == 0
         try:
-            talk = await agent.talk(session, context=choice.context, model=choice.model or talkable(session.model))
+            conversation = await agent.conversation(
+                session, context=options.context, model=options.model or callable_model(session.model)
+            )
         except BaseException:
-            if fresh:  # a model that can not be asked, or a context that is not there: nothing was said
-                await kept(session)
+            if is_new:  # unknown model or context: the new session has no messages
+                await keep_unless_empty(session)
             raise
-        if choice.name:
-            await session.update(title=choice.name)
-        if choice.model or session.model is None:
-            await session.update(model=talk.model.name)
+        if options.name:
+            await session.update(title=options.name)
+        if options.model or session.model is None:
+            await session.update(model=conversation.model.name)
         await agent.store.set_last_session(session.id)
-        if typed is not None:
-            typed.hand_over()
-            await _at_terminal(talk, ephemeral=ephemeral)
+        if pending_keys is not None:
+            pending_keys.hand_over()
+            await _run_at_terminal(conversation, ephemeral=ephemeral)
             return 0
-        return await _through_pipe(talk, choice, fresh=fresh)
+        return await _run_through_pipe(conversation, options, is_new=is_new)
 
 
-async def _session(store: AsyncStore, choice: Choice, typed: TypeAhead | None) -> AsyncSession | None:
-    """Open the session that is meant; None where the person chose none."""
-    if choice.session is not None:
-        name = choice.session if ":" in choice.session else f"cli:{choice.session}"
+async def _open_session(store: AsyncStore, options: ChatOptions, pending_keys: TypeAhead | None) -> AsyncSession | None:
+    """Open the selected session. Return None if the person closed the picker."""
+    if options.session is not None:
+        name = options.session if ":" in options.session else f"cli:{options.session}"
         session = await store.session(name)
-    elif choice.last:
+    elif options.last:
         session = await store.last_session()
         if session is None:
             session = await store.create_session()
-    elif choice.resume is not None:
-        session = await _resumed(store, choice.resume, typed)
+    elif options.resume is not None:
+        session = await _resume_session(store, options.resume, pending_keys)
     else:
         return await store.create_session()
     if session is None:
         return None
     session = await store.session(session.id, create=False)
-    if choice.fork:
+    if options.fork:
         return await session.fork(title=f"{session.title} (fork)" if session.title else None)
     return session
 
 
-async def _resumed(store: AsyncStore, name: str, typed: TypeAhead | None) -> AsyncSession | None:
-    if name != _PICK:
+async def _resume_session(store: AsyncStore, name: str, pending_keys: TypeAhead | None) -> AsyncSession | None:
+    if name != _PICK_SESSION:
         return await store.find_session(name)
-    if typed is None:
-        raise InvalidValue("Choosing needs a terminal. Name the conversation: recollect chat -r ID")
+    if pending_keys is None:
+        raise InvalidValue("The list of conversations needs a terminal. Pass an id instead: recollect chat -r ID.")
     from recollect.channels.terminal.picker import Picker  # noqa: PLC0415
 
-    typed.hand_over()
-    chosen = await Picker(store).run()
-    return None if chosen is None else await store.get_session(chosen)
+    pending_keys.hand_over()
+    session_id = await Picker(store).run()
+    return None if session_id is None else await store.get_session(session_id)
 
 
-async def _at_terminal(talk: Conversation, *, ephemeral: bool) -> None:
-    from recollect.agent.session_commands import kept  # noqa: PLC0415
-    from recollect.channels.terminal.entry import Entry  # noqa: PLC0415
+async def _run_at_terminal(conversation: Conversation, *, ephemeral: bool) -> None:
+    from recollect.agent.commands import keep_unless_empty  # noqa: PLC0415
+    from recollect.channels.terminal.conversation import TerminalConversation, resume_message  # noqa: PLC0415
+    from recollect.channels.terminal.prompt import InputPrompt  # noqa: PLC0415
     from recollect.channels.terminal.screen import Screen  # noqa: PLC0415
-    from recollect.channels.terminal.talk import TerminalTalk, goodbye  # noqa: PLC0415
 
     screen = Screen()
-    there = TerminalTalk(talk, screen, Entry("Enter sends \u00b7 Alt-Enter new line \u00b7 /help \u00b7 Ctrl-D leaves"))
+    terminal = TerminalConversation(
+        conversation, screen, InputPrompt("Enter: send \u00b7 Alt-Enter: new line \u00b7 /help \u00b7 Ctrl-D: quit")
+    )
     try:
-        await there.run()
+        await terminal.run()
     finally:
-        await there.leave()
+        await terminal.leave()
         if ephemeral:
-            screen.notice("Nothing of this conversation was kept.")
-        elif await kept(talk.session):
-            screen.notice(goodbye(talk))
+            screen.notice("This conversation was not stored.")
+        elif await keep_unless_empty(conversation.session):
+            screen.notice(resume_message(conversation))
 
 
-async def _through_pipe(talk: Conversation, choice: Choice, *, fresh: bool) -> int:
+async def _run_through_pipe(conversation: Conversation, options: ChatOptions, *, is_new: bool) -> int:
     from recollect.agent import Notice  # noqa: PLC0415
-    from recollect.agent.session_commands import kept  # noqa: PLC0415
-    from recollect.channels.terminal.busy import since  # noqa: PLC0415
+    from recollect.agent.commands import keep_unless_empty  # noqa: PLC0415
+    from recollect.channels.terminal.conversation import presence_notice, run_once, save_unsaved  # noqa: PLC0415
     from recollect.channels.terminal.plain import JsonScreen, PlainScreen  # noqa: PLC0415
-    from recollect.channels.terminal.talk import once, rescued  # noqa: PLC0415
 
-    shows = JsonScreen() if choice.as_json else PlainScreen()
-    for other in await talk.session.present():
-        shows.event(Notice(text=since(other), level="warning"))
+    view = JsonScreen() if options.as_json else PlainScreen()
+    for presence in await conversation.session.present():
+        view.event(Notice(text=presence_notice(presence), level="warning"))
     status = 0
-    for said in _inputs():
-        status = await once(talk, said, shows)
-    if not await talk.close():
-        click.echo(rescued(talk), err=True)
-    if fresh:
-        await kept(talk.session)
+    for message in _read_inputs():
+        status = await run_once(conversation, message, view)
+    if not await conversation.close():
+        click.echo(save_unsaved(conversation), err=True)
+    if is_new:
+        await keep_unless_empty(conversation.session)
     return status
 
 
-def _inputs() -> list[str]:
-    """Read what is to be said: a pipe is one message, a keyboard one on each line."""
-    read = sys.stdin.read()
+def _read_inputs() -> list[str]:
+    """Read the messages from standard input: a pipe is one message, a terminal one per line."""
+    text = sys.stdin.read()
     if sys.stdin.isatty():
-        return [line for line in read.splitlines() if line.strip()]
-    return [read.strip()] if read.strip() else []
+        return [line for line in text.splitlines() if line.strip()]
+    return [text.strip()] if text.strip() else []

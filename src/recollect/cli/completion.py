@@ -1,4 +1,4 @@
-"""`recollect completion`: the script that completes words in a shell, and what it asks when it does."""
+"""`recollect completion`: the shell completion script, and the answers that it requests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import click
 from click.shell_completion import BashComplete, CompletionItem, ShellComplete, get_completion_class, split_arg_string
 
-from recollect.cli.ending import COMPLETE, ERROR, OK
-from recollect.cli.group import Command
+from recollect.cli.exit_codes import COMPLETE, ERROR, OK
+from recollect.cli.group import StoreCommand
 
-# A colon breaks a word for bash, and ids have colons. So the line is taken whole, up to the cursor, and what stands
-# before the last colon is cut from the answers, because bash keeps it.
-_BASH = r"""
+# Bash breaks words at colons, and ids have colons. So the script sends the whole line up to the cursor, and removes the
+# text before the last colon from the answers, because bash keeps it.
+_BASH_SCRIPT = r"""
 %(complete_func)s() {
     local line="${COMP_LINE:0:COMP_POINT}" word type value prefix=""
     word="${line##*[[:space:]]}"
@@ -30,11 +30,11 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
-class _Bash(BashComplete):
-    source_template = _BASH
+class _BashCompletion(BashComplete):
+    source_template = _BASH_SCRIPT
 
     def source(self) -> str:
-        return ShellComplete.source(self).lstrip("\n")  # without starting bash to ask for its version
+        return ShellComplete.source(self).lstrip("\n")  # click's version starts bash to read its version
 
     def get_completion_args(self) -> tuple[list[str], str]:
         line = os.environ.get("COMP_LINE", "")
@@ -46,29 +46,29 @@ class _Bash(BashComplete):
 
 
 def _completer(shell: str, command: click.Command) -> ShellComplete:
-    kind = _Bash if shell == "bash" else get_completion_class(shell)
-    assert kind is not None
-    return kind(command, {}, "recollect", COMPLETE)
+    completer = _BashCompletion if shell == "bash" else get_completion_class(shell)
+    assert completer is not None
+    return completer(command, {}, "recollect", COMPLETE)
 
 
-@click.command(cls=Command)
+@click.command(cls=StoreCommand)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes words in a shell.
+    """Print a shell completion script.
 
     \b
     bash:  eval "$(recollect completion bash)"     in ~/.bashrc
     zsh:   eval "$(recollect completion zsh)"      in ~/.zshrc
     fish:  recollect completion fish > ~/.config/fish/completions/recollect.fish
-    """  # noqa: D301  a raw text would hide from click that the lines are to stay as they are
+    """  # noqa: D301  click needs the character \b itself, so the docstring cannot be raw
     click.echo(_completer(shell, context.find_root().command).source())
 
 
 def complete(command: click.Command) -> int:
-    """Answer the script: COMPLETE holds the shell and `complete`."""
-    shell, _, asked = os.environ[COMPLETE].partition("_")
-    if asked != "complete" or shell not in ("bash", "zsh", "fish"):
+    """Answer a request of the completion script; the variable COMPLETE holds `SHELL_complete`."""
+    shell, _, action = os.environ[COMPLETE].partition("_")
+    if action != "complete" or shell not in ("bash", "zsh", "fish"):
         return ERROR
     answer = _completer(shell, command).complete()
     click.echo(answer, nl=bool(answer))

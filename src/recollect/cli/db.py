@@ -1,4 +1,4 @@
-"""`recollect db`: the database itself."""
+"""`recollect db`: maintenance of the database."""
 
 from __future__ import annotations
 
@@ -8,301 +8,321 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli import options, place
-from recollect.cli.asking import must_agree
-from recollect.cli.document import plain, print_json
-from recollect.cli.ending import PROBLEMS
-from recollect.cli.group import Group
-from recollect.cli.moment import minute
-from recollect.cli.owners import HIDDEN, Covered, cover, shown
-from recollect.cli.progress import Progress
-from recollect.cli.screen import glyph, is_terminal, paint, remark, safe
-from recollect.cli.table import Cell, Column, print_table
+from recollect.cli import options, store_access
+from recollect.cli.exit_codes import PROBLEMS
+from recollect.cli.group import LazyGroup
+from recollect.cli.json_output import print_json, to_plain
+from recollect.cli.options import confirm
+from recollect.cli.output import Cell, Column, ProgressBar, glyph, is_terminal, paint, print_note, print_table, sanitize
+from recollect.cli.store_access import HIDDEN_OWNERS, OwnerResults, owner_label, run_for_owners
+from recollect.cli.times import format_minute
 from recollect.errors import NotSupported
-from recollect.model import amount
-from recollect.model.amount import many
-from recollect.model.finding import Findings
+from recollect.model import humanize
+from recollect.model.humanize import pluralize
+from recollect.model.reports import Findings
 
-_BAR = 30
+_BAR_WIDTH = 30  # characters, so that the table fits into 80 columns
 
 if TYPE_CHECKING:
     from recollect.store import Store
 
 
-@click.group(cls=Group)
+@click.group(cls=LazyGroup)
 def db() -> None:
-    """Look after the database itself."""
+    """Maintain the database."""
 
 
 @db.command()
 @options.as_json
 def path(as_json: bool) -> None:
-    """Print where the database is.
+    """Print the location of the database.
 
-    It is not created.
+    The database is not created.
     """
-    found = place.where()
+    location = store_access.database_location()
     if as_json:
-        print_json({"path": found, "exists": not place.missing()})
+        print_json({"path": location, "exists": not store_access.database_missing()})
     else:
-        click.echo(safe(found))
+        click.echo(sanitize(location))
 
 
 @db.command()
 @options.as_json
 def migrate(as_json: bool) -> None:
-    """Bring the database up to date.
+    """Migrate the database to the current schema.
 
-    Every command does so when it opens an older one, and keeps a copy of it first. This one does nothing else.
+    Every command does this when it opens an older database; for SQLite, a backup of the old file is kept. This command
+    does nothing else.
     """
     from recollect.sql import migrations  # noqa: PLC0415
 
-    version = migrations(place.engine())[-1][0]
-    place.opened().close()
-    found = place.where()
+    version = migrations(store_access.engine_name())[-1][0]
+    store_access.open_store().close()
+    location = store_access.database_location()
     if as_json:
-        print_json({"path": found, "schema": version})
+        print_json({"path": location, "schema": version})
     else:
-        remark(f"{found} is up to date (schema {version}).")
+        print_note(f"{location} is up to date (schema {version}).")
 
 
 @db.command()
-@click.option("--quick", is_flag=True, help="Only what is quickly found.")
-@click.option("--repair", is_flag=True, help="Put right what can be derived from the messages.")
+@click.option("--quick", is_flag=True, help="Run only the fast checks.")
+@click.option("--repair", is_flag=True, help="Repair everything that can be derived from the messages.")
 @options.as_json
 @click.pass_context
 def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> None:
-    """Look for damage, and say what was found.
+    """Check the database for damage.
 
-    The file itself, checksums, references, indexes, counters, the search index, and tool calls without a result, of
-    every owner. Exit status 5 where a problem was found and not repaired, or an owner could not be read.
+    Checks the file, checksums, references, indexes, counters, the search index and tool calls without a result, for
+    every owner. The exit status is 5 if a problem was found and not repaired, or if an owner could not be read.
     """
-    place.must_exist("check")
-    with Progress("Checking") as progress:
-        covered = _checked(deep=not quick, repair=repair, progress=progress)
-    found = [(owner, finding) for owner, findings in covered.results.items() for finding in findings.found]
-    problems = [finding for findings in covered.results.values() for finding in findings.problems]
-    checked = next(iter(covered.results.values())).checked
+    store_access.require_database("check")
+    with ProgressBar("Checking") as progress:
+        owner_results = _check_owners(deep=not quick, repair=repair, progress=progress)
+    owner_findings = [
+        (owner, finding) for owner, findings in owner_results.results.items() for finding in findings.found
+    ]
+    problems = [finding for findings in owner_results.results.values() for finding in findings.problems]
+    checks = next(iter(owner_results.results.values())).checked
     if as_json:
-        told = {"sound": covered.complete and not problems, **covered.to_dict(), "checked": list(checked)}
-        items = [{**plain(finding), "owner": owner} for owner, finding in found]
-        print_json({"path": place.where(), **told, "found": items})
+        summary = {"sound": owner_results.complete and not problems, **owner_results.to_dict(), "checked": list(checks)}
+        items = [{**to_plain(finding), "owner": owner} for owner, finding in owner_findings]
+        print_json({"path": store_access.database_location(), **summary, "found": items})
     else:
-        for owner, finding in found:
-            click.echo(_told(finding, owner if covered.shared else None))
-        told = f"has {many(len(problems), 'problem')}" if problems else "is sound"
-        unknown = "" if covered.complete else " as far as it could be read"
-        remark(f"{place.where()} {told}{unknown}. Looked at: {', '.join(checked)}.{covered.describe()}")
-        covered.remark_missing()
-    if problems or not covered.complete:
+        for owner, finding in owner_findings:
+            click.echo(_format_finding(finding, owner if owner_results.shared else None))
+        summary = f"{pluralize(len(problems), 'problem')} found" if problems else "no problems found"
+        caveat = "" if owner_results.complete else " in the data that could be read"
+        print_note(
+            f"{store_access.database_location()}: {summary}{caveat}. "
+            f"Checked: {', '.join(checks)}.{owner_results.describe()}"
+        )
+        owner_results.print_missing()
+    if problems or not owner_results.complete:
         context.exit(PROBLEMS)
 
 
-def _checked(*, deep: bool, repair: bool, progress: Progress) -> Covered[Findings]:
-    """Check what each owner has; the file itself, and what is in it of no owner, once."""
-    seen: set[tuple[str, str]] = set()
+def _check_owners(*, deep: bool, repair: bool, progress: ProgressBar) -> OwnerResults[Findings]:
+    """Check the data of each owner, and once the file and the data without an owner."""
+    known_findings: set[tuple[str, str]] = set()
 
     def check_owner(store: Store) -> Findings:
-        first = not seen
-        found = store.check(deep=deep, repair=repair, file=first, progress=progress)
-        new = [each for each in found.found if each.session is not None or (each.kind, each.message) not in seen]
-        seen.update((each.kind, each.message) for each in found.found)
-        seen.add(("", ""))
-        return Findings(checked=found.checked, found=tuple(new))
+        first = not known_findings
+        findings = store.check(deep=deep, repair=repair, file=first, progress=progress)
+        new = [
+            finding
+            for finding in findings.found
+            if finding.session is not None or (finding.kind, finding.message) not in known_findings
+        ]
+        known_findings.update((finding.kind, finding.message) for finding in findings.found)
+        known_findings.add(("", ""))
+        return Findings(checked=findings.checked, found=tuple(new))
 
-    return cover(check_owner)
+    return run_for_owners(check_owner)
 
 
-def _told(finding: Any, owner: str | None) -> str:
-    """Say what was found and what to do, in one line; with the owner where several have something here."""
+def _format_finding(finding: Any, owner: str | None) -> str:
+    """Return the finding and the advice as one line, with the owner if there are several."""
     level = "repaired" if finding.repaired else finding.level
-    colour = {"problem": "red", "repaired": "green"}.get(level, "yellow")
+    color = {"problem": "red", "repaired": "green"}.get(level, "yellow")
     advice = finding.advice.replace("store.check(repair=True)", "`recollect db check --repair`")
-    whose = "" if owner is None else f"owner {shown(owner)}: "
-    return f"{paint(level, fg=colour, bold=True)}: {whose}{safe(f'{finding.message} {advice}')}"
+    owner_prefix = "" if owner is None else f"owner {owner_label(owner)}: "
+    return f"{paint(level, fg=color, bold=True)}: {owner_prefix}{sanitize(f'{finding.message} {advice}')}"
 
 
 @db.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@options.yes("Write over a file that is there.")
+@options.yes("Overwrite an existing file.")
 @options.as_json
 def backup(file: str, yes: bool, as_json: bool) -> None:
-    """Copy the database to a file, also while it is in use.
+    """Back up the database to a file, even while it is in use.
 
-    The copy is whole, as of one moment, and checked. `db restore` brings it back.
+    The backup is complete, consistent and checked. `db restore` restores it.
     """
-    there = os.path.lexists(file)
-    if there:
-        must_agree(f"{file} is there already. Write over it?", yes=yes)
-    place.must_exist("copy")
-    with place.reading() as store, Progress("Copying") as progress:
-        written = store.backup(file, overwrite=there, progress=progress)
-    size = os.stat(written).st_size
+    exists = os.path.lexists(file)
+    if exists:
+        confirm(f"{file} already exists. Overwrite it?", f"overwrite {file}", yes=yes)
+    store_access.require_database("copy")
+    with store_access.open_for_reading() as store, ProgressBar("Copying") as progress:
+        target = store.backup(file, overwrite=exists, progress=progress)
+    size = os.stat(target).st_size
     if as_json:
-        print_json({"path": written, "bytes": size})
+        print_json({"path": target, "bytes": size})
     else:
-        remark(f"{amount.size(size)} written to {written}")
+        print_note(f"Wrote {humanize.format_size(size)} to {target}.")
 
 
 @db.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option(
-    "--no-verify", is_flag=True, help="Take pages whose checksum does not fit, as in a copy that another program made."
+    "--no-verify", is_flag=True, help="Accept pages with a missing or wrong checksum (copies made by other tools)."
 )
 @options.dry_run
 @options.yes()
 @options.as_json
 def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Bring a backup back.
+    """Restore the database from a backup.
 
-    The present database is kept beside it, under another name that is printed. `--dry-run` looks the backup through,
-    and says what it holds.
+    The current database is kept next to it under another name, which is printed. --dry-run checks the backup and prints
+    a summary of its contents.
     """
-    if place.engine() != "sqlite":
-        raise NotSupported(what="Bringing back a backup")
+    if store_access.engine_name() != "sqlite":
+        raise NotSupported(what="Restoring a backup")
     import recollect  # noqa: PLC0415
 
     library: Any = recollect
-    there = place.where()
+    database = store_access.database_location()
     if dry_run:
-        _foretell(library.check_backup(file, there, verify=not no_verify), file, there, as_json=as_json)
+        _report_backup(library.check_backup(file, database, verify=not no_verify), file, database, as_json=as_json)
         return
-    if not place.missing():
-        must_agree(f"Put {file} in the place of {there}? The present one is kept beside it.", yes=yes)
-    kept = library.restore(file, there, verify=not no_verify)
+    if not store_access.database_missing():
+        confirm(
+            f"Restore {file} to {database}? The current database is kept next to it.", f"replace {database}", yes=yes
+        )
+    previous = library.restore(file, database, verify=not no_verify)
     if as_json:
-        print_json({"path": there, "backup": file, "kept": kept, "dry_run": False})
+        print_json({"path": database, "backup": file, "kept": previous, "dry_run": False})
     else:
-        remark(f"{there} is restored from {file}." + (f" What was there before is in {kept}" if kept else ""))
-        if kept:
-            remark(f"To undo: recollect db restore {shlex.quote(kept)}")
+        print_note(
+            f"Restored {database} from {file}." + (f" The previous database is in {previous}." if previous else "")
+        )
+        if previous:
+            print_note(f"To undo: recollect db restore {shlex.quote(previous)}")
 
 
-def _foretell(found: Any, file: str, there: str, *, as_json: bool) -> None:
-    """Say what a backup holds, and that it can be brought back."""
+def _report_backup(report: Any, file: str, database: str, *, as_json: bool) -> None:
+    """Print the contents of a backup that can be restored."""
     if as_json:
-        holds = {name: value for name, value in plain(found).items() if name != "path"}
-        print_json({"path": there, "backup": file, "kept": None, "dry_run": True, "holds": holds})
+        contents = {name: value for name, value in to_plain(report).items() if name != "path"}
+        print_json({"path": database, "backup": file, "kept": None, "dry_run": True, "holds": contents})
         return
-    last = "" if found.active_at is None else f", last active {minute(found.active_at)}"
-    figures = (
-        f"{many(found.sessions, 'session')}, {many(found.messages, 'stored message')}, {amount.size(found.bytes)}{last}"
+    activity = "" if report.active_at is None else f", last active {format_minute(report.active_at)}"
+    messages = pluralize(report.messages, "stored message")
+    summary = (
+        f"{pluralize(report.sessions, 'conversation')}, {messages}, {humanize.format_size(report.bytes)}{activity}"
     )
-    beside = "" if place.missing() else ", which would be kept beside it"
-    remark(f"{file} is sound: {figures}. It would take the place of {there}{beside}.")
+    previous = "" if store_access.database_missing() else ", which would be kept next to it"
+    print_note(f"{file} is valid: {summary}. It would replace {database}{previous}.")
 
 
 @db.command()
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--owner", "owners", multiple=True, metavar="OWNER", help="Only what this owner has; may be repeated.")
+@click.option(
+    "--owner", "owners", multiple=True, metavar="OWNER", help="Copy only this owner's conversations; can be repeated."
+)
 @options.as_json
 @click.pass_context
 def copy(context: click.Context, source: str, target: str, owners: tuple[str, ...], as_json: bool) -> None:
-    """Copy a whole store to another place, and compare the two.
+    """Copy a database to another location and compare the two.
 
-    FROM and TO are paths or URLs. TO is empty, or holds a part of the same copy, which then goes on. FROM is only read,
-    of every owner. Exit status 5 where something is not the same in both, or an owner of FROM may have been missed.
+    FROM and TO are paths or URLs. TO must be empty, or hold a part of the same copy, which is then continued. FROM is
+    only read, for every owner. The exit status is 5 if the two differ, or if owners of FROM may have been missed.
     """
     import recollect  # noqa: PLC0415
 
     library: Any = recollect
-    before = place.named_owner()  # `recollect --owner ann db copy`
-    named = owners or (None if before is None else (before,))
-    with Progress("Copying") as progress:
-        found = library.copy(source, target, owners=named, progress=progress)
+    owner = store_access.owner_option()  # `recollect --owner ann db copy`
+    explicit_owners = owners or (None if owner is None else (owner,))
+    with ProgressBar("Copying") as progress:
+        report = library.copy(source, target, owners=explicit_owners, progress=progress)
     if as_json:
-        print_json({"whole": found.whole, **plain(found)})
+        print_json({"whole": report.whole, **to_plain(report)})
     else:
-        _tell_copied(found, named=named is not None)
-    if not found.whole:
+        _report_copy(report, explicit=explicit_owners is not None)
+    if not report.whole:
         context.exit(PROBLEMS)
 
 
-def _tell_copied(found: Any, *, named: bool) -> None:
-    for each in found.differences:
-        whose = f" of {each.owner}" if each.owner else ""
-        told = "is missing in" if each.missing else "is not the same in"
-        click.echo(safe(f"{each.kind} {each.name}{whose} {told} {found.target}"))
-    counts = found.counts
-    figures = f"{many(counts['sessions'], 'session')}, {many(counts['messages'], 'stored message')}"
-    if found.differences:
-        remark(
-            f"{many(len(found.differences), 'difference')} between {found.source} and {found.target}. If someone wrote "
-            "to one of them meanwhile, copy into an empty place while nobody does."
+def _report_copy(report: Any, *, explicit: bool) -> None:
+    for difference in report.differences:
+        owner_text = f" of {difference.owner}" if difference.owner else ""
+        state = "is missing in" if difference.missing else "differs in"
+        click.echo(sanitize(f"{difference.kind} {difference.name}{owner_text} {state} {report.target}"))
+    counts = report.counts
+    summary = f"{pluralize(counts['sessions'], 'conversation')}, {pluralize(counts['messages'], 'stored message')}"
+    if report.differences:
+        print_note(
+            f"{pluralize(len(report.differences), 'difference')} between {report.source} and "
+            f"{report.target}. If either changed during the copy, copy into an empty database while nothing writes."
         )
         return
-    whose = f" Owners: {', '.join(shown(owner) for owner in found.owners)}." if found.owners != ("",) or named else ""
-    if found.everyone:
-        what = "what these owners have in" if named else "everything that is in"
-        remark(f"{found.target} has {what} {found.source}: {figures}. Counts and hashes agree.{whose}")
+    owner_text = (
+        f" Owners: {', '.join(owner_label(owner) for owner in report.owners)}."
+        if report.owners != ("",) or explicit
+        else ""
+    )
+    if report.everyone:
+        scope = "the data of these owners from" if explicit else "all data of"
+        print_note(f"{report.target} has {scope} {report.source}: {summary}. Counts and hashes match.{owner_text}")
     else:
-        remark(f"{figures} of {found.source} are in {found.target}.{whose} That may not be everything.")
-        remark(HIDDEN)
+        print_note(f"Copied {summary} from {report.source} to {report.target}.{owner_text} Some data may be missing.")
+        print_note(HIDDEN_OWNERS)
 
 
 @db.command()
 @options.as_json
 def stats(as_json: bool) -> None:
-    """Show where the bytes are.
+    """Show what takes up space in the database.
 
-    Text, tool output, attachments, index, free, and the rest. On a pipe each line has, between tabs: what it is, and
-    bytes.
+    The categories are text, tool output, attachments, index, free space and other data. On a pipe, each line has
+    tab-separated fields: category, bytes.
     """
-    place.must_exist("measure")
-    with place.reading() as store:
-        space = plain(store.space())
+    store_access.require_database("measure")
+    with store_access.open_for_reading() as store:
+        space = to_plain(store.space())
     if as_json:
-        print_json({"path": place.where(), **space})
+        print_json({"path": store_access.database_location(), **space})
         return
     parts = {name: size for name, size in space.items() if isinstance(size, int)}
-    shape = [Column("", style={"bold": True}), Column("SIZE", ">"), Column("", ">"), Column("", style={"fg": "cyan"})]
-    print_table(shape, [_space_row(name, size, parts["total"]) for name, size in parts.items()])
+    columns = [Column("", style={"bold": True}), Column("SIZE", ">"), Column("", ">"), Column("", style={"fg": "cyan"})]
+    print_table(columns, [_space_row(name, size, parts["total"]) for name, size in parts.items()])
     if is_terminal():
-        remark(f"in {place.where()}")
+        print_note(f"Database: {store_access.database_location()}")
 
 
 def _space_row(name: str, size: int, total: int) -> list[Cell]:
-    cells = [Cell(name.replace("_", " "), name), Cell(amount.size(size), str(size))]
+    cells = [Cell(name.replace("_", " "), name), Cell(humanize.format_size(size), str(size))]
     if not is_terminal():
         return cells
     share = size / total if total and name not in ("total", "log") else 0
-    return [*cells, Cell(f"{share:.0%}" if share else ""), Cell(glyph("bar") * round(share * _BAR))]
+    return [*cells, Cell(f"{share:.0%}" if share else ""), Cell(glyph("bar") * round(share * _BAR_WIDTH))]
 
 
 @db.command()
 @options.as_json
 @click.pass_context
 def reindex(context: click.Context, as_json: bool) -> None:
-    """Make the search index anew.
+    """Rebuild the search index.
 
-    It is kept up to date by itself; this is for one that `db check` finds fault with. That of every owner is made.
+    The index is updated automatically; rebuild it if `db check` reports a problem with it. Rebuilds the index of every
+    owner.
     """
-    place.must_exist("index")
-    with Progress("Indexing"):
-        covered = cover(lambda store: store.reindex())
-    count = sum(covered.results.values())
+    store_access.require_database("index")
+    with ProgressBar("Indexing"):
+        owner_results = run_for_owners(lambda store: store.reindex())
+    count = sum(owner_results.results.values())
     if as_json:
-        print_json({"path": place.where(), "messages": count, **covered.to_dict()})
+        print_json({"path": store_access.database_location(), "messages": count, **owner_results.to_dict()})
     else:
-        remark(f"{many(count, 'message')} indexed.{covered.describe()}")
-        covered.remark_missing()
-    if not covered.complete:
+        print_note(f"Indexed {pluralize(count, 'message')}.{owner_results.describe()}")
+        owner_results.print_missing()
+    if not owner_results.complete:
         context.exit(PROBLEMS)
 
 
 @db.command()
 @options.as_json
 def optimize(as_json: bool) -> None:
-    """Make the database smaller and quicker.
+    """Reclaim disk space and speed up queries.
 
-    Free space goes back to the disk, SQLite rewrites the file (VACUUM), and the log is truncated. This also finishes an
-    erasure that was cut off. Other writers wait meanwhile, about 10 seconds per gigabyte.
+    SQLite rewrites the file (VACUUM), returns free space to the disk and truncates the write-ahead log. This also
+    completes an interrupted erase. Other writers wait meanwhile, about 10 seconds per gigabyte.
     """
-    place.must_exist("optimize")
-    with place.opened() as store, Progress("Optimizing"):
-        found = store.optimize()
+    store_access.require_database("optimize")
+    with store_access.open_store() as store, ProgressBar("Optimizing"):
+        report = store.optimize()
     if as_json:
-        print_json({"path": place.where(), **plain(found)})
+        print_json({"path": store_access.database_location(), **to_plain(report)})
     else:
-        remark(f"{amount.size(found.before)} before, {amount.size(found.after)} now.")
+        print_note(f"Size before: {humanize.format_size(report.before)}, now: {humanize.format_size(report.after)}.")

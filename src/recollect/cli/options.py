@@ -1,72 +1,127 @@
-"""Options that several commands share, each written once."""
+"""Options that several commands share, the number and size types, and confirmation of irreversible actions."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from recollect.cli.amount import Number
-from recollect.cli.moment import Moment
+from recollect.cli.output import sanitize
+from recollect.cli.times import TimeParam
+from recollect.config.settings import parse_size
+from recollect.errors import NotConfirmed
 from recollect.model.message import ROLES
-from recollect.model.session import STATUSES
+from recollect.model.session import SESSION_STATUSES
+
+_MAX_NUMBER = 1_000_000  # rows or messages; far more than anyone prints, and small enough for every engine
+
+
+class NumberParam(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  click before 8.4 takes no argument
+    """An integer option, at least 1 (or 0)."""
+
+    name = "number"
+
+    def __init__(self, minimum: int = 1) -> None:
+        self.minimum = minimum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        if isinstance(value, int):
+            return value
+        if not value.isascii() or not value.isdecimal() or not self.minimum <= int(value[:20]) <= _MAX_NUMBER:
+            self.fail(f"{value!r} is not an integer between {self.minimum} and {_MAX_NUMBER:,}.", param, ctx)
+        return int(value)
+
+
+class SizeParam(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  click before 8.4 takes no argument
+    """A size option, such as 2GB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the size in bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is not a valid size. Use a number with a unit, such as 2GB, 500MB or 64KiB.", param, ctx
+            )
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 
 
-def yes(help: str = "Do not ask.") -> Callable[[F], F]:
-    """Make the option that answers the question before it is asked."""
+def yes(help: str = "Do not ask for confirmation.") -> Callable[[F], F]:
+    """Return the option that confirms without a question."""
     return click.option("-y", "--yes", is_flag=True, help=help)
 
 
 def limit(default: int = 20) -> Callable[[F], F]:
-    """Make the option that says how many to print."""
+    """Return the option that limits the number of results."""
     return click.option(
         "-n",
         "--limit",
-        type=Number(),
+        type=NumberParam(),
         default=default,
         show_default=True,
         metavar="N",
-        help="How many at most.",
+        help="Maximum number of results.",
     )
 
 
-after = click.option("--after", metavar="NEXT", help="Go on after an earlier page: the `next` of its JSON.")
-since = click.option("--since", type=Moment(), metavar="WHEN", help="Only from this moment on: 2026-01-31, or 7d.")
-until = click.option("--until", type=Moment(), metavar="WHEN", help="Only before this moment.")
+after = click.option("--after", metavar="NEXT", help="Continue after an earlier page: the `next` field of its JSON.")
+since = click.option(
+    "--since", type=TimeParam(), metavar="WHEN", help="Only since this time, such as 2026-01-31 or 7d."
+)
+until = click.option("--until", type=TimeParam(), metavar="WHEN", help="Only before this time.")
 
 _FILTERS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--channel", help="Only from this channel, such as cli or discord."),
-    click.option("--model", help="Only with this model."),
-    click.option("--status", type=click.Choice(STATUSES), help="Only with this status."),
+    click.option("--channel", help="Only this channel, such as cli or discord."),
+    click.option("--model", help="Only this model."),
+    click.option("--status", type=click.Choice(SESSION_STATUSES), help="Only this status."),
     click.option("--role", type=click.Choice(ROLES), help="Only with a message of this role."),
-    click.option("--tool", help="Only with a call of this tool."),
+    click.option("--tool", help="Only with calls of this tool."),
     since,
     until,
-    click.option("--pinned/--unpinned", default=None, help="Only pinned ones, or only others."),
-    click.option("--archived", is_flag=True, help="Archived ones."),
-    click.option("--trash", is_flag=True, help="What is in the trash."),
-    click.option("--delegates", is_flag=True, help="Sub-agents' conversations too."),
+    click.option("--pinned/--unpinned", default=None, help="Only pinned, or only unpinned, conversations."),
+    click.option("--archived", is_flag=True, help="Only archived conversations."),
+    click.option("--trash", is_flag=True, help="Only conversations in the trash."),
+    click.option("--delegates", is_flag=True, help="Include conversations of sub-agents."),
 )
 
 
 def filters(command: F) -> F:
-    """Add the options that choose conversations; chosen() reads them."""
+    """Add the options that filter conversations; to_store_filters() reads them."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command
 
 
-def chosen(given: dict[str, Any]) -> dict[str, Any]:
-    """Give the filters as the store takes them; what was not asked for is left to its defaults."""
-    asked = {name: value for name, value in given.items() if value is not None and value is not False}
-    if given.get("pinned") is False:
-        asked["pinned"] = False
-    if asked.pop("trash", False):
-        asked |= {"deleted": True, "archived": given.get("archived") or None}
-    return asked
+def to_store_filters(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the filters as arguments of the store. Options that were not used are left out."""
+    store_filters = {name: value for name, value in options.items() if value is not None and value is not False}
+    if options.get("pinned") is False:
+        store_filters["pinned"] = False
+    if store_filters.pop("trash", False):
+        store_filters |= {"deleted": True, "archived": options.get("archived") or None}
+    return store_filters
+
+
+def confirm(question: str, action: str, *, yes: bool) -> None:
+    """Ask for confirmation, unless `yes` is set. Raise NotConfirmed on a no, or without a terminal.
+
+    `action` completes the sentence "Pass --yes to ...".
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise NotConfirmed(f"Confirmation needed, but this is not a terminal. Pass --yes to {action}.")
+    if not click.confirm(sanitize(question), default=False, err=True):
+        raise NotConfirmed("Cancelled. Nothing was changed.")

@@ -1,7 +1,7 @@
-"""Settings: one TOML file, the environment over it, the options of a command over both, and where each came from.
+"""Settings from one TOML file, the environment and command options, in increasing precedence, with the source of each.
 
-Who opens a store asks only for database(). Where there is no file that costs one look at the disk and loads nothing:
-the settings themselves are in settings.py, what is read in effective.py, the file in toml.py, types in values.py.
+Opening a store only needs database(). Without a settings file that costs one stat() call and imports nothing: the
+settings are defined in settings.py, combined in loader.py, and read from the file in toml_file.py.
 """
 
 from __future__ import annotations
@@ -17,102 +17,103 @@ CONFIG = "RECOLLECT_CONFIG"
 
 
 def database() -> str:
-    """Say where the store is when nobody names one."""
-    named = os.environ.get(DATABASE)
-    if named:
-        return named
-    if not there(file()):
+    """Return the path or URL of the database that is used if the caller names none."""
+    value = os.environ.get(DATABASE)
+    if value:
+        return value
+    if not config_file_exists(config_file()):
         return default_database()
-    from recollect.config.effective import load  # noqa: PLC0415  15 ms that who has no file need not pay
+    from recollect.config.loader import load_config  # noqa: PLC0415  costs 15 ms, not needed without a settings file
 
-    return load().database
+    return load_config().database
 
 
 def owner() -> str:
-    """Say whose conversations a command works on when nobody is named: an owner in the file goes with its database."""
-    named = os.environ.get(OWNER)
-    if named or os.environ.get(DATABASE) or not there(file()):
-        return named or ""
-    from recollect.config.effective import load  # noqa: PLC0415
+    """Return the owner whose sessions a command uses by default. An owner in the file only applies to its database."""
+    value = os.environ.get(OWNER)
+    if value or os.environ.get(DATABASE) or not config_file_exists(config_file()):
+        return value or ""
+    from recollect.config.loader import load_config  # noqa: PLC0415
 
-    return load()["db.owner"] or ""
+    return load_config()["db.owner"] or ""
 
 
 def default_database() -> str:
-    """Name the database that is used when nothing is set."""
+    """Return the path of the database that is used if nothing is configured."""
     return os.path.join(data_folder(), "recollect.db")
 
 
 def data_folder() -> str:
-    """Name the folder of this platform for a program's data."""
+    """Return the platform's folder for application data."""
     if sys.platform == "win32":
         return os.path.join(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local"), "recollect")
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/recollect")
-    return os.path.join(_absolute("XDG_DATA_HOME") or os.path.join(_home(), ".local/share"), "recollect")
+    return os.path.join(_absolute_folder("XDG_DATA_HOME") or os.path.join(_home(), ".local/share"), "recollect")
 
 
 def config_folder() -> str:
-    """Name the folder of this platform for a program's settings."""
+    """Return the platform's folder for application settings."""
     if sys.platform == "win32":
         return os.path.join(os.environ.get("APPDATA") or os.path.expanduser("~\\AppData\\Roaming"), "recollect")
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/recollect")
-    return os.path.join(_absolute("XDG_CONFIG_HOME") or os.path.join(_home(), ".config"), "recollect")
+    return os.path.join(_absolute_folder("XDG_CONFIG_HOME") or os.path.join(_home(), ".config"), "recollect")
 
 
-def expanded(path: str) -> str:
-    """Put the home folder in the place of the ~ that a path begins with. A person who is not known is an error."""
+def expand_home(path: str) -> str:
+    """Return a path with a leading ~ replaced by the home folder. Raise InvalidValue if the user is unknown."""
     if path == "~" or path.startswith("~/"):
         return _home() + path[1:]
-    found = os.path.expanduser(path)
-    if found.startswith("~") and "/" in found:  # it would be a folder of that name, wherever one happens to be
-        name = found.partition("/")[0]
+    expanded_path = os.path.expanduser(path)
+    # Without this check, a folder with the literal name "~user" would be created in the current folder.
+    if expanded_path.startswith("~") and "/" in expanded_path:
+        name = expanded_path.partition("/")[0]
         raise InvalidValue(
-            f"{path!r} begins with a home folder that is not known: {name}. Write the path out, or ./{name} for a "
-            "folder that is called so."
+            f"The home folder {name} of {path!r} is unknown. Write the full path, or ./{name} for a folder of that "
+            "name."
         )
-    return found
+    return expanded_path
 
 
 def _home() -> str:
-    """Name the home of this person. An empty HOME is none: with it everything would be put under the root."""
+    """Return the home folder of the user. An empty HOME is ignored: paths would end up below the root."""
     if os.environ.get("HOME") != "":
         return os.path.expanduser("~")
-    import pwd  # noqa: PLC0415  hardly ever needed, and not there on every system
+    import pwd  # noqa: PLC0415  rarely needed, and missing on Windows
 
     return pwd.getpwuid(os.getuid()).pw_dir
 
 
-def _absolute(variable: str) -> str:
-    """Read a variable that names a folder; the specification has a relative one passed over."""
+def _absolute_folder(variable: str) -> str:
+    """Return the folder in a variable; the XDG specification requires that relative paths are ignored."""
     folder = os.environ.get(variable, "")
     return folder if os.path.isabs(folder) else ""
 
 
-def file() -> str:
-    """Name the file with the settings, whether or not it is there."""
-    named = os.environ.get(CONFIG)
-    return os.path.abspath(expanded(named)) if named else os.path.join(config_folder(), "config.toml")
+def config_file() -> str:
+    """Return the path of the settings file, which may not exist."""
+    value = os.environ.get(CONFIG)
+    return os.path.abspath(expand_home(value)) if value else os.path.join(config_folder(), "config.toml")
 
 
-def there(path: str) -> bool:
-    """Whether there is a file; one that was named must be there."""
+def config_file_exists(path: str) -> bool:
+    """Return whether the settings file exists. Raise InvalidConfig if RECOLLECT_CONFIG names a missing file."""
     if os.path.exists(path):
         return True
     if os.environ.get(CONFIG):
-        raise InvalidConfig(f"{CONFIG} names {path}, and there is no such file.", path=path, line=None)
+        raise InvalidConfig(f"{CONFIG} names {path}, which does not exist.", path=path, line=None)
     return False
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder and those above it that are missing, each open to its owner only."""
+    """Create a folder and its missing parents, each accessible to its owner only."""
     missing: list[str] = []
     while folder and not os.path.isdir(folder):
         missing.append(folder)
         folder = os.path.dirname(folder)
-    for each in reversed(missing):
+    for path in reversed(missing):
         try:
-            os.mkdir(each, 0o700)
+            os.mkdir(path, 0o700)
         except FileExistsError:
             continue

@@ -1,1 +1,1 @@
-"""Who runs an operation: an engine, in one transaction. It knows SQL by name and no operation."""
+"""Engines: each runs operations on one kind of database, one transaction per operation."""

@@ -1,4 +1,4 @@
-"""Where a store is: a path, a sqlite: or postgresql: URL, :memory:, or the default."""
+"""Store URLs: a path, a sqlite: or postgresql: URL, :memory:, or the default database."""
 
 from __future__ import annotations
 
@@ -6,108 +6,111 @@ import os
 from typing import Any, NamedTuple
 
 from recollect import config
-from recollect.errors import InvalidValue, displayed
-from recollect.model import argument
-from recollect.model.json import storable
+from recollect.errors import InvalidValue, format_value
+from recollect.model import validation
+from recollect.model.json import escape_surrogates
 
 MEMORY = ":memory:"
-_LONGEST_OWNER = 256
-_LARGEST_OWNER = 512
-_LONGEST = 10 * 365 * 24 * 3600
-_CONNINFO = frozenset({"host", "hostaddr", "port", "dbname", "user", "password", "service", "sslmode"})
-"""How `host=... dbname=...` begins, which would be a file of that name, with the password in it."""
+_OWNER_MAX_CHARACTERS = 256  # PostgreSQL indexes the owner; an index entry has at most 2.7 kB
+_OWNER_MAX_BYTES = 512  # bytes in UTF-8, for the same reason
+_MAX_TIMEOUT = 10 * 365 * 24 * 3600  # seconds: 10 years, which the time functions of all systems accept
+# First words of a libpq connection string. As a path it would create a file whose name contains the password.
+_CONNINFO_KEYS = frozenset({"host", "hostaddr", "port", "dbname", "user", "password", "service", "sslmode"})
 
 
-class Target(NamedTuple):
-    """The engine that a store needs, and where it finds its data."""
+class StoreTarget(NamedTuple):
+    """The engine of a store, and the path or URL of its database."""
 
     engine: str
     path: str
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The path, or the URL without its password."""
         if self.engine != "postgres":
             return self.path
-        scheme, place, query = parted(self.path)
-        user, at, host = place.rpartition("@")
-        kept = "&".join(item for item in query if not item.startswith(("password=", "sslpassword=")))
-        return f"{scheme}{user.partition(':')[0]}{at}{host}{'?' if kept else ''}{kept}"
+        scheme, authority, query = split_url(self.path)
+        user, at, host = authority.rpartition("@")
+        visible_query = "&".join(item for item in query if not item.startswith(("password=", "sslpassword=")))
+        return f"{scheme}{user.partition(':')[0]}{at}{host}{'?' if visible_query else ''}{visible_query}"
 
 
-def parted(url: str) -> tuple[str, str, list[str]]:
-    """Take a postgresql: URL apart as PostgreSQL's own library does: the scheme, what is named, and the query.
+def split_url(url: str) -> tuple[str, str, list[str]]:
+    """Split a postgresql: URL as libpq does: the scheme, user, hosts and database, and the items of the query.
 
-    It knows no #, and a password may have a ? in it; urllib would take what follows for something else.
+    libpq has no fragments, and a password may contain #, ? and /; urllib would split the URL there.
     """
-    scheme, mark, rest = url.partition("://")
-    user, at, _ = rest.partition("/")[0].rpartition("@")
-    place, _, query = rest[len(user + at) :].partition("?")
-    return scheme + mark, user + at + place, [item for item in query.split("&") if item]
+    scheme, separator, remainder = url.partition("://")
+    user, at, _ = remainder.partition("/")[0].rpartition("@")
+    authority, _, query = remainder[len(user + at) :].partition("?")
+    return scheme + separator, user + at + authority, [item for item in query.split("&") if item]
 
 
-def check(owner: Any, timeout: Any) -> None:
-    """Refuse what can not be an owner, or a number of seconds to wait."""
-    if type(owner) is not str or "\0" in owner or owner != storable(owner):
-        raise InvalidValue(f"An owner is a text, and '' where there is none; got {displayed(owner)}.")
-    if len(owner) > _LONGEST_OWNER:  # every index of PostgreSQL's begins with it, and has no room for a long one
-        raise InvalidValue(f"An owner has at most {_LONGEST_OWNER} characters; this one has {len(owner):,}.")
-    if len(owner.encode()) > _LARGEST_OWNER:
-        raise InvalidValue(f"An owner has at most {_LARGEST_OWNER} bytes of UTF-8; this one has {len(owner.encode())}.")
-    if type(timeout) not in (int, float) or not 0 <= timeout <= _LONGEST:
-        raise InvalidValue(f"timeout is a number of seconds, from 0 to those of ten years; got {displayed(timeout)}.")
+def check_owner_and_timeout(owner: Any, timeout: Any) -> None:
+    """Raise InvalidValue unless `owner` can be an owner and `timeout` a number of seconds."""
+    if type(owner) is not str or "\0" in owner or owner != escape_surrogates(owner):
+        raise InvalidValue(
+            f"owner must be a str without NUL and unpaired surrogates ('' for none), got {format_value(owner)}."
+        )
+    if len(owner) > _OWNER_MAX_CHARACTERS:
+        raise InvalidValue(f"owner must have at most {_OWNER_MAX_CHARACTERS} characters, got {len(owner):,}.")
+    if len(owner.encode()) > _OWNER_MAX_BYTES:
+        raise InvalidValue(f"owner must have at most {_OWNER_MAX_BYTES} bytes in UTF-8, got {len(owner.encode())}.")
+    if type(timeout) not in (int, float) or not 0 <= timeout <= _MAX_TIMEOUT:
+        raise InvalidValue(f"timeout must be between 0 and {_MAX_TIMEOUT} seconds, got {format_value(timeout)}.")
 
 
-def target(place: str | os.PathLike[str] | None) -> Target:
-    """Read a path or URL; None is what the environment says, or the default file."""
-    text: Any = place if place is not None else config.database()
-    text = argument.fspath(text)
+def parse_target(target: str | os.PathLike[str] | None) -> StoreTarget:
+    """Parse a path or URL. None means the configured database, or the default file."""
+    text: Any = target if target is not None else config.database()
+    text = validation.convert_path(text)
     if not isinstance(text, str) or not text:
-        raise InvalidValue(f"A store is named by a path or a URL; got {displayed(text)}.")
+        raise InvalidValue(f"A database must be a path or a URL, got {format_value(text)}.")
     if text == MEMORY:
-        return Target("sqlite", MEMORY)
-    scheme, colon, rest = text.partition(":")
+        return StoreTarget("sqlite", MEMORY)
+    scheme, colon, remainder = text.partition(":")
     scheme = scheme.lower()
     if colon and scheme == "sqlite":
-        return Target("sqlite", _sqlite_path(rest))
+        return StoreTarget("sqlite", _sqlite_path(remainder))
     if colon and scheme in ("postgresql", "postgres"):
-        if rest != storable(rest):
-            raise InvalidValue(f"A URL is text that UTF-8 can carry; got {displayed(text)}.")
-        return Target("postgres", f"{scheme}:{rest}")
+        if remainder != escape_surrogates(remainder):
+            raise InvalidValue(f"A URL must be valid UTF-8, got {format_value(text)}.")
+        return StoreTarget("postgres", f"{scheme}:{remainder}")
     if "://" in text or (colon and scheme == "file"):
         raise InvalidValue(
-            f"{scheme}: is no store that Recollect knows. Use a path, sqlite:///path, "
+            f"{scheme}: is not a supported kind of store. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."
         )
     setting, equals, _ = text.partition("=")
-    if equals and setting.strip() in _CONNINFO and not os.path.lexists(text):
+    if equals and setting.strip() in _CONNINFO_KEYS and not os.path.lexists(text):
         raise InvalidValue(
-            f"{setting.strip()}=... looks like a connection string of PostgreSQL's. "
-            "Write it as a URL: postgresql://user:password@host:port/database. (A file of that name: put ./ before it.)"
+            f"{setting.strip()}=... looks like a PostgreSQL connection string. "
+            "Use a URL: postgresql://user:password@host:port/database. (For a file of that name, add ./ in front.)"
         )
-    return Target("sqlite", absolute(text))
+    return StoreTarget("sqlite", absolute_path(text))
 
 
-def _sqlite_path(rest: str) -> str:
-    """Read what follows `sqlite:`: `///relative`, `////absolute`, `//` alone or `:memory:`, or a bare path."""
-    from urllib.parse import unquote  # noqa: PLC0415  4 ms that a plain path need not pay
+def _sqlite_path(remainder: str) -> str:
+    """Parse the part after `sqlite:`: `///relative`, `////absolute`, `//` alone or `:memory:`, or a bare path."""
+    from urllib.parse import unquote  # noqa: PLC0415  takes 4 ms; a plain path does not need it
 
-    if "?" in rest or "#" in rest:  # it would be a file of another name, and what was said before would not be there
+    # Treated as part of the path, `?mode=ro` would silently create another, empty file.
+    if "?" in remainder or "#" in remainder:
         raise InvalidValue(
-            f"A sqlite: URL has no options; got sqlite:{rest}. Leave them out, or write a ? or # of a file's name as "
-            "%3F or %23."
+            f"A sqlite: URL has no options, got sqlite:{remainder}. Remove them, or write ? and # in a file name as "
+            "%3F and %23."
         )
-    path = unquote(rest.removeprefix("//"))
+    path = unquote(remainder.removeprefix("//"))
     if path in ("", "/", MEMORY, "/" + MEMORY):
         return MEMORY
     # sqlite:///file is relative and sqlite:////file absolute, as SQLAlchemy and others write it.
-    return absolute(path[1:] if rest.startswith("///") else path)
+    return absolute_path(path[1:] if remainder.startswith("///") else path)
 
 
-def absolute(path: str) -> str:
-    """Give the whole path of a file that SQLite can open."""
+def absolute_path(path: str) -> str:
+    """Return the absolute path of a file. Raise InvalidValue if SQLite cannot open such a path."""
     if "\0" in path:
-        raise InvalidValue("A path has no NUL character.")
+        raise InvalidValue(f"A path must not contain a NUL character, got {format_value(path)}.")
     if not path.isprintable() and any("\ud800" <= char <= "\udfff" for char in path):
-        raise InvalidValue(f"SQLite takes a path only where it is UTF-8; got {displayed(path)}. Choose another name.")
-    return os.path.abspath(config.expanded(path))
+        raise InvalidValue(f"A path must be valid UTF-8 for SQLite, got {format_value(path)}. Choose another name.")
+    return os.path.abspath(config.expand_home(path))

@@ -1,16 +1,17 @@
-"""Sessions to and from files: Markdown, JSON, JSON lines and a self-contained HTML page, with secrets masked if asked.
+"""Export sessions to files and import them: Markdown, JSON, JSON lines and a self-contained HTML page.
 
-Everything is read and written piece by piece, so that memory does not grow with the session. docs/export.md describes
-what is in the files. This room stands on the operations and a store, never on SQL.
+Everything is read and written in chunks, so memory does not grow with the session. docs/reference/export.md describes
+the files. This package uses operations and a store, never SQL.
 
-    selection.py   which sessions and branches            redaction.py, masks.py   secrets
-    records.py     the records of JSON and JSON lines     stored.py                rows as records, and back
-    lines.py       records written                        transcript.py            a session as it reads
-    markdown.py, speech.py, page.py, prose.py, attachment.py    how it is shown
-    intake.py      a file read, in groups: source.py, spool.py, group.py, chats.py, report.py
-    placement.py   where a group goes                     batches.py, landing.py   written
-    copying.py     a whole store into another one, row by row, with no file between
-    flow.py        operations and output in one stream, for either store
+    selection.py      the sessions and branches of an export
+    records.py        the records of JSON and JSON lines, converted from rows and back
+    jsonl.py          JSON and JSON lines
+    transcript.py     a session for people to read; markdown.py and html.py render it, safe_markup.py escapes content
+    markdown_html.py  Markdown as HTML, also for the web app; plaintext.py prepares the text and bounds the time
+    redaction.py      masks secrets
+    importer.py       the import of a file: import_reader.py parses it, import_plan.py decides, import_report.py reports
+    copying.py        copies a whole database into another one, row by row, without a file
+    pipeline.py       generators that yield operations and output, run by a sync or an async store
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from recollect.engine import part
-from recollect.errors import DiskFull, InvalidValue, StoreUnavailable, displayed
-from recollect.export.flow import Flow, driven, driven_async, settled, settled_async
-from recollect.export.report import BadLine, Refused, Report
-from recollect.model import argument
-from recollect.op import Scope
+from recollect.engine import atomic_file
+from recollect.errors import DiskFull, InvalidValue, StoreUnavailable, format_value
+from recollect.export.import_report import BadLine, Refused, Report
+from recollect.export.pipeline import Pipeline, run_to_result, run_to_result_async, stream_output, stream_output_async
+from recollect.model import validation
+from recollect.storage.operation import Scope
 
 if TYPE_CHECKING:
     import datetime
@@ -48,16 +49,16 @@ __all__ = [
 ]
 
 FORMATS = ("md", "json", "jsonl", "html")
-_ENDINGS = {"markdown": "md", "htm": "html", "ndjson": "jsonl"}
-File = str | os.PathLike[str] | IO[Any]
-Progress = Callable[[int], None]
+_FORMAT_ALIASES = {"markdown": "md", "htm": "html", "ndjson": "jsonl"}
+FileOrPath = str | os.PathLike[str] | IO[Any]
+MessageCallback = Callable[[int], None]
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
-    """Name the format that a file's name ends with; None where it ends with none."""
-    ending = os.path.splitext(_path(path) or "")[1][1:].lower()
-    ending = _ENDINGS.get(ending, ending)
-    return ending if ending in FORMATS else None
+    """Return the export format that matches a file's extension, or None if there is none."""
+    extension = os.path.splitext(_check_path(path) or "")[1][1:].lower()
+    extension = _FORMAT_ALIASES.get(extension, extension)
+    return extension if extension in FORMATS else None
 
 
 def chunks(
@@ -68,18 +69,26 @@ def chunks(
     redact: bool = False,
     output: bool = True,
     deleted: bool | None = None,
-    progress: Progress | None = None,
+    progress: MessageCallback | None = None,
     zone: datetime.tzinfo | None = None,
 ) -> Iterator[bytes]:
-    """Export sessions as pieces of a file, UTF-8: those named, or all that are not in the trash.
+    """Export sessions, and yield the chunks of the file, in UTF-8.
 
-    Without `output` a document for people leaves out what tools answered. Its times are in `zone`; None is the zone of
-    this machine. JSON has its times in UTC.
+    - `ids`: the sessions to export; None exports all that are not in the trash, oldest first. A missing id raises
+      SessionNotFound.
+    - `format`: "md", "json", "jsonl" or "html".
+    - `redact`: mask secrets.
+    - `output`: False omits the output of tools; Markdown and HTML only.
+    - `deleted`: include deleted messages. None includes them in JSON and JSON lines only.
+    - `progress`: a function that is called with the number of messages written so far.
+    - `zone`: the time zone of Markdown and HTML; None is the zone of this machine. JSON has its times in UTC.
+
+    Sessions are read one page at a time, so memory does not grow with their size.
     """
-    flow = _flow(
+    pipeline = _export_pipeline(
         store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
     )
-    return driven(store, flow)
+    return stream_output(store, pipeline)
 
 
 def chunks_async(
@@ -90,80 +99,90 @@ def chunks_async(
     redact: bool = False,
     output: bool = True,
     deleted: bool | None = None,
-    progress: Progress | None = None,
+    progress: MessageCallback | None = None,
     zone: datetime.tzinfo | None = None,
 ) -> AsyncIterator[bytes]:
-    """Export sessions from an async store, as chunks() does."""
-    flow = _flow(
+    """Export sessions from an async store, and yield the chunks of the file as chunks() does."""
+    pipeline = _export_pipeline(
         store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
     )
-    return driven_async(store, flow)
+    return stream_output_async(store, pipeline)
 
 
 def write(
     store: Store,
     ids: Sequence[str] | None,
     format: str | None,
-    file: File,
+    file: FileOrPath,
     *,
     redact: bool = False,
     output: bool = True,
     deleted: bool | None = None,
-    progress: Progress | None = None,
+    progress: MessageCallback | None = None,
     zone: datetime.tzinfo | None = None,
 ) -> int:
-    """Export sessions into a file, named or open, and give how many bytes that were.
+    """Export sessions to a file, a path or an open file, and return the number of bytes written.
 
-    Without a format it is the one that the file's name ends with. A named file takes its place when it is whole.
+    If `format` is None, the extension of the path decides. A path is written to a temporary file and renamed at the
+    end, so a failed export leaves the previous file unchanged. The other arguments as in chunks(). Raise
+    StoreUnavailable if the file cannot be written, and DiskFull if there is no space.
     """
-    named = _path(file, "write")
-    if format is None and named is not None:
-        format = format_of(named)
+    path = _check_path(file, "write")
+    if format is None and path is not None:
+        format = format_of(path)
     if format is None:
-        raise InvalidValue(f"Say in which format to export: one of {', '.join(FORMATS)}.")
-    found = chunks(store, ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone)
-    if named is None:
-        return _poured(found, file)
-    advice = "that its folder is there and that you may write in it"
-    with _told(named, "written", advice, named), _replacing(named) as target:
-        return _poured(found, target)
+        raise InvalidValue(
+            f"format must be one of {', '.join(FORMATS)}, got None. Pass it, or use a path with such an extension."
+        )
+    stream = chunks(store, ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone)
+    if path is None:
+        return _write_chunks(stream, file)
+    advice = "that its folder exists and that you may write to it"
+    with _translate_os_errors(path, "written", advice, path), _replace_atomically(path) as target:
+        return _write_chunks(stream, target)
 
 
 def read(
     store: Store,
-    file: File,
+    file: FileOrPath,
     *,
     on_conflict: str = "skip",
     format: str | None = None,
-    progress: Progress | None = None,
+    progress: MessageCallback | None = None,
     dry_run: bool = False,
 ) -> Report:
-    """Import what export wrote as JSON or JSON lines, or plain chats, and say what was done.
+    """Import a JSON or JSON lines export, or plain chats in a provider's format, and return a report.
 
-    What is there already is not changed, and what goes on where it ends is added. A session that contradicts the one
-    in the store is left out (`skip`), imported under a new id (`new`) or an error (`error`). `format` is that of the
-    messages of a plain chat, where it is not clear. With `dry_run` nothing is written, and it says what would be done.
+    - `on_conflict`: what to do with a session that differs from the stored one: "skip" it, import it as a "new" session
+      with another id, or raise an "error", SessionExists. A session that only continues the stored one is extended.
+    - `format`: the message format of a plain chat. It is detected if it is unambiguous.
+    - `progress`: a function that is called with the number of messages imported so far.
+    - `dry_run`: write nothing, and report what would be imported.
+
+    Damaged lines are skipped and listed in the report. Importing the same file again stores nothing twice.
     """
-    with _opened(file) as source:
-        return settled(store, _intake(store.scope(), source, on_conflict, format, progress, dry_run=dry_run))
+    with _open_source(file) as source:
+        return run_to_result(
+            store, _import_pipeline(store.scope(), source, on_conflict, format, progress, dry_run=dry_run)
+        )
 
 
 async def read_async(
     store: AsyncStore,
-    file: File,
+    file: FileOrPath,
     *,
     on_conflict: str = "skip",
     format: str | None = None,
-    progress: Progress | None = None,
+    progress: MessageCallback | None = None,
     dry_run: bool = False,
 ) -> Report:
-    """Import into an async store, as read() does."""
-    with _opened(file) as source:
-        flow = _intake(store.scope(), source, on_conflict, format, progress, dry_run=dry_run)
-        return await settled_async(store, flow)
+    """Import a file into an async store, as read() does."""
+    with _open_source(file) as source:
+        pipeline = _import_pipeline(store.scope(), source, on_conflict, format, progress, dry_run=dry_run)
+        return await run_to_result_async(store, pipeline)
 
 
-def _flow(
+def _export_pipeline(
     scope: Scope,
     ids: Sequence[str] | None,
     format: str,
@@ -171,107 +190,112 @@ def _flow(
     redact: bool,
     output: bool,
     deleted: bool | None,
-    progress: Progress | None,
+    progress: MessageCallback | None,
     zone: datetime.tzinfo | None,
-) -> Flow[None]:
-    """Choose how a format is written; only what it needs is loaded."""
-    from recollect.export.lines import Options, document, jsonl  # noqa: PLC0415
+) -> Pipeline[None]:
+    """Return the pipeline that writes a format. Only the modules that it needs are imported."""
+    from recollect.export.jsonl import ExportOptions, write_json, write_jsonl  # noqa: PLC0415
     from recollect.export.redaction import Redactor  # noqa: PLC0415
 
-    argument.function("progress", progress)
-    format = _ENDINGS.get(format, format) if type(format) is str else format
+    validation.check_callable("progress", progress)
+    format = _FORMAT_ALIASES.get(format, format) if type(format) is str else format
     if format not in FORMATS:
-        raise InvalidValue(f"An export is one of {', '.join(FORMATS)}; got {displayed(format)}.")
+        raise InvalidValue(f"format must be one of {', '.join(FORMATS)}, got {format_value(format)}.")
     machine = format in ("json", "jsonl")
-    options = Options(Redactor() if redact else None, machine if deleted is None else deleted, progress, output)
+    options = ExportOptions(Redactor() if redact else None, machine if deleted is None else deleted, progress, output)
     if machine and not output:
-        raise InvalidValue(f"An export as {format} is whole. Leave out what tools answered as md or html.")
+        raise InvalidValue(
+            f"output must be True for {format}, which exports whole sessions. Use md or html to omit tool output."
+        )
     if machine:
-        return (jsonl if format == "jsonl" else document)(scope, ids, options)
-    from recollect.export.transcript import transcript  # noqa: PLC0415
+        return (write_jsonl if format == "jsonl" else write_json)(scope, ids, options)
+    from recollect.export.transcript import write_transcript  # noqa: PLC0415
 
     if format == "md":
-        from recollect.export.markdown import Markdown  # noqa: PLC0415
+        from recollect.export.markdown import MarkdownRenderer  # noqa: PLC0415
 
-        return transcript(scope, ids, options, Markdown(zone))
-    from recollect.export.page import Page  # noqa: PLC0415
+        return write_transcript(scope, ids, options, MarkdownRenderer(zone))
+    from recollect.export.html import HtmlRenderer  # noqa: PLC0415
 
-    return transcript(scope, ids, options, Page(zone))
-
-
-def _intake(
-    scope: Scope, source: Any, on_conflict: str, format: str | None, progress: Progress | None, *, dry_run: bool
-) -> Flow[Report]:
-    from recollect.export.intake import Intake  # noqa: PLC0415
-    from recollect.export.source import pieces, reader  # noqa: PLC0415
-
-    argument.function("progress", progress)
-    intake = Intake(scope, on_conflict=on_conflict, format=format, progress=progress, dry_run=bool(dry_run))
-    return intake.run(pieces(reader(source)))
+    return write_transcript(scope, ids, options, HtmlRenderer(zone))
 
 
-def _poured(found: Iterator[bytes], target: Any) -> int:
-    """Write pieces into an open file, of bytes or of text."""
+def _import_pipeline(
+    scope: Scope, source: Any, on_conflict: str, format: str | None, progress: MessageCallback | None, *, dry_run: bool
+) -> Pipeline[Report]:
+    from recollect.export.import_reader import bytes_reader, read_values  # noqa: PLC0415
+    from recollect.export.importer import Importer  # noqa: PLC0415
+
+    validation.check_callable("progress", progress)
+    importer = Importer(scope, on_conflict=on_conflict, format=format, progress=progress, dry_run=bool(dry_run))
+    return importer.run(read_values(bytes_reader(source)))
+
+
+def _write_chunks(stream: Iterator[bytes], target: Any) -> int:
+    """Write chunks to an open binary or text file, and return the number of bytes."""
     is_text = hasattr(target, "encoding")
     total = 0
-    for piece in found:
-        target.write(piece.decode() if is_text else piece)
-        total += len(piece)
+    for chunk in stream:
+        target.write(chunk.decode() if is_text else chunk)
+        total += len(chunk)
     return total
 
 
-def _path(file: Any, act: str | None = None) -> str | None:
-    """Give the path of a file that is named; None for one that is open, and can do what is asked of it."""
+def _check_path(file: Any, method: str | None = None) -> str | None:
+    """Return the path of a file, or None for an open file that has `method`. Raise InvalidValue for anything else."""
     if isinstance(file, str | os.PathLike):
-        found: Any = os.fspath(file)
-        if isinstance(found, str) and found and "\0" not in found:
-            return found
-    elif act is not None and hasattr(file, act):
+        path: Any = os.fspath(file)
+        if isinstance(path, str) and path and "\0" not in path:
+            return path
+    elif method is not None and hasattr(file, method):
         return None
-    opened = "" if act is None else ", or open"
-    raise InvalidValue(f"A file is named by a path, a text or a Path{opened}; got {displayed(file)}.")
+    alternative = "" if method is None else " or an open file"
+    raise InvalidValue(f"file must be a path (str or Path){alternative}, got {format_value(file)}.")
 
 
 @contextlib.contextmanager
-def _told(path: str, done: str, advice: str, fills: str) -> Generator[None]:
-    """Say in our own words why a file can not be written or read. A reader who went away is the caller's matter."""
+def _translate_os_errors(path: str, action: str, advice: str, disk_path: str) -> Generator[None]:
+    """Raise StoreUnavailable or DiskFull for an OSError. A BrokenPipeError passes through: the caller handles it."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(path=fills) from error
+            raise DiskFull(path=disk_path) from error
         reason = error.strerror or str(error)
-        told = f"{path} can not be {done}: {reason}. Check {advice}."
-        raise StoreUnavailable(told, path=path, reason=reason) from error
+        message = f"{path} cannot be {action}: {reason}. Check {advice}."
+        raise StoreUnavailable(message, path=path, reason=reason) from error
 
 
 @contextlib.contextmanager
-def _replacing(path: str) -> Generator[IO[bytes]]:
-    """Write beside a file and put it in its place at the end, so that a failure leaves what was there."""
+def _replace_atomically(path: str) -> Generator[IO[bytes]]:
+    """Write to a temporary file next to the target and rename it at the end; a failure leaves the target unchanged."""
     path = os.path.realpath(path)
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written to, never replaced
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written directly, never replaced
         with open(path, "wb") as target:
             yield target
         return
-    made = part.begin(path)
+    temporary = atomic_file.create_temporary(path)
     try:
-        with open(made, "wb") as target:
+        with open(temporary, "wb") as target:
             yield target
-        part.sync(made)
-        os.replace(made, path)
+        atomic_file.fsync_path(temporary)
+        os.replace(temporary, path)
     finally:
-        part.discard(made)
+        atomic_file.discard_temporary(temporary)
 
 
 @contextlib.contextmanager
-def _opened(file: File) -> Generator[Any]:
-    path = _path(file, "read")
+def _open_source(file: FileOrPath) -> Generator[Any]:
+    path = _check_path(file, "read")
     if path is None:
         yield file
         return
-    import tempfile  # noqa: PLC0415  what is read is kept aside there, until it is known where it goes
+    import tempfile  # noqa: PLC0415  only to name the disk that the spools of an import fill
 
-    with _told(path, "read", "its name, and that you may read it", tempfile.gettempdir()), open(path, "rb") as source:
+    with (
+        _translate_os_errors(path, "read", "its name and that you may read it", tempfile.gettempdir()),
+        open(path, "rb") as source,
+    ):
         yield source

@@ -1,52 +1,58 @@
-"""The records of an export, one JSON object each. docs/export.md describes them as a contract."""
+"""The records of an export, one JSON object each, and their conversion from and to rows of the store.
+
+docs/reference/export.md specifies the records. A record from a file is validated before it becomes a row.
+"""
 
 from __future__ import annotations
 
 import json as standard
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from recollect.errors import InvalidValue, displayed
-from recollect.model import keys
-from recollect.model.message import Count, Role
-from recollect.model.part import CallStatus
-from recollect.model.session import DATA_SCHEMA_VERSION, Relation, Status
-from recollect.model.snapshot import SnapshotKind
+from recollect.errors import InvalidValue, format_value
+from recollect.model import blob, json, session_ids
+from recollect.model.message import CallStatus, Count, Part, Role
+from recollect.model.session import DATA_SCHEMA_VERSION, TEXT_FIELDS, Relation, SessionInfo, SessionStatus, SnapshotKind
 from recollect.model.turn import TurnStatus
-from recollect.model.value import iso, milliseconds
+from recollect.model.value import format_iso, parse_iso
+from recollect.storage import sessions
+from recollect.storage.messages import MessageParts
+from recollect.storage.operation import Row
+from recollect.storage.transfer import BranchOutline
 
 FORMAT = "recollect-export"
-VERSION = 1
-LATEST = 253_402_300_799_999
-"""The last millisecond that ISO 8601 has four digits of a year for; a later time is written as a number."""
+VERSION = 1  # of the records. Raised when older programs could not read them; an import refuses newer versions.
+LATEST_ISO_TIME = 253_402_300_799_999
+"""The last millisecond of the year 9999, in Unix time. Later times are written as numbers: ISO 8601 has four digits."""
 
 Time = str | Count
 Position = Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
 Start = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
-Name = Annotated[str, msgspec.Meta(max_length=keys.LONGEST)]
+Name = Annotated[str, msgspec.Meta(max_length=session_ids.MAX_LENGTH)]
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-Unfinished = Literal["pending", "streaming", "interrupted", "error"]
+UnfinishedState = Literal["pending", "streaming", "interrupted", "error"]
 
 
-class Record(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
+class ExportRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
     """One line of an export."""
 
 
-class Header(Record, kw_only=True, tag="header"):
-    """The first line: what follows, and in which version."""
+class HeaderRecord(ExportRecord, kw_only=True, tag="header"):
+    """The first line: the format and its version."""
 
     format: str = ""
     version: int = 0
-    """0 where a document was sorted, so that it is not known yet."""
+    """0 if a document was sorted by key, so that the version comes after the sessions."""
     redacted: bool = False
     deleted: bool = True
-    """Whether deleted messages are in it."""
+    """Whether the file includes deleted messages."""
 
 
-class SessionRecord(Record, kw_only=True, tag="session"):
-    """What is known about a session. Sessions with the same `tree` share branches."""
+class SessionRecord(ExportRecord, kw_only=True, tag="session"):
+    """The fields of a session. Sessions with the same `tree` share branches."""
 
     id: str
     tree: int = 1
@@ -58,7 +64,7 @@ class SessionRecord(Record, kw_only=True, tag="session"):
     last_message_at: Time | None = None
     parent: str | None = None
     relation: Relation | None = None
-    status: Status = "active"
+    status: SessionStatus = "active"
     title: str | None = None
     task: str | None = None
     channel: Name | None = None
@@ -80,8 +86,11 @@ class SessionRecord(Record, kw_only=True, tag="session"):
     data_schema_version: int = DATA_SCHEMA_VERSION
 
 
-class BranchRecord(Record, kw_only=True, tag="branch"):
-    """A branch of a session; `shared` where it belongs to another one, and only what is shared is in the file."""
+class BranchRecord(ExportRecord, kw_only=True, tag="branch"):
+    """A branch of a session.
+
+    If `shared`, it belongs to a session outside the file, which has only the shared messages.
+    """
 
     session: str
     id: Number
@@ -92,8 +101,8 @@ class BranchRecord(Record, kw_only=True, tag="branch"):
     created_at: Time
 
 
-class BlobRecord(Record, kw_only=True, tag="blob"):
-    """A large payload, once in a file, before the first message that refers to it."""
+class BlobRecord(ExportRecord, kw_only=True, tag="blob"):
+    """A large payload, once per file, before the first message that refers to it."""
 
     session: str
     hash: Hash
@@ -101,15 +110,15 @@ class BlobRecord(Record, kw_only=True, tag="blob"):
     data: Any
 
 
-class MessageRecord(Record, kw_only=True, tag="message"):
-    """A message as it is stored."""
+class MessageRecord(ExportRecord, kw_only=True, tag="message"):
+    """A stored message."""
 
     session: str
     id: str
     role: Role
     created_at: Time
     turn: Position | None = None
-    state: Unfinished | Literal["completed"] | None = None
+    state: UnfinishedState | Literal["completed"] | None = None
     completed_at: Time | None = None
     deleted_at: Time | None = None
     tokens: Count = 0
@@ -124,8 +133,8 @@ class MessageRecord(Record, kw_only=True, tag="message"):
     parts: Any
 
 
-class TurnRecord(Record, kw_only=True, tag="turn"):
-    """A turn, named after its first message."""
+class TurnRecord(ExportRecord, kw_only=True, tag="turn"):
+    """A turn. Its id is that of its first message."""
 
     session: str
     id: str
@@ -139,8 +148,8 @@ class TurnRecord(Record, kw_only=True, tag="turn"):
     error: Any = None
 
 
-class ToolCallRecord(Record, kw_only=True, tag="tool_call"):
-    """A tool call and how it went; `branch` is the one that this record speaks for."""
+class ToolCallRecord(ExportRecord, kw_only=True, tag="tool_call"):
+    """A tool call and its outcome, as seen from `branch`."""
 
     session: str
     message: str
@@ -159,8 +168,8 @@ class ToolCallRecord(Record, kw_only=True, tag="tool_call"):
     error_message: str | None = None
 
 
-class CompactionRecord(Record, kw_only=True, tag="compaction"):
-    """A span of a branch and its summary."""
+class CompactionRecord(ExportRecord, kw_only=True, tag="compaction"):
+    """A range of positions of a branch, and its summary."""
 
     session: str
     branch: Number
@@ -174,8 +183,8 @@ class CompactionRecord(Record, kw_only=True, tag="compaction"):
     undone_at: Time | None = None
 
 
-class SnapshotRecord(Record, kw_only=True, tag="snapshot"):
-    """A title, summary or memory, and the message that it reaches."""
+class SnapshotRecord(ExportRecord, kw_only=True, tag="snapshot"):
+    """A title, summary or memory, and the last message that it covers."""
 
     session: str
     kind: SnapshotKind
@@ -187,8 +196,8 @@ class SnapshotRecord(Record, kw_only=True, tag="snapshot"):
 
 
 AnyRecord = (
-    Header | SessionRecord | BranchRecord | BlobRecord | MessageRecord | TurnRecord | ToolCallRecord | CompactionRecord
-    | SnapshotRecord
+    HeaderRecord | SessionRecord | BranchRecord | BlobRecord | MessageRecord | TurnRecord | ToolCallRecord
+    | CompactionRecord | SnapshotRecord
 )  # fmt: skip
 TYPES = frozenset({"header", "session", "branch", "blob", "message", "turn", "tool_call", "compaction", "snapshot"})
 
@@ -196,73 +205,292 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyRecord)
 
 
-def encode(record: Record) -> bytes:
-    """Write a record on one line."""
+def encode(record: ExportRecord) -> bytes:
+    """Return a record as one line of JSON."""
     return _encoder.encode(record)
 
 
 def decode(text: bytes) -> AnyRecord:
-    """Read a record; what is not one is refused with a reason."""
+    """Return a record. Raise InvalidValue with the reason if the text is not one."""
     try:
         return _decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise InvalidValue(worded(error)) from error
+        raise InvalidValue(describe_validation_error(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return converted(plain(text))
+        return convert_record(parse_json(text))
 
 
-def plain(text: bytes) -> Any:
-    """Read JSON with the standard module: half a surrogate pair, and words for what is wrong."""
+def parse_json(text: bytes) -> Any:
+    """Parse JSON with the standard library, which accepts lone surrogates and explains syntax errors."""
     try:
-        return standard.loads(text.decode(), parse_constant=_refused)
+        return standard.loads(text.decode(), parse_constant=_reject_constant)
     except UnicodeDecodeError as error:
-        raise InvalidValue("It is not UTF-8.") from error
+        raise InvalidValue("Not valid UTF-8.") from error
     except RecursionError as error:
-        raise InvalidValue("It is nested too deep.") from error
+        raise InvalidValue("Nested too deeply.") from error
     except ValueError as error:
-        raise InvalidValue(f"It is not JSON: {error}.") from error
+        raise InvalidValue(f"Not valid JSON: {error}.") from error
 
 
-def converted(value: Any) -> AnyRecord:
-    """Make a record of plain data."""
+def convert_record(value: Any) -> AnyRecord:
+    """Convert plain data into a record."""
     try:
         return msgspec.convert(value, AnyRecord)
     except msgspec.ValidationError as error:
-        raise InvalidValue(worded(error)) from error
+        raise InvalidValue(describe_validation_error(error)) from error
 
 
-def _refused(word: str) -> Any:
-    raise ValueError(f"JSON has no {word}")
+def _reject_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not allowed in JSON")
 
 
-def worded(error: msgspec.ValidationError) -> str:
-    """Say in a sentence what is wrong with a record."""
-    return f"It is no record of an export: {str(error).replace('`$.', '`').replace('`$`', 'the record')}."
+def describe_validation_error(error: msgspec.ValidationError) -> str:
+    """Return a sentence that states why a record is invalid."""
+    return f"Not a valid record: {str(error).replace('`$.', '`').replace('`$`', 'the record')}."
 
 
-def time(value: int | None) -> Any:
-    """Write a time."""
-    return value if value is None or value > LATEST else iso(value)
+def format_time(value: int | None) -> Any:
+    """Return a time as ISO 8601, or as milliseconds if the year has more than four digits."""
+    return value if value is None or value > LATEST_ISO_TIME else format_iso(value)
 
 
-def moment(value: Any) -> Any:
-    """Read a time; None stays None."""
+def parse_time(value: Any) -> Any:
+    """Return a time in milliseconds. None stays None."""
     if not isinstance(value, str):
         return value
     try:
-        found = milliseconds(value)
+        milliseconds = parse_iso(value)
     except (ValueError, OverflowError) as error:
-        raise InvalidValue(f"{displayed(value)} is no time. Write it as ISO 8601: 2025-11-16T10:00:00.123Z.") from error
-    if found < 0:
-        raise InvalidValue(f"{displayed(value)} is before 1970.")
-    return found
+        raise InvalidValue(
+            f"{format_value(value)} is not a valid time. Use ISO 8601: 2025-11-16T10:00:00.123Z."
+        ) from error
+    if milliseconds < 0:
+        raise InvalidValue(f"A time must be in 1970 or later, got {format_value(value)}.")
+    return milliseconds
 
 
-def place(name: str, first: int = 1) -> tuple[int, int]:
-    """Read a message's id. A snapshot may reach to before the first message, which is written as position 0."""
-    branch, dot, position = name.partition(".")
+def parse_message_id(message_id: str, first: int = 1) -> tuple[int, int]:
+    """Return the branch and the position of a message id. A snapshot may have position 0, before the first message."""
+    branch, dot, position = message_id.partition(".")
     if dot and branch.isascii() and branch.isdecimal() and position.isascii() and position.isdecimal():
-        found = int(branch[:11]), int(position[:11])  # more digits are too many anyway
-        if 0 < found[0] < 1 << 31 and first <= found[1] < 1 << 32:
-            return found
-    raise InvalidValue(f"{displayed(name)} is no message id. An id looks like '1.17': branch and position.")
+        numbers = int(branch[:11]), int(position[:11])  # longer numbers exceed the limits below in any case
+        if 0 < numbers[0] < 1 << 31 and first <= numbers[1] < 1 << 32:
+            return numbers
+    raise InvalidValue(f"A message id must be a branch and a position, such as '1.17', got {format_value(message_id)}.")
+
+
+IMPORTED_MODEL = "imported_model"
+"""The metadata key under which an import stores the original model of a session."""
+
+
+def raw_json(text: str | None) -> msgspec.Raw | None:
+    """Return stored JSON for a record. Text in the store's own escape form is converted to standard JSON."""
+    if text is None:
+        return None
+    return msgspec.Raw(
+        (json.encode_standard(json.decode(text)) if text.startswith("  ") else text.lstrip(" ")).encode()
+    )
+
+
+def session_record(value: SessionInfo, tree: int) -> SessionRecord:
+    """Return the record of a session."""
+    fields = {name: getattr(value, name) for name in SessionRecord.__struct_fields__ if hasattr(value, name)}
+    fields |= {name: format_time(time) for name, time in fields.items() if name.endswith("_at")}
+    if value.metadata is not None:
+        fields["metadata"] = raw_json(json.encode(value.metadata))
+    return SessionRecord(**fields, tree=tree)
+
+
+def branch_record(session: str, branch: BranchOutline, parent: int | None, last: int, *, shared: bool) -> BranchRecord:
+    """Return the record of a branch."""
+    return BranchRecord(
+        session=session, id=branch.number, parent=parent, fork_at=branch.fork_at, last=last, shared=shared,
+        created_at=format_time(branch.created_at),
+    )  # fmt: skip
+
+
+def message_record(session: str, number: int, row: Row) -> MessageRecord:
+    """Return the record of a message."""
+    (position, turn, role, state, tokens, input_tokens, output_tokens, created, completed, format, model, error,
+     metadata, native, blobs, parts, deleted) = row  # fmt: skip
+    return MessageRecord(
+        session=session, id=f"{number}.{position}", role=role, created_at=format_time(created), turn=turn, state=state,
+        completed_at=format_time(completed), deleted_at=format_time(deleted), tokens=tokens, input_tokens=input_tokens,
+        output_tokens=output_tokens, format=format, model=model, error=raw_json(error), metadata=raw_json(metadata),
+        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts),
+    )  # fmt: skip
+
+
+def turn_record(session: str, number: int, row: Row) -> TurnRecord:
+    """Return the record of a turn, without the holder of an open one, which is a process of this machine."""
+    position, status, started, ended, latency, input_tokens, output_tokens, model, error, _, _ = row
+    return TurnRecord(
+        session=session, id=f"{number}.{position}", status=status, started_at=format_time(started),
+        ended_at=format_time(ended), latency_ms=latency, input_tokens=input_tokens, output_tokens=output_tokens,
+        model=model, error=raw_json(error),
+    )  # fmt: skip
+
+
+def call_record(session: str, number: int, row: Row, branch: int) -> ToolCallRecord:
+    """Return the record of a tool call; `branch` is the number of the branch from which the row sees it."""
+    (position, part, _, call_id, tool, status, result, result_part, created, started, completed, latency, code,
+     message) = row  # fmt: skip
+    return ToolCallRecord(
+        session=session, message=f"{number}.{position}", part=part, branch=branch, call_id=call_id, tool=tool,
+        status=status, result=result, result_part=result_part, created_at=format_time(created),
+        started_at=format_time(started), completed_at=format_time(completed), latency_ms=latency, error_code=code,
+        error_message=message,
+    )  # fmt: skip
+
+
+def compaction_record(session: str, branch: int, row: Row) -> CompactionRecord:
+    """Return the record of a compaction."""
+    first, last, round_, before, after, summary, created, undone = row
+    return CompactionRecord(
+        session=session, branch=branch, from_position=first, to_position=last, round=round_, tokens_before=before,
+        tokens_after=after, summary=summary, created_at=format_time(created), undone_at=format_time(undone),
+    )  # fmt: skip
+
+
+def snapshot_record(session: str, row: Row, number: int) -> SnapshotRecord:
+    """Return the record of a snapshot."""
+    kind, content, _, position, tokens, created, updated = row
+    return SnapshotRecord(
+        session=session, kind=kind, message=f"{number}.{position}", content=raw_json(content), tokens=tokens,
+        created_at=format_time(created), updated_at=format_time(updated),
+    )  # fmt: skip
+
+
+def session_columns(record: SessionRecord, latest: int) -> dict[str, Any]:
+    """Return the validated columns of a session. An activity time after `latest` is reduced to it."""
+    session_ids.check_id(record.id)
+    if record.data_schema_version > DATA_SCHEMA_VERSION:
+        raise InvalidValue(
+            "The session was written by a newer version of Recollect. Upgrade with `pip install -U recollect`."
+        )
+    texts = {name: getattr(record, name) for name in TEXT_FIELDS}
+    columns = sessions.columns_of({**texts, **_without_model(record)}, 0)
+    for name in ("created_at", "updated_at", "last_message_at", "pinned_at", "archived_at"):
+        columns[name] = parse_time(getattr(record, name))
+    columns["active_at"] = min(parse_time(record.active_at), latest)
+    return {
+        **columns, "relation": record.relation, "revision": record.revision,
+        "data_schema_version": record.data_schema_version,
+    }  # fmt: skip
+
+
+def _without_model(record: SessionRecord) -> dict[str, Any]:
+    """Move a callable model into the metadata: a file must not decide which provider is called."""
+    model, metadata = record.model, record.metadata
+    if model is None or not (model == "demo" or ":" in model):
+        return {"metadata": metadata}
+    return {"model": None, "metadata": {**(metadata or {}), IMPORTED_MODEL: model}}
+
+
+def message_row(record: MessageRecord) -> tuple[int, Row, Mapping[str, bytes]]:
+    """Return the branch number of a message, its row, and the payloads that its parts contained."""
+    number, position = parse_message_id(record.id)
+    parts, blobs, payloads = _encode_parts(record)
+    if record.turn is not None and record.turn > position:
+        raise InvalidValue("The turn of a message must not begin after it.")
+    state = None if record.state == "completed" else record.state
+    row = (
+        position, record.turn, record.role, state, record.tokens, record.input_tokens, record.output_tokens,
+        parse_time(record.created_at), parse_time(record.completed_at), _storable_text(record.format),
+        _storable_text(record.model), _encode_json(record.error), _encode_object(record.metadata),
+        _encode_object(record.native), blobs, parts, parse_time(record.deleted_at),
+    )  # fmt: skip
+    return number, row, payloads
+
+
+def _encode_parts(record: MessageRecord) -> tuple[str, str | None, Mapping[str, bytes]]:
+    data = json.to_json_data(record.parts)
+    references = _PayloadNames()
+    try:
+        with_payloads = data if record.blobs is None else blob.attach_payloads(data, references)
+        parts: tuple[Part, ...] = msgspec.convert(with_payloads, MessageParts)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(describe_validation_error(error)) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidValue("A reference to an attachment in the parts is malformed.") from error
+    if record.blobs is not None:
+        for name in references.names:
+            _check_hash(name)
+        return json.encode(data), json.encode(sorted(references.names)), {}
+    text = json.encode(data)
+    if blob.may_hold_payloads(text):
+        without_payloads, payloads = blob.detach_payloads(parts)
+        if payloads is not None:
+            return json.encode(without_payloads), json.encode(sorted(payloads)), payloads
+    return text, None, {}
+
+
+class _PayloadNames(dict[str, bytes]):
+    """Collects the names of the payloads that are looked up in it."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def __missing__(self, name: str) -> bytes:
+        self.names.add(name)
+        return b""
+
+
+def _check_hash(name: Any) -> None:
+    if not isinstance(name, str) or len(name) != 64 or not set(name) <= set("0123456789abcdef"):  # noqa: PLR2004
+        raise InvalidValue("A reference to an attachment in the parts has no valid hash.")
+
+
+def _storable_text(text: str | None) -> str | None:
+    return None if text is None else json.escape_surrogates(text)
+
+
+def _encode_json(value: Any) -> str | None:
+    return None if value is None else json.encode(json.to_json_data(value))
+
+
+def _encode_object(value: Any) -> str | None:
+    if value is not None and not isinstance(value, dict):
+        raise InvalidValue("metadata and native must be JSON objects.")
+    return _encode_json(value)
+
+
+def turn_columns(record: TurnRecord) -> tuple[int, dict[str, Any]]:
+    """Return the branch number of a turn, and its columns."""
+    number, position = parse_message_id(record.id)
+    return number, {
+        "position": position, "status": record.status, "started_at": parse_time(record.started_at),
+        "ended_at": parse_time(record.ended_at), "latency_ms": record.latency_ms, "input_tokens": record.input_tokens,
+        "output_tokens": record.output_tokens, "model": _storable_text(record.model),
+        "error": _encode_json(record.error),
+    }  # fmt: skip
+
+
+def call_row(record: ToolCallRecord, branch: int) -> Row:
+    """Return the row of a tool call; `branch` is the key of the branch from which the row sees it."""
+    if (record.result is None) != (record.result_part is None):
+        raise InvalidValue("result and result_part must be set together.")
+    return (
+        parse_message_id(record.message)[1], record.part, branch, _storable_text(record.call_id),
+        _storable_text(record.tool), record.status, record.result, record.result_part, parse_time(record.created_at),
+        parse_time(record.started_at), parse_time(record.completed_at), record.latency_ms,
+        _storable_text(record.error_code), _storable_text(record.error_message),
+    )  # fmt: skip
+
+
+def compaction_columns(record: CompactionRecord) -> dict[str, Any]:
+    """Return the columns of a compaction."""
+    names = ("from_position", "to_position", "round", "tokens_before", "tokens_after")
+    return {
+        **{name: getattr(record, name) for name in names}, "summary": json.escape_surrogates(record.summary),
+        "created_at": parse_time(record.created_at), "undone_at": parse_time(record.undone_at),
+    }  # fmt: skip
+
+
+def snapshot_columns(record: SnapshotRecord, branch: int) -> dict[str, Any]:
+    """Return the columns of a snapshot; `branch` is the key of the branch of its message."""
+    return {
+        "kind": record.kind, "content": json.encode(json.to_json_data(record.content)), "branch": branch,
+        "position": parse_message_id(record.message, 0)[1], "tokens": record.tokens,
+        "created_at": parse_time(record.created_at), "updated_at": parse_time(record.updated_at),
+    }  # fmt: skip

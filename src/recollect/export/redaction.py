@@ -1,37 +1,47 @@
-"""Secrets in what is written out, masked: `[redacted:github-token]` stands where one was.
+"""Redaction of secrets in exports: `[redacted:github-token]` replaces a GitHub token.
 
-It works on values, never on written JSON, so that no structure breaks and no escape hides a secret. A secret is known
-by its form (a provider's key), by what it stands in (a header, a URL, a PEM block) or by the name beside it
-(password=..., "api_key": ...). The same secret always gives the same mark. It is a net, not a proof: what looks like
-any other word is not found.
+It works on values, never on serialized JSON, so that no structure breaks and no escape hides a secret. A secret is
+detected by its form (a provider's key), by its context (a header, a URL, a PEM block) or by the name next to it
+(password=..., "api_key": ...). The same secret always gets the same mark. Detection is best effort: a secret that
+looks like an ordinary word is not detected.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+import msgspec
+
+from recollect.model import blob, json
+from recollect.model.message import Part
+from recollect.model.session import SessionInfo
+from recollect.storage.messages import MessageParts
+from recollect.storage.operation import Row
+from recollect.storage.transfer import BLOBS, ERROR, METADATA, NATIVE, PARTS
 
 _EDGE = r"(?<![A-Za-z0-9_])"
 _END = r"(?![A-Za-z0-9_\-])"
 
 
-class _Rule(NamedTuple):
+class _SecretRule(NamedTuple):
     name: str
     pattern: re.Pattern[str]
     needs: tuple[str, ...]
-    """Words of which one is in every text that fits, so that the rest is not looked at; lower case."""
+    """Lower-case words. Every match contains one of them, so other texts need no regular expression."""
 
 
-def _rule(name: str, pattern: str, *needs: str, flags: int = 0) -> _Rule:
-    return _Rule(name, re.compile(pattern, flags), needs)
+def _rule(name: str, pattern: str, *needs: str, flags: int = 0) -> _SecretRule:
+    return _SecretRule(name, re.compile(pattern, flags), needs)
 
 
-def _token(name: str, body: str, *needs: str) -> _Rule:
+def _token(name: str, body: str, *needs: str) -> _SecretRule:
     return _rule(name, f"{_EDGE}(?P<secret>{body}){_END}", *needs)
 
 
-# The order matters: what is told from more comes first.
+# The order matters: the more specific rules come first.
 _RULES = (
     _rule(
         "private-key",
@@ -95,33 +105,33 @@ _RULES = (
     ),
 )  # fmt: skip
 
-_NAMES = (
-    r"pass(?:word|wd|phrase|code)|passwd|pwd|"
+_SECRET_NAMES = (
+    r"pass(?:word|wd|phrase|code)|passwd|pwd|"  # noqa: S105  a pattern, not a password
     r"secret(?:[_\-]?(?:access[_\-]?)?(?:key|token))?|"
     r"(?:api|access|auth|app|master|private|signing|encryption|account|license|ssh)[_\-]?key(?:[_\-]?id)?|"
     r"(?:api|access|client|app|consumer|shared|signing|webhook|jwt)[_\-]?secret|"
     r"(?:api|access|auth|refresh|session|id|bearer|bot|deploy|registry|personal|csrf|xsrf)?[_\-]?token|"
     r"credentials?|connection[_\-]?string|cookie"
 )
-_LOOSE = re.compile(r"(?:^|[_.\-])(?:token|secret|credentials?|cookie|key[_\-]?id)$", re.IGNORECASE)
-"""Names that are words of a sentence as well, so that what follows must look like a secret."""
+_AMBIGUOUS_NAME = re.compile(r"(?:^|[_.\-])(?:token|secret|credentials?|cookie|key[_\-]?id)$", re.IGNORECASE)
+"""Names that are also ordinary words: their value must look like a secret."""
 
 _HINTS = ("pass", "pwd", "secret", "key", "token", "credential", "cookie", "string")
-"""One of these is in every such name."""
+"""Every name of a secret contains one of these."""
 
-# A name as it stands before `=` or `:` in code, in an env file, in YAML: API_KEY=..., db.password: "...".
-_ASSIGNED = re.compile(
-    rf"""(?<![A-Za-z0-9])(?P<name>(?:[A-Za-z0-9]{{1,32}}[_.\-]){{0,6}}(?:{_NAMES}))
+# A name before `=` or `:` in code, in an env file or in YAML: API_KEY=..., db.password: "...".
+_ASSIGNMENT = re.compile(
+    rf"""(?<![A-Za-z0-9])(?P<name>(?:[A-Za-z0-9]{{1,32}}[_.\-]){{0,6}}(?:{_SECRET_NAMES}))
     (?P<gap>["']?[ \t]{{0,8}}(?:=>|:=|=(?!=)|:(?!:))[ \t]{{0,8}})
     (?:(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote))[^\\\n]|\\.){{4,4096}})(?P=quote)
     |(?P<bare>[^\s"'`,;(){{}}\[\]<>]{{6,4096}}))""",
     re.IGNORECASE | re.VERBOSE,
 )
-_NAMED = re.compile(rf"(?:^|[_.\-\s])(?:{_NAMES})$", re.IGNORECASE)
+_SECRET_FIELD = re.compile(rf"(?:^|[_.\-\s])(?:{_SECRET_NAMES})$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MARK = re.compile(r"\[redacted:[a-z\-]+\]")
 
-# What stands for a value and is none.
+# Placeholders, types and expressions in the position of a value.
 _PLACEHOLDER = re.compile(
     r"[$%{<\[(&!].*|\W*|x+|.{0,40}\(.*|(?:os|process|env|config|settings|self|this|args|params|request|options)[.\[].*|"
     r"(?:your|my|the|some|enter|insert|example|changeme|change|replace|todo|test|dummy|placeholder|redacted)\b.*|"
@@ -132,88 +142,88 @@ _PLACEHOLDER = re.compile(
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_]*(?:\.[A-Za-z_]+)*\W?")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
 _URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
-_TYPED = ("mime_type", "media_type", "mimeType", "mediaType", "mimetype")
-_LONG = 2_048
-_SHORTEST = 6
-_TELLING = 16
+_MEDIA_TYPE_KEYS = ("mime_type", "media_type", "mimeType", "mediaType", "mimetype")
+_LONG_PAYLOAD = 2_048  # characters. Longer base64 is a file: no known key is as long.
+_MIN_LENGTH = 6  # characters. A shorter secret cannot be distinguished from a word.
+_MIN_AMBIGUOUS_LENGTH = 16  # characters. Ordinary words after an ambiguous name are shorter.
 
 
 class Redactor:
-    """Masks secrets in text and in plain data; says how many it found, by kind."""
+    """Masks secrets in text and in JSON data. `counts` is the number of masked secrets by kind."""
 
     def __init__(self) -> None:
-        self.found: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
 
     def text(self, text: str) -> str:
         """Mask the secrets in a text."""
-        if len(text) < _SHORTEST:  # nothing that short is told from a word
+        if len(text) < _MIN_LENGTH:
             return text
-        low = text.lower()
+        lowercase = text.lower()
         for rule in _RULES:
-            if any(word in low for word in rule.needs):
-                text = rule.pattern.sub(lambda match, rule=rule: self._masked(match, rule.name), text)
-        return _ASSIGNED.sub(self._assigned, text) if any(word in low for word in _HINTS) else text
+            if any(word in lowercase for word in rule.needs):
+                text = rule.pattern.sub(lambda match, rule=rule: self._mask_match(match, rule.name), text)
+        return _ASSIGNMENT.sub(self._mask_assignment, text) if any(word in lowercase for word in _HINTS) else text
 
     def value(self, value: Any, name: str = "") -> Any:
-        """Mask the secrets in plain data. What a key names as one is masked whatever it looks like."""
+        """Mask the secrets in JSON data. The value of a key that names a secret is masked regardless of its form."""
         if isinstance(value, str):
-            return self._named(value, name) if name and _names_secret(name) else self._string(value)
+            return self._mask_named(value, name) if name and _names_secret(name) else self._mask_string(value)
         if isinstance(value, dict):
-            return self._object(value)
+            return self._mask_object(value)
         if isinstance(value, list | tuple):
             return [self.value(item, name) for item in value]
         return value
 
-    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
-        typed = any(isinstance(value.get(key), str) for key in _TYPED) or value.get("type") == "base64"
-        masked: dict[str, Any] = {}
+    def _mask_object(self, value: dict[str, Any]) -> dict[str, Any]:
+        typed = any(isinstance(value.get(key), str) for key in _MEDIA_TYPE_KEYS) or value.get("type") == "base64"
+        result: dict[str, Any] = {}
         for key, item in value.items():
-            told = self.text(key)
-            while told in masked:
-                told += "'"
+            masked_key = self.text(key)
+            while masked_key in result:
+                masked_key += "'"
             if typed and key == "data" and isinstance(item, str):
-                masked[told] = self._payload(item)
+                result[masked_key] = self._mask_payload(item)
             else:
-                masked[told] = self.value(item, key)
-        return masked
+                result[masked_key] = self.value(item, key)
+        return result
 
-    def _string(self, text: str) -> str:
+    def _mask_string(self, text: str) -> str:
         if text[:5].lower() == "data:" and (match := _URL.match(text)):
-            return text[: match.end()] + self._payload(text[match.end() :])
-        if len(text) >= _LONG and _BASE64.fullmatch(text):
-            return self._payload(text)
+            return text[: match.end()] + self._mask_payload(text[match.end() :])
+        if len(text) >= _LONG_PAYLOAD and _BASE64.fullmatch(text):
+            return self._mask_payload(text)
         return self.text(text)
 
-    def _payload(self, text: str) -> str:
-        """Mask the secrets in an attachment, if it is a text; another file is left as it is."""
+    def _mask_payload(self, text: str) -> str:
+        """Mask the secrets in a base64 payload if it is text. Other files are returned unchanged."""
         try:
-            words = base64.b64decode(text, validate=True).decode()
-        except ValueError:  # not base64, or no text
-            words = ""
-        masked = words if "\0" in words else self.text(words)
-        if masked != words:
-            return base64.b64encode(masked.encode()).decode()
-        # Some keys are letters and digits alone, as a file is. What is longer than any of them is a file.
-        return text if len(text) >= _LONG and _BASE64.fullmatch(text) else self.text(text)
+            content = base64.b64decode(text, validate=True).decode()
+        except ValueError:  # not base64, or not text
+            content = ""
+        result = content if "\0" in content else self.text(content)
+        if result != content:
+            return base64.b64encode(result.encode()).decode()
+        # Some keys consist of letters and digits only, like base64. Anything longer than every key is a file.
+        return text if len(text) >= _LONG_PAYLOAD and _BASE64.fullmatch(text) else self.text(text)
 
-    def _named(self, text: str, name: str) -> str:
-        """Mask the value of a field that is called as a secret is."""
-        masked = self._string(text)
-        if masked != text or _PLACEHOLDER.fullmatch(text):
-            return masked
-        telling = len(text) >= _TELLING or any(letter.isdigit() for letter in text)
-        if (_LOOSE.search(name) and not telling) or " " in text.strip():
-            return masked
+    def _mask_named(self, text: str, name: str) -> str:
+        """Mask the value of a field whose name is that of a secret."""
+        result = self._mask_string(text)
+        if result != text or _PLACEHOLDER.fullmatch(text):
+            return result
+        looks_secret = len(text) >= _MIN_AMBIGUOUS_LENGTH or any(letter.isdigit() for letter in text)
+        if (_AMBIGUOUS_NAME.search(name) and not looks_secret) or " " in text.strip():
+            return result
         return self._mark("secret")
 
-    def _masked(self, match: re.Match[str], name: str) -> str:
+    def _mask_match(self, match: re.Match[str], name: str) -> str:
         secret = match["secret"]
         if _MARK.search(secret) or secret[:1] in "$<{" or not secret.strip("*xX."):
             return match[0]
         start, end = match.span("secret")
         return match[0][: start - match.start()] + self._mark(name) + match[0][end - match.start() :]
 
-    def _assigned(self, match: re.Match[str]) -> str:
+    def _mask_assignment(self, match: re.Match[str]) -> str:
         group = "quoted" if match["quoted"] is not None else "bare"
         if not _is_secret(match[group], match["name"], match["gap"], quoted=group == "quoted"):
             return match[0]
@@ -221,25 +231,77 @@ class Redactor:
         return match[0][: start - match.start()] + self._mark("secret") + match[0][end - match.start() :]
 
     def _mark(self, name: str) -> str:
-        self.found[name] = self.found.get(name, 0) + 1
+        self.counts[name] = self.counts.get(name, 0) + 1
         return f"[redacted:{name}]"
 
 
 def _names_secret(name: str) -> bool:
-    """Whether the name of a field says that it holds a secret: apiKey, DB_PASSWORD, client-secret; not max_tokens."""
-    return len(name) <= 64 and bool(_NAMED.search(_CAMEL.sub("_", name)))  # noqa: PLR2004
+    """Return whether a field name is that of a secret: apiKey, DB_PASSWORD, client-secret; not max_tokens."""
+    return len(name) <= 64 and bool(_SECRET_FIELD.search(_CAMEL.sub("_", name)))  # noqa: PLR2004
 
 
 def _is_secret(value: str, name: str, gap: str, *, quoted: bool) -> bool:
-    """Whether what is assigned to such a name in a text is a secret, and not code, a placeholder or a sentence."""
+    """Return whether a value assigned to the name of a secret is one, and not code, a placeholder or a sentence."""
     if _MARK.search(value) or _PLACEHOLDER.fullmatch(value):
         return False
     if not quoted and value.startswith(("http://", "https://", "/", "./", "../", "~/")):
         return False
-    told = any(letter.isdigit() for letter in value)
-    if _LOOSE.search(name):
-        return told and len(value) >= _SHORTEST + 2 and " " not in value
+    has_digit = any(letter.isdigit() for letter in value)
+    if _AMBIGUOUS_NAME.search(name):
+        return has_digit and len(value) >= _MIN_LENGTH + 2 and " " not in value
     if quoted:
-        return " " not in value or told
-    # PASSWORD=letmein is a line of an env file; `password = letters` is code, and `password: letters` a sentence.
-    return told or not _IDENTIFIER.fullmatch(value) or gap.strip("\"'") == "="
+        return " " not in value or has_digit
+    # PASSWORD=letmein is a line of an env file, `password = letters` is code, `password: letters` is a sentence.
+    return has_digit or not _IDENTIFIER.fullmatch(value) or gap.strip("\"'") == "="
+
+
+_TEXT_FIELDS = (
+    "title", "task", "provider", "provider_config", "model", "working_dir", "system_prompt", "external_id",
+)  # fmt: skip
+
+
+def redact_session(value: SessionInfo, redactor: Redactor | None) -> SessionInfo:
+    """Mask the fields of a session. Its id is not masked, because other records refer to it."""
+    if redactor is None:
+        return value
+    fields: dict[str, Any] = {name: redactor.value(getattr(value, name)) for name in (*_TEXT_FIELDS, "metadata")}
+    return msgspec.structs.replace(value, **fields)
+
+
+def redact_message(row: Row, payloads: Mapping[str, bytes], redactor: Redactor) -> tuple[Row, dict[str, bytes]]:
+    """Mask a message and its payloads. Return the row, and the payloads that it refers to then."""
+    data = json.decode(row[PARTS])
+    if row[BLOBS] is not None:
+        data = blob.attach_payloads(data, payloads)
+    parts: tuple[Part, ...] = msgspec.convert(redactor.value(data), MessageParts)
+    without_payloads, new_payloads = blob.detach_payloads(parts)
+    columns = list(row)
+    columns[PARTS] = json.encode(without_payloads)
+    columns[BLOBS] = None if new_payloads is None else json.encode(sorted(new_payloads))
+    for index in (ERROR, METADATA, NATIVE):
+        columns[index] = _redact_json(row[index], redactor)
+    return tuple(columns), new_payloads or {}
+
+
+def _redact_json(text: str | None, redactor: Redactor) -> str | None:
+    return None if text is None else json.encode(redactor.value(json.decode(text)))
+
+
+def redact_turn(row: Row, redactor: Redactor | None) -> Row:
+    """Mask the error of a turn, column 8 of its row."""
+    return row if redactor is None else (*row[:8], _redact_json(row[8], redactor), *row[9:])
+
+
+def redact_call(row: Row, redactor: Redactor | None) -> Row:
+    """Mask the error message of a tool call, the last column of its row."""
+    return row if redactor is None else (*row[:13], redactor.value(row[13]))
+
+
+def redact_compaction(row: Row, redactor: Redactor | None) -> Row:
+    """Mask the summary of a compaction, column 5 of its row."""
+    return row if redactor is None else (*row[:5], redactor.value(row[5]), *row[6:])
+
+
+def redact_snapshot(row: Row, redactor: Redactor | None) -> Row:
+    """Mask the content of a snapshot, column 1 of its row."""
+    return row if redactor is None else (row[0], _redact_json(row[1], redactor), *row[2:])

@@ -1,7 +1,7 @@
-"""What goes into an export: which sessions, which branches of them, and how much of a past that they share.
+"""The sessions and branches of an export, and how much of a shared path each session needs.
 
-Sessions that share branches are taken together, in the order in which they were made, so that a branch is written
-once, by the first session that needs it, and before those that leave it.
+Sessions that share branches are visited together, in the order of their creation, so that each branch is written once:
+by the first session that needs it, and before the branches that fork from it.
 """
 
 from __future__ import annotations
@@ -10,116 +10,121 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue
-from recollect.export.flow import Flow, ask
-from recollect.model.session import Session
-from recollect.op import Scope
-from recollect.ops import transfer
+from recollect.export.pipeline import Pipeline, execute
+from recollect.model.session import SessionInfo
+from recollect.storage import transfer
+from recollect.storage.operation import Scope
 
 
-class Cut(NamedTuple):
-    """A branch, as far as it is needed."""
+class BranchExtent(NamedTuple):
+    """A branch, up to the last position that the export needs."""
 
-    branch: transfer.Branch
+    branch: transfer.BranchOutline
     parent: int | None
-    """The number of the branch that it leaves."""
+    """The number of the parent branch."""
     high: int
     shared: bool
-    """Whether it belongs to a session that is not in the export."""
+    """Whether it belongs to a session outside the export."""
 
 
-class Chosen(NamedTuple):
-    """A session of an export: its key, the branches that are written with it, and what its tree has in the export."""
+class SelectedSession(NamedTuple):
+    """A session of an export: its key, the branches that are written with it, and the exported branches of its tree."""
 
     key: int
-    value: Session
+    value: SessionInfo
     tree: int
-    branches: list[Cut]
-    reach: dict[int, Cut]
-    """All branches of the tree that are in the export, by key."""
+    branches: list[BranchExtent]
+    extents: dict[int, BranchExtent]
+    """All exported branches of the tree, by key."""
 
 
-Visit = Callable[[Chosen], Flow[None]]
+SessionVisitor = Callable[[SelectedSession], Pipeline[None]]
 
 
-def visit(scope: Scope, ids: Sequence[str] | None, each: Visit) -> Flow[None]:
-    """Go through the sessions: those named, or all that are not in the trash, the oldest first."""
+def visit_sessions(scope: Scope, ids: Sequence[str] | None, visit: SessionVisitor) -> Pipeline[None]:
+    """Visit the sessions with these ids, or all that are not in the trash, oldest first."""
     if ids is None:
-        yield from _visit_all(scope, each)
+        yield from _visit_all(scope, visit)
         return
     if isinstance(ids, str):
-        raise InvalidValue("ids is a list of session ids, or None for all of them.")
-    named = list(dict.fromkeys(ids))
-    found: dict[str, int] = yield from ask(transfer.trees(scope, named))
-    chosen = frozenset(named)
-    for number, key in enumerate(dict.fromkeys(found.values()), 1):
-        yield from _visit_tree(key, chosen, number, each)
+        raise InvalidValue("ids must be a list of session ids, or None for all sessions, got a str.")
+    names = list(dict.fromkeys(ids))
+    trees: dict[str, int] = yield from execute(transfer.find_trees(scope, names))
+    selection = frozenset(names)
+    for number, key in enumerate(dict.fromkeys(trees.values()), 1):
+        yield from _visit_tree(key, selection, number, visit)
 
 
-def _visit_all(scope: Scope, each: Visit) -> Flow[None]:
-    seen: set[int] = set()
+def _visit_all(scope: Scope, visit: SessionVisitor) -> Pipeline[None]:
+    tree_keys: set[int] = set()
     after: tuple[int, int] | None = None
     while True:
-        page: transfer.Listed = yield from ask(transfer.listed(scope, after))
+        page: transfer.SessionIdPage = yield from execute(transfer.list_session_ids(scope, after))
         for _, key in page.sessions:
-            if key not in seen:
-                seen.add(key)
-                yield from _visit_tree(key, None, len(seen), each)
+            if key not in tree_keys:
+                tree_keys.add(key)
+                yield from _visit_tree(key, None, len(tree_keys), visit)
         if page.more is None:
             return
         after = page.more
 
 
-def _visit_tree(key: int, ids: frozenset[str] | None, number: int, each: Visit) -> Flow[None]:
-    tree: transfer.Tree = yield from ask(transfer.tree(key, ids))
-    reach = _reach(tree)
-    written: set[int] = set()
+def _visit_tree(key: int, ids: frozenset[str] | None, number: int, visit: SessionVisitor) -> Pipeline[None]:
+    tree: transfer.TreeOutline = yield from execute(transfer.read_tree(key, ids))
+    extents = _branch_extents(tree)
+    written_keys: set[int] = set()
     for session, value in sorted(tree.sessions.items()):
-        needed = _needed(session, reach) - written
-        written |= needed
-        cuts = sorted((reach[branch] for branch in needed), key=lambda cut: cut.branch.number)
-        yield from each(Chosen(session, value, number, cuts, reach))
+        keys = _needed_branches(session, extents) - written_keys
+        written_keys |= keys
+        own_extents = sorted((extents[branch] for branch in keys), key=lambda extent: extent.branch.number)
+        yield from visit(SelectedSession(session, value, number, own_extents, extents))
 
 
-def _reach(tree: transfer.Tree) -> dict[int, Cut]:
-    """Say how far each branch is needed: all of it for a session that is in, else up to the last fork from it."""
+def _branch_extents(tree: transfer.TreeOutline) -> dict[int, BranchExtent]:
+    """Return each needed branch: all of it if its session is exported, otherwise up to the last fork from it."""
     numbers = {branch.key: branch.number for branch in tree.branches}
     high: dict[int, int] = {}
-    for branch in reversed(tree.branches):  # a child has a higher number than its parent
+    for branch in reversed(tree.branches):  # children before parents: a child has a higher number
         if branch.session in tree.sessions:
             high[branch.key] = branch.last
         if branch.key in high and branch.parent is not None and branch.parent not in high:
             high[branch.parent] = 0
         if branch.key in high and branch.parent is not None:
             high[branch.parent] = max(high[branch.parent], branch.fork_at)
-    found: dict[int, Cut] = {}
+    extents: dict[int, BranchExtent] = {}
     for branch in tree.branches:
         if branch.key in high:
             shared = branch.session not in tree.sessions
             parent = None if branch.parent is None else numbers[branch.parent]
-            found[branch.key] = Cut(branch, parent, high[branch.key] if shared else branch.last, shared)
-    return found
+            extents[branch.key] = BranchExtent(branch, parent, high[branch.key] if shared else branch.last, shared)
+    return extents
 
 
-def _needed(session: int, reach: dict[int, Cut]) -> set[int]:
-    """Name the branches of a session, and those that its past runs through."""
-    found: set[int] = set()
-    for cut in reach.values():
-        if cut.branch.session == session:
-            key: int | None = cut.branch.key
-            while key is not None and key not in found:
-                found.add(key)
-                key = reach[key].branch.parent
-    return found
+def _needed_branches(session: int, extents: dict[int, BranchExtent]) -> set[int]:
+    """Return the keys of the branches of a session, and of those that their paths go through."""
+    keys: set[int] = set()
+    for extent in extents.values():
+        if extent.branch.session == session:
+            key: int | None = extent.branch.key
+            while key is not None and key not in keys:
+                keys.add(key)
+                key = extents[key].branch.parent
+    return keys
 
 
-def spans(head: int, reach: dict[int, Cut], *, own: bool = False) -> list[tuple[Cut, int, int]]:
-    """Give the stretches of the path that ends with a branch, the oldest first; or only what is its own."""
-    found: list[tuple[Cut, int, int]] = []
+def path_spans(
+    head: int, extents: dict[int, BranchExtent], *, own: bool = False
+) -> list[tuple[BranchExtent, int, int]]:
+    """Return the spans of the path that ends with a branch, oldest first.
+
+    With `own`, return only that of the branch.
+    """
+    spans: list[tuple[BranchExtent, int, int]] = []
     key: int | None = head
     high: Any = None
     while key is not None:
-        cut = reach[key]
-        end = cut.high if high is None else high
-        found.append((cut, cut.branch.fork_at, end))
-        high, key = cut.branch.fork_at, None if own else cut.branch.parent
-    return found[::-1]
+        extent = extents[key]
+        end = extent.high if high is None else high
+        spans.append((extent, extent.branch.fork_at, end))
+        high, key = extent.branch.fork_at, None if own else extent.branch.parent
+    return spans[::-1]

@@ -1,6 +1,6 @@
-"""Exports for people: a session as it reads, the active path first and then what other branches have of their own.
+"""Transcripts: a session for people to read, the active path first, then the messages that only other branches have.
 
-It goes through the rows once, page by page, and tells a renderer what comes. A tool's result is shown with its call.
+The rows are read once, page by page, and passed to a renderer. A tool result is rendered with its tool call.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from recollect.export import masks
-from recollect.export.flow import Flow, ask
-from recollect.export.lines import Options, within
-from recollect.export.selection import Chosen, Cut, spans, visit
+from recollect.export import redaction
+from recollect.export.jsonl import ExportOptions, call_row_within
+from recollect.export.pipeline import Pipeline, execute
+from recollect.export.selection import BranchExtent, SelectedSession, path_spans, visit_sessions
 from recollect.formats import remainder
-from recollect.formats.truncation import is_truncated
+from recollect.formats.remainder import is_truncated
 from recollect.model import blob, json
-from recollect.model.message import Draft
-from recollect.model.part import Part, ToolCallPart, ToolResultPart
-from recollect.model.session import Session
-from recollect.op import Row, Scope
-from recollect.ops import transfer
-from recollect.ops.messages import Stretch, count_shown
-from recollect.ops.transfer import (
+from recollect.model.message import Draft, Part, ToolCallPart, ToolResultPart
+from recollect.model.session import SessionInfo
+from recollect.storage import transfer
+from recollect.storage.messages import MessageParts, PathRange, count_shown
+from recollect.storage.operation import Row, Scope
+from recollect.storage.transfer import (
     BLOBS,
     CREATED,
     DELETED,
@@ -38,16 +37,15 @@ from recollect.ops.transfer import (
     TOKENS,
 )
 
-WHO = {"user": "Person", "assistant": "Agent", "system": "System", "tool": "Tool"}
-"""Who says what, as people read it."""
+SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
+"""The heading of a message, by its role."""
 
-LEFT_OUT = "(what the tool answered was left out)"
-_Parts = tuple[Part, ...]
-Place = tuple[int, int, int]
+OMITTED_OUTPUT = "(tool output omitted)"
+PartPosition = tuple[int, int, int]
 
 
-class Call(NamedTuple):
-    """How a tool call went, and what the tool answered."""
+class RenderedCall(NamedTuple):
+    """The outcome of a tool call, and its result."""
 
     status: str
     latency_ms: int | None
@@ -56,8 +54,8 @@ class Call(NamedTuple):
     result: ToolResultPart | None
 
 
-class Said(NamedTuple):
-    """A message as it is shown. `parts` are without the results that stand with their calls."""
+class RenderedMessage(NamedTuple):
+    """A message to render. `parts` lacks the tool results that are rendered with their calls."""
 
     id: str
     role: str
@@ -68,14 +66,14 @@ class Said(NamedTuple):
     deleted: bool
     error: Any
     parts: Sequence[Part]
-    calls: Mapping[int, Call]
-    """How the tool calls went, by the index of the part."""
+    calls: Mapping[int, RenderedCall]
+    """The outcomes of the tool calls, by the index of the part."""
     truncated: bool = False
     """Whether the answer ended at its length limit."""
 
 
-class Summary(NamedTuple):
-    """A compaction: what it stands for, and its text."""
+class RenderedSummary(NamedTuple):
+    """A compaction: the first and the last message that it replaces, and the summary."""
 
     first: str
     last: str
@@ -83,43 +81,43 @@ class Summary(NamedTuple):
     undone: bool
 
 
-class Side(NamedTuple):
-    """A branch that the active path does not take, or not to its end."""
+class SideBranch(NamedTuple):
+    """A branch that is not on the active path, or only in part."""
 
     number: int
-    leaves: str | None
-    """The last message that it shares with what was shown before."""
+    fork_message: str | None
+    """The last message that it shares with the messages rendered before it."""
 
 
 class Renderer(Protocol):
-    """Gives the pieces of a document, in the order in which they are asked for."""
+    """Renders the pieces of a document. The methods are called in the order of the document."""
 
     def begin(self, *, redacted: bool, several: bool) -> bytes:
         """Open the document."""
         ...
 
-    def entry(self, number: int, session: Session, messages: int) -> bytes:
-        """List a session; `messages` is how many it has without tool steps."""
+    def entry(self, number: int, session: SessionInfo, messages: int) -> bytes:
+        """Return the entry of a session in the list of contents; `messages` does not count tool steps."""
         ...
 
     def contents_end(self) -> bytes:
-        """Close the list."""
+        """Close the list of contents."""
         ...
 
-    def session(self, number: int, session: Session, messages: int, branches: int) -> bytes:
-        """Head a session."""
+    def session(self, number: int, session: SessionInfo, messages: int, branches: int) -> bytes:
+        """Open a session, with its title and its facts."""
         ...
 
-    def message(self, said: Said) -> bytes:
-        """Show a message."""
+    def message(self, message: RenderedMessage) -> bytes:
+        """Return one message."""
         ...
 
-    def summary(self, summary: Summary) -> bytes:
-        """Mark a compaction."""
+    def summary(self, summary: RenderedSummary) -> bytes:
+        """Return the summary of a compaction."""
         ...
 
-    def side(self, side: Side) -> bytes:
-        """Head a branch."""
+    def side(self, side: SideBranch) -> bytes:
+        """Open a branch."""
         ...
 
     def session_end(self) -> bytes:
@@ -131,103 +129,112 @@ class Renderer(Protocol):
         ...
 
 
-def transcript(scope: Scope, ids: Sequence[str] | None, options: Options, renderer: Renderer) -> Flow[None]:
-    """Write sessions as a document. Where there are several, it begins with a list of them."""
-    writer = _Writer(scope, options, renderer)
+def write_transcript(
+    scope: Scope, ids: Sequence[str] | None, options: ExportOptions, renderer: Renderer
+) -> Pipeline[None]:
+    """Write sessions as a document. If there are several, it begins with a list of contents."""
+    writer = _TranscriptWriter(scope, options, renderer)
     several = ids is None or len(set(ids)) > 1
     yield renderer.begin(redacted=options.redactor is not None, several=several)
     if several:
-        yield from visit(scope, ids, writer.entry)
+        yield from visit_sessions(scope, ids, writer.entry)
         yield renderer.contents_end()
         writer.number = 0
-    yield from visit(scope, ids, writer.session)
+    yield from visit_sessions(scope, ids, writer.session)
     yield renderer.end()
 
 
-class _Writer:
-    def __init__(self, scope: Scope, options: Options, renderer: Renderer) -> None:
+class _TranscriptWriter:
+    def __init__(self, scope: Scope, options: ExportOptions, renderer: Renderer) -> None:
         self.scope = scope
         self.options = options
         self.renderer = renderer
         self.number = 0
         self.messages = 0
-        self.shown: set[Place] = set()
+        self.shown_results: set[PartPosition] = set()
 
-    def entry(self, chosen: Chosen) -> Flow[None]:
+    def entry(self, session: SelectedSession) -> Pipeline[None]:
         self.number += 1
-        messages = yield from self._counted(chosen)
-        yield self.renderer.entry(self.number, masks.session(chosen.value, self.options.redactor), messages)
+        messages = yield from self._count_messages(session)
+        yield self.renderer.entry(self.number, redaction.redact_session(session.value, self.options.redactor), messages)
 
-    def _counted(self, chosen: Chosen) -> Flow[int]:
-        """Count the messages of a session's active path without tool steps."""
-        path = Stretch(chosen.value.id, chosen.value.deleted_at)
-        [messages] = yield from ask(count_shown(self.scope, [path]))
+    def _count_messages(self, session: SelectedSession) -> Pipeline[int]:
+        """Return the number of messages of a session's active path without tool steps."""
+        path = PathRange(session.value.id, session.value.deleted_at)
+        [messages] = yield from execute(count_shown(self.scope, [path]))
         return messages
 
-    def session(self, chosen: Chosen) -> Flow[None]:
+    def session(self, session: SelectedSession) -> Pipeline[None]:
         self.number += 1
-        keys = {cut.branch.number: key for key, cut in chosen.reach.items()}
-        path = spans(keys[chosen.value.branch], chosen.reach)
-        sides = _sides(chosen, path)
-        value = masks.session(chosen.value, self.options.redactor)
-        messages = yield from self._counted(chosen)
-        yield self.renderer.session(self.number, value, messages, len(sides) + 1)
-        for cut, low, high in path:
-            yield from self._stretch(chosen, path, cut, low, high)
-        for side, stretch in sides:
+        keys = {extent.branch.number: key for key, extent in session.extents.items()}
+        path = path_spans(keys[session.value.branch], session.extents)
+        side_branches = _side_branches(session, path)
+        value = redaction.redact_session(session.value, self.options.redactor)
+        messages = yield from self._count_messages(session)
+        yield self.renderer.session(self.number, value, messages, len(side_branches) + 1)
+        for extent, low, high in path:
+            yield from self._write_span(session, path, extent, low, high)
+        for side, span in side_branches:
             yield self.renderer.side(side)
-            whole = spans(stretch[0].branch.key, chosen.reach)
-            yield from self._stretch(chosen, whole, *stretch)
-        self.shown.clear()
+            branch_path = path_spans(span[0].branch.key, session.extents)
+            yield from self._write_span(session, branch_path, *span)
+        self.shown_results.clear()
         yield self.renderer.session_end()
 
-    def _stretch(
-        self, chosen: Chosen, path: Sequence[tuple[Cut, int, int]], cut: Cut, low: int, high: int
-    ) -> Flow[None]:
-        key, number = cut.branch.key, cut.branch.number
-        waiting: list[Row] = yield from ask(transfer.compactions(key, high))
-        waiting = [row for row in waiting if row[1] > low]
+    def _write_span(
+        self,
+        session: SelectedSession,
+        path: Sequence[tuple[BranchExtent, int, int]],
+        extent: BranchExtent,
+        low: int,
+        high: int,
+    ) -> Pipeline[None]:
+        key, number = extent.branch.key, extent.branch.number
+        compactions: list[Row] = yield from execute(transfer.read_compactions(key, high))
+        compactions = [row for row in compactions if row[1] > low]
         after: int | None = low
         while after is not None and after < high:
-            page: transfer.Page = yield from ask(
-                transfer.page(chosen.value.id, key, after, high, deleted=self.options.deleted)
+            page: transfer.BranchPage = yield from execute(
+                transfer.read_branch_page(session.value.id, key, after, high, deleted=self.options.deleted)
             )
             for row in page.messages:
-                while waiting and waiting[0][1] < row[POSITION]:
-                    yield self._summary(number, waiting.pop(0))
+                while compactions and compactions[0][1] < row[POSITION]:
+                    yield self._summary(number, compactions.pop(0))
                 yield from self._message(number, row, page, path, key)
             after = page.more
-        for row in waiting:
+        for row in compactions:
             yield self._summary(number, row)
 
     def _summary(self, number: int, row: Row) -> bytes:
-        first, last, _, _, _, summary, _, undone = masks.compaction(row, self.options.redactor)
-        return self.renderer.summary(Summary(f"{number}.{first}", f"{number}.{last}", summary, undone is not None))
+        first, last, _, _, _, summary, _, undone = redaction.redact_compaction(row, self.options.redactor)
+        return self.renderer.summary(
+            RenderedSummary(f"{number}.{first}", f"{number}.{last}", summary, undone is not None)
+        )
 
     def _message(
-        self, number: int, row: Row, page: transfer.Page, path: Sequence[tuple[Cut, int, int]], key: int
-    ) -> Flow[None]:
+        self, number: int, row: Row, page: transfer.BranchPage, path: Sequence[tuple[BranchExtent, int, int]], key: int
+    ) -> Pipeline[None]:
         parts = yield from self._parts(row)
-        calls: dict[int, Call] = {}
+        calls: dict[int, RenderedCall] = {}
         for index, part in enumerate(parts):
             if isinstance(part, ToolCallPart):
                 calls[index] = yield from self._call(row, index, page, path, key)
-        kept = [
+        visible = [
             part
             for index, part in enumerate(parts)
             if not isinstance(part, ToolResultPart) or not self._was_shown((key, row[POSITION], index))
         ]
         draft = self._draft(row, parts)
-        kept += remainder.shown(draft)[len(parts) :]
+        visible += remainder.visible_parts(draft)[len(parts) :]
         self.messages += 1
         if self.options.progress is not None and self.messages % transfer.PAGE_ROWS == 0:
             self.options.progress(self.messages)
-        if kept or not parts:
+        if visible or not parts:
             yield self.renderer.message(
-                Said(
+                RenderedMessage(
                     f"{number}.{row[POSITION]}", row[ROLE], row[STATE] or "completed", row[CREATED], row[MODEL],
-                    row[TOKENS], row[DELETED] is not None, self._error(row[ERROR]), kept,
-                    _by_place(parts, kept, calls), is_truncated(draft),
+                    row[TOKENS], row[DELETED] is not None, self._error(row[ERROR]), visible,
+                    _calls_by_index(parts, visible, calls), is_truncated(draft),
                 )
             )  # fmt: skip
 
@@ -238,9 +245,9 @@ class _Writer:
             native = self.options.redactor.value(native)
         return Draft(role=row[ROLE], parts=parts, format=row[FORMAT], native=native)
 
-    def _was_shown(self, place: Place) -> bool:
-        if place in self.shown:
-            self.shown.discard(place)
+    def _was_shown(self, position: PartPosition) -> bool:
+        if position in self.shown_results:
+            self.shown_results.discard(position)
             return True
         return False
 
@@ -248,76 +255,82 @@ class _Writer:
         value = None if text is None else json.decode(text)
         return value if self.options.redactor is None else self.options.redactor.value(value)
 
-    def _parts(self, row: Row) -> Flow[tuple[Part, ...]]:
+    def _parts(self, row: Row) -> Pipeline[tuple[Part, ...]]:
         payloads: dict[str, bytes] = {}
-        for name in transfer.blobs_of(row):
-            payloads[name] = (yield from ask(transfer.blob(self.scope, name))) or b""
-        whole = json.decode(row[PARTS])
+        for name in transfer.blob_names(row):
+            payloads[name] = (yield from execute(transfer.read_blob(self.scope, name))) or b""
+        data = json.decode(row[PARTS])
         if row[BLOBS] is not None:
-            whole = blob.attach(whole, payloads)
+            data = blob.attach_payloads(data, payloads)
         if self.options.redactor is not None:
-            whole = self.options.redactor.value(whole)
-        parts = msgspec.convert(whole, _Parts)
+            data = self.options.redactor.value(data)
+        parts = msgspec.convert(data, MessageParts)
         return parts if self.options.output else tuple(map(_without_output, parts))
 
     def _call(
-        self, row: Row, index: int, page: transfer.Page, path: Sequence[tuple[Cut, int, int]], key: int
-    ) -> Flow[Call]:
-        found = _nearest(row[POSITION], index, page.calls, path)
-        if found is None:
-            return Call("pending", None, None, None, None)
-        found = masks.call(found, self.options.redactor)
-        _, _, branch, _, _, status, position, part, _, _, _, latency, code, message = found
+        self, row: Row, index: int, page: transfer.BranchPage, path: Sequence[tuple[BranchExtent, int, int]], key: int
+    ) -> Pipeline[RenderedCall]:
+        call = _find_call_row(row[POSITION], index, page.calls, path)
+        if call is None:
+            return RenderedCall("pending", None, None, None, None)
+        call = redaction.redact_call(call, self.options.redactor)
+        _, _, branch, _, _, status, position, part, _, _, _, latency, code, message = call
         result = None
         if position is not None:
-            near = page.messages if branch == key else []
-            answer: Row | None = next((other for other in near if other[POSITION] == position), None)
+            rows = page.messages if branch == key else []
+            answer: Row | None = next((other for other in rows if other[POSITION] == position), None)
             if answer is None:
-                answer = yield from ask(transfer.message(branch, position))
+                answer = yield from execute(transfer.read_message(branch, position))
             if answer is not None and (self.options.deleted or answer[DELETED] is None):
-                result = _result((yield from self._parts(answer)), part)
+                result = _result_part((yield from self._parts(answer)), part)
                 if result is not None:
-                    self.shown.add((branch, position, part))
-        return Call(status, latency, code, message, result)
+                    self.shown_results.add((branch, position, part))
+        return RenderedCall(status, latency, code, message, result)
 
 
 def _without_output(part: Part) -> Part:
-    """Put a sentence in the place of what a tool answered; that it answered, and how, stays."""
+    """Return a part with the output of a tool replaced by a sentence. Its status stays."""
     if not isinstance(part, ToolResultPart):
         return part
-    return msgspec.structs.replace(part, text=LEFT_OUT, data=msgspec.UNSET, content=None)
+    return msgspec.structs.replace(part, text=OMITTED_OUTPUT, data=msgspec.UNSET, content=None)
 
 
-def _result(parts: Sequence[Part], index: int) -> ToolResultPart | None:
+def _result_part(parts: Sequence[Part], index: int) -> ToolResultPart | None:
     part = parts[index] if index < len(parts) else None
     return part if isinstance(part, ToolResultPart) else None
 
 
-def _by_place(parts: Sequence[Part], kept: Iterable[Part], calls: Mapping[int, Call]) -> dict[int, Call]:
-    """Say how the calls went by the index that their parts have among those that are shown."""
+def _calls_by_index(
+    parts: Sequence[Part], visible: Iterable[Part], calls: Mapping[int, RenderedCall]
+) -> dict[int, RenderedCall]:
+    """Return the calls by the index of their parts among the visible parts."""
     by_part = {id(parts[index]): call for index, call in calls.items()}
-    return {index: by_part[id(part)] for index, part in enumerate(kept) if id(part) in by_part}
+    return {index: by_part[id(part)] for index, part in enumerate(visible) if id(part) in by_part}
 
 
-def _nearest(position: int, index: int, calls: Sequence[Row], path: Sequence[tuple[Cut, int, int]]) -> Row | None:
-    """Find what counts for a call on a path: of the branches that speak for it, the one nearest to the end."""
-    ends = {cut.branch.key: (depth, high) for depth, (cut, _, high) in enumerate(path)}
-    found = [row for row in calls if row[:2] == (position, index) and row[2] in ends]
-    if not found:
+def _find_call_row(
+    position: int, index: int, calls: Sequence[Row], path: Sequence[tuple[BranchExtent, int, int]]
+) -> Row | None:
+    """Return the row of a call on a path. If several branches of the path have one, the last branch wins."""
+    ends = {extent.branch.key: (depth, high) for depth, (extent, _, high) in enumerate(path)}
+    candidates = [row for row in calls if row[:2] == (position, index) and row[2] in ends]
+    if not candidates:
         return None
-    row = max(found, key=lambda row: ends[row[2]][0])
-    return within(row, ends[row[2]][1])
+    row = max(candidates, key=lambda row: ends[row[2]][0])
+    return call_row_within(row, ends[row[2]][1])
 
 
-def _sides(chosen: Chosen, path: Sequence[tuple[Cut, int, int]]) -> list[tuple[Side, tuple[Cut, int, int]]]:
-    """Find what a session's branches have beyond its active path."""
-    on_path = {cut.branch.key: high for cut, _, high in path}
-    found: list[tuple[Side, tuple[Cut, int, int]]] = []
-    for key, cut in chosen.reach.items():
-        low = on_path.get(key, cut.branch.fork_at)
-        if cut.branch.session != chosen.key or low >= cut.high:
+def _side_branches(
+    session: SelectedSession, path: Sequence[tuple[BranchExtent, int, int]]
+) -> list[tuple[SideBranch, tuple[BranchExtent, int, int]]]:
+    """Return the branches of a session with messages that are not on its active path."""
+    on_path = {extent.branch.key: high for extent, _, high in path}
+    side_branches: list[tuple[SideBranch, tuple[BranchExtent, int, int]]] = []
+    for key, extent in session.extents.items():
+        low = on_path.get(key, extent.branch.fork_at)
+        if extent.branch.session != session.key or low >= extent.high:
             continue
-        leaves = cut.branch.number if key in on_path else cut.parent
-        shared = None if low == 0 or leaves is None else f"{leaves}.{low}"
-        found.append((Side(cut.branch.number, shared), (cut, low, cut.high)))
-    return found
+        origin = extent.branch.number if key in on_path else extent.parent
+        shared = None if low == 0 or origin is None else f"{origin}.{low}"
+        side_branches.append((SideBranch(extent.branch.number, shared), (extent, low, extent.high)))
+    return side_branches

@@ -1,53 +1,53 @@
-"""Messages as providers write them, in and out of the model.
+"""Provider message formats: reading messages into the model and writing them back.
 
-One file per format, each with read(), write() and response(), a provider's also with put(): pure functions that import
-no SDK and know no database.
-What came in one format goes out equal in that format, whatever it holds, and is translated into the others.
+One module per format, each with read(), write() and response(), and put() for provider formats. They are pure
+functions that import no SDK and no database. A message is written back equal in the format it was read in, and
+translated into the others.
 
-    registry.py    the formats by their names; which one a message is in
-    native.py      what is kept beside our fields, and how it is put back
-    neutral.py     what means the same in every format
-    attachment.py  images, documents and other files
-    guess.py       which format a message is in
-    anthropic.py
-    openai.py      chat completions; openai_translation.py: messages of other formats as these
-    openai_responses.py, openai_items.py    the Responses API, and its single items
-    ai_sdk.py, ai_sdk_ui.py                 model messages and UI messages
-    ai_sdk_conversion.py                    from the second to the first, by the AI SDK's own rules
-    plain.py       "recollect"
+    registry.py          formats by name; reading and writing in any of them
+    detection.py         detects the format of a message
+    remainder.py         the provider-specific remainder: all fields besides the common ones
+    common.py            the common fields, which have the same meaning in every format
+    attachments.py       images, documents and other files
+    anthropic.py         Anthropic Messages API
+    openai_chat.py       OpenAI Chat Completions
+    openai_responses.py  OpenAI Responses API
+    ai_sdk.py            AI SDK model messages
+    ai_sdk_ui.py         AI SDK UI messages, and their conversion to model messages
+    recollect_format.py  Recollect's own format
 
-They are loaded with the first message that is read or written: a command that lists sessions needs none.
+They are imported when the first message is read or written: a command that lists sessions needs none of them.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
+from recollect.lazy_imports import import_before_fork
+
 if TYPE_CHECKING:
-    from recollect.formats.registry import FORMATS, faithful, putter, read, response, write
+    from recollect.formats.registry import FORMATS, put_function, read, response, without_contradicting_remainder, write
 
-__all__ = ["FORMATS", "faithful", "putter", "read", "response", "write"]
+__all__ = ["FORMATS", "put_function", "read", "response", "without_contradicting_remainder", "write"]
 
 
-if not TYPE_CHECKING:  # to a type checker that sees it, every name of the module exists
+if not TYPE_CHECKING:  # a type checker that sees it would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Load the formats; from then on each of these names is found without this."""
+        """Load the formats on first use, and set the public names of this module."""
         if name not in __all__:
             raise AttributeError(f"module 'recollect.formats' has no attribute {name!r}")
         from recollect.formats import registry  # noqa: PLC0415
 
-        globals().update({known: getattr(registry, known) for known in __all__})
+        globals().update({public_name: getattr(registry, public_name) for public_name in __all__})
         return globals()[name]
 
 
 def _load_all() -> None:
-    """Load the rest. A child could never use a module that another thread was about to load when it was forked."""
+    """Load all formats before a fork: a child could deadlock on an import that another thread had begun."""
     from recollect.formats import registry  # noqa: PLC0415
 
     registry.load_all()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_load_all)
+import_before_fork(_load_all)

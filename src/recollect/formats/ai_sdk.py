@@ -1,8 +1,8 @@
-"""The AI SDK's model messages (ModelMessage, before that CoreMessage), in and out.
+"""The AI SDK's model messages (ModelMessage, formerly CoreMessage).
 
-Older field names are read too: `args` and `result` for `input` and `output`, `mimeType` for `mediaType`. What a
-provider ran itself is kept as it is. Messages that came in this format go out unaltered, right or wrong; UI messages
-are converted by the AI SDK's own rules, everything else is translated.
+Older field names are read too: `args` and `result` for `input` and `output`, `mimeType` for `mediaType`. Calls that
+a provider ran itself are stored whole. Messages that were read in this format are written back unaltered, valid or
+not; UI messages are converted by the AI SDK's own rules, all others are translated.
 """
 
 from __future__ import annotations
@@ -10,29 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recollect.formats import ai_sdk_conversion, ai_sdk_ui, attachment, neutral
-from recollect.formats.native import (
+from recollect.formats import ai_sdk_ui, attachments, common
+from recollect.formats.remainder import (
     WHOLE,
-    as_it_came,
-    by_kind,
-    content_of,
     is_dict,
     is_list,
-    noted,
+    message_remainder,
+    original_block,
     overlay,
-    read_text,
-    rest,
-    role_of,
+    read_content,
+    read_role,
+    read_text_block,
+    reader_by_type,
+    remaining_fields,
     write_blocks,
 )
 from recollect.model.json import UNSET
-from recollect.model.message import Draft, Message, Role
-from recollect.model.part import (
+from recollect.model.message import (
     AttachmentPart,
     Content,
     DataPart,
+    Draft,
+    Message,
     Part,
     ReasoningPart,
+    Role,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -40,78 +42,92 @@ from recollect.model.part import (
 
 NAME = "ai-sdk"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}
-_TYPES = {
+_OUTPUT_TYPES = {
     ("success", "text"): "text",
     ("success", "data"): "json",
     ("success", "content"): "content",
     ("error", "text"): "error-text",
     ("error", "data"): "error-json",
 }
-_HELD = {name: held for held, name in _TYPES.items()}
+_OUTPUT_FIELDS = {name: key for key, name in _OUTPUT_TYPES.items()}
 
 
 def read(message: dict[str, Any]) -> list[Draft]:
     """Read one message."""
-    role = role_of(message, _ROLES, "The AI SDK")
-    parts, shape = content_of(message, _read_asked if role == "assistant" else _read_part)
-    native = noted(parts, shape, "blocks", rest(message, "role", "content"))
+    role = read_role(message, _ROLES, "The AI SDK")
+    parts, shape = read_content(message, _read_assistant_part if role == "assistant" else _read_part)
+    native = message_remainder(parts, shape, "blocks", remaining_fields(message, "role", "content"))
     return [Draft(role=role, parts=parts, format=NAME, native=native)]
 
 
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write messages for the AI SDK: what came in this format as it came, the rest translated."""
-    written: list[dict[str, Any]] = []
-    tools: dict[str, str] = {}  # a result names its tool, which most other formats only say in the call
+    """Write messages for the AI SDK: those of this format unchanged, others translated."""
+    output: list[dict[str, Any]] = []
+    tools: dict[
+        str, str
+    ] = {}  # tool names by call id; a result needs one, and most other formats only have it in the call
     answers: list[dict[str, Any]] | None = None
-    own: list[dict[str, Any]] = []
-    for message in neutral.joined(messages, "openai-responses"):
+    ui_messages: list[dict[str, Any]] = []
+    for message in common.join_items(messages, "openai-responses"):
         for part in message.parts:
             if type(part) is ToolCallPart:
                 tools[part.call_id] = part.tool
-        if put(written, message.role, message.format, message.parts, message.native):
+        if put(output, message.role, message.format, message.parts, message.native):
             answers = None
-        elif message.format == ai_sdk_ui.NAME and not ai_sdk_ui.is_older(message) and ai_sdk_ui.put_own(own, message):
-            written += ai_sdk_conversion.model_messages(own.pop())
+        elif (
+            message.format == ai_sdk_ui.NAME
+            and not ai_sdk_ui.has_no_parts(message)
+            and ai_sdk_ui.put_own(ui_messages, message)
+        ):
+            output += ai_sdk_ui.to_model_messages(ui_messages.pop())
             answers = None
         else:
-            answers = _translate(message, written, answers, tools)
-    return written
+            answers = _translate(message, output, answers, tools)
+    return output
 
 
 def response(_message: Draft | Message) -> dict[str, Any] | None:
-    """Give None: a response of the AI SDK has no form of its own outside a program."""
+    """Return None: the AI SDK has no serialized form of a response."""
     return None
 
 
-def _read_asked(part: dict[str, Any]) -> Part:
-    """Read a part of an assistant's message, where a result is one that the provider made."""
+def _read_assistant_part(part: dict[str, Any]) -> Part:
+    """Read a part of an assistant message, in which a result comes from the provider."""
     return DataPart(native=part) if part.get("type") == "tool-result" else _read_part(part)
 
 
 def _read_reasoning(part: dict[str, Any]) -> Part:
     text = part.get("text")
-    return ReasoningPart(text=text, native=rest(part, "type", "text")) if type(text) is str else DataPart(native=part)
+    return (
+        ReasoningPart(text=text, native=remaining_fields(part, "type", "text"))
+        if type(text) is str
+        else DataPart(native=part)
+    )
 
 
 def _read_image(part: dict[str, Any]) -> Content:
-    mime_type = _mime_type(part) or attachment.IMAGE
-    return attachment.read(part, ("image",), mime_type=mime_type, holds="either")
+    mime_type = _mime_type(part) or attachments.IMAGE
+    return attachments.read_attachment(part, ("image",), mime_type=mime_type, holds="either")
 
 
 def _read_file(part: dict[str, Any]) -> Content:
-    return attachment.read(part, ("data",), mime_type=_mime_type(part), name=part.get("filename"), holds="either")
+    return attachments.read_attachment(
+        part, ("data",), mime_type=_mime_type(part), name=part.get("filename"), holds="either"
+    )
 
 
 def _read_data(part: dict[str, Any]) -> Content:
-    return attachment.read(part, ("data",), mime_type=_mime_type(part), name=part.get("filename"), holds="base64")
+    return attachments.read_attachment(
+        part, ("data",), mime_type=_mime_type(part), name=part.get("filename"), holds="base64"
+    )
 
 
 def _read_link(part: dict[str, Any]) -> Content:
-    return attachment.read(part, ("url",), mime_type=_mime_type(part))
+    return attachments.read_attachment(part, ("url",), mime_type=_mime_type(part))
 
 
 def _read_image_link(part: dict[str, Any]) -> Content:
-    return attachment.read(part, ("url",), mime_type=attachment.IMAGE)
+    return attachments.read_attachment(part, ("url",), mime_type=attachments.IMAGE)
 
 
 def _mime_type(part: dict[str, Any]) -> Any:
@@ -124,7 +140,7 @@ def _read_call(part: dict[str, Any]) -> Part:
         return DataPart(native=part)
     if "input" not in part and "args" in part:
         return ToolCallPart(call_id=call_id, tool=tool, arguments=part["args"], native={WHOLE: part})
-    native = rest(part, "type", "toolCallId", "toolName", "input")
+    native = remaining_fields(part, "type", "toolCallId", "toolName", "input")
     if native is not None and WHOLE in native:
         native = {WHOLE: part}
     return ToolCallPart(call_id=call_id, tool=tool, arguments=part.get("input", UNSET), native=native)
@@ -134,15 +150,15 @@ def _read_result(part: dict[str, Any]) -> Part:
     call_id, tool, output = part.get("toolCallId"), part.get("toolName"), part.get("output")
     if type(call_id) is not str or type(tool) is not str:
         return DataPart(native=part)
-    native = rest(part, "type", "toolCallId", "toolName", "output") or {}
+    native = remaining_fields(part, "type", "toolCallId", "toolName", "output") or {}
     if not is_dict(output) or WHOLE in native:
         return _read_older_result(part, call_id, tool)
-    status, held = _HELD.get(str(output.get("type")), ("", ""))
+    status, field = _OUTPUT_FIELDS.get(str(output.get("type")), ("", ""))
     value = output.get("value", UNSET)
-    if held == "content" and is_list(value) and all(is_dict(piece) for piece in value):
-        told: dict[str, Any] = {"content": tuple([_read_piece(piece) for piece in value])}
-    elif (held == "text" and type(value) is str) or (held == "data" and value is not UNSET):
-        told = {held: value}
+    if field == "content" and is_list(value) and all(is_dict(piece) for piece in value):
+        fields: dict[str, Any] = {"content": tuple([_read_piece(piece) for piece in value])}
+    elif (field == "text" and type(value) is str) or (field == "data" and value is not UNSET):
+        fields = {field: value}
     else:
         denied = output.get("type") == "execution-denied"
         reason = output.get("reason")
@@ -154,11 +170,11 @@ def _read_result(part: dict[str, Any]) -> Part:
             error_message=reason if type(reason) is str else "The tool was not run." if denied else None,
             native=native,
         )
-    more = rest(output, "type", "value")
+    more = remaining_fields(output, "type", "value")
     if more:
         native["output"] = more
     status = "error" if status == "error" else "success"
-    return ToolResultPart(call_id=call_id, tool=tool, status=status, native=native or None, **told)
+    return ToolResultPart(call_id=call_id, tool=tool, status=status, native=native or None, **fields)
 
 
 def _read_older_result(part: dict[str, Any], call_id: str, tool: str) -> Part:
@@ -173,8 +189,8 @@ def _read_older_result(part: dict[str, Any], call_id: str, tool: str) -> Part:
     )
 
 
-_PIECES: dict[str, Callable[[dict[str, Any]], Content]] = {
-    "text": read_text,
+_PIECE_READERS: dict[str, Callable[[dict[str, Any]], Content]] = {
+    "text": read_text_block,
     "media": _read_data,
     "file-data": _read_data,
     "image-data": _read_data,
@@ -182,7 +198,7 @@ _PIECES: dict[str, Callable[[dict[str, Any]], Content]] = {
     "image-url": _read_image_link,
 }
 _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
-    "text": read_text,
+    "text": read_text_block,
     "reasoning": _read_reasoning,
     "image": _read_image,
     "file": _read_file,
@@ -191,30 +207,30 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
 }
 
 
-_read_piece = by_kind(_PIECES)
-_read_part = by_kind(_READERS)
+_read_piece = reader_by_type(_PIECE_READERS)
+_read_part = reader_by_type(_READERS)
 
 
-def _block(part: Part) -> dict[str, Any] | None:
-    """Give the part that a part of ours came in; None for one that never was one."""
+def _write_block(part: Part) -> dict[str, Any] | None:
+    """Return the original part of the AI SDK; None if the part was not read from one."""
     native = part.native
-    if type(part) is ToolResultPart:  # most of what agents write
-        return _result_block(part)
+    if type(part) is ToolResultPart:  # the most common parts of agents
+        return _write_result(part)
     if type(part) is ToolCallPart:
-        return _call_block(part)
+        return _write_call(part)
     match part:
         case TextPart():
             return overlay({"type": "text", "text": part.text}, native)
         case ReasoningPart():
             return overlay({"type": "reasoning", "text": part.text}, native)
         case _:
-            return as_it_came(part)
+            return original_block(part)
 
 
-put = neutral.putter(NAME, neutral.own_putter(_block, read, tool="tool"), neutral.put_nothing)
+put = common.make_put(NAME, common.make_own_put(_write_block, read, tool="tool"), common.put_nothing)
 
 
-def _call_block(part: ToolCallPart) -> dict[str, Any]:
+def _write_call(part: ToolCallPart) -> dict[str, Any]:
     native = part.native
     if native is not None and is_dict(native) and WHOLE in native:
         return dict(native[WHOLE])
@@ -224,9 +240,9 @@ def _call_block(part: ToolCallPart) -> dict[str, Any]:
     return call if native is None else overlay(call, native)
 
 
-def _result_block(part: ToolResultPart) -> dict[str, Any]:
-    if part.native is None and part.text is not None:  # nearly always
-        kind = "text" if part.status == "success" else _TYPES[part.status, "text"]
+def _write_result(part: ToolResultPart) -> dict[str, Any]:
+    if part.native is None and part.text is not None:  # the usual case
+        kind = "text" if part.status == "success" else _OUTPUT_TYPES[part.status, "text"]
         output: dict[str, Any] = {"type": kind, "value": part.text}
         return {"type": "tool-result", "toolCallId": part.call_id, "toolName": part.tool, "output": output}
     native = part.native if is_dict(part.native) else {}
@@ -235,86 +251,90 @@ def _result_block(part: ToolResultPart) -> dict[str, Any]:
     result: dict[str, Any] = {"type": "tool-result", "toolCallId": part.call_id, "toolName": part.tool}
     output = {}
     if part.text is not None:
-        output = {"type": _TYPES[part.status, "text"], "value": part.text}
+        output = {"type": _OUTPUT_TYPES[part.status, "text"], "value": part.text}
     elif part.data is not UNSET:
-        output = {"type": _TYPES[part.status, "data"], "value": part.data}
+        output = {"type": _OUTPUT_TYPES[part.status, "data"], "value": part.data}
     elif part.content is not None:
-        output = {"type": "content", "value": write_blocks(part.content, _block)}
+        output = {"type": "content", "value": write_blocks(part.content, _write_block)}
     overlay(result, native)
     result["output"] = overlay(output, native.get("output"))
     return result
 
 
 def _translate(
-    message: Message, written: list[dict[str, Any]], answers: list[dict[str, Any]] | None, tools: dict[str, str]
+    message: Message, output: list[dict[str, Any]], answers: list[dict[str, Any]] | None, tools: dict[str, str]
 ) -> list[dict[str, Any]] | None:
-    """Write a message of another format; give the content that takes the results of the next tool message."""
+    """Write a message of another format. Return the content list for the results of the next tool message."""
     if message.role == "assistant":
-        for told, results in neutral.steps(message.parts):
-            blocks = _content(told)
+        for step_parts, results in common.split_steps(message.parts):
+            blocks = _translate_content(step_parts)
             if blocks:
-                written.append({"role": "assistant", "content": neutral.content(blocks)})
+                output.append({"role": "assistant", "content": common.collapse_blocks(blocks)})
                 answers = None
             if results:
-                answers = _answered(results, written, answers, tools)
+                answers = _add_results(results, output, answers, tools)
         return answers
     results = [part for part in message.parts if type(part) is ToolResultPart]
     if results:
-        answers = _answered(results, written, answers, tools)
-    blocks = _content([part for part in message.parts if type(part) in (TextPart, AttachmentPart)])
+        answers = _add_results(results, output, answers, tools)
+    blocks = _translate_content([part for part in message.parts if type(part) in (TextPart, AttachmentPart)])
     if not blocks:
         return answers
     if message.role == "system":
-        said = "\n\n".join(block["text"] for block in neutral.words(message.parts))
-        if said:
-            written.append({"role": "system", "content": said})
+        text = "\n\n".join(block["text"] for block in common.readable_blocks(message.parts))
+        if text:
+            output.append({"role": "system", "content": text})
     else:
-        written.append({"role": "user", "content": neutral.content(blocks)})
+        output.append({"role": "user", "content": common.collapse_blocks(blocks)})
     return None
 
 
-def _answered(
+def _add_results(
     results: Sequence[ToolResultPart],
-    written: list[dict[str, Any]],
+    output: list[dict[str, Any]],
     answers: list[dict[str, Any]] | None,
     tools: dict[str, str],
 ) -> list[dict[str, Any]]:
     if answers is None:
         answers = []
-        written.append({"role": "tool", "content": answers})
+        output.append({"role": "tool", "content": answers})
     for part in results:
         tool = part.tool or tools.get(part.call_id, "")
         call = {"type": "tool-result", "toolCallId": part.call_id, "toolName": tool}
-        answers.append({**call, "output": _output(part)})
+        answers.append({**call, "output": _translate_output(part)})
     return answers
 
 
-def _output(part: ToolResultPart) -> dict[str, Any]:
+def _translate_output(part: ToolResultPart) -> dict[str, Any]:
     failed = part.status != "success"
     if part.data is not UNSET and part.text is None:
         return {"type": "error-json" if failed else "json", "value": part.data}
-    content = [] if part.content is None else _pieces(part.content)
+    content = [] if part.content is None else _translate_pieces(part.content)
     if content and not failed:
         return {"type": "content", "value": content}
-    answer = neutral.answer(part)
-    said = answer if type(answer) is str else "\n".join(block["text"] for block in neutral.words(part.content or ()))
-    return {"type": "error-text" if failed else "text", "value": said}
+    answer = common.result_content(part)
+    text = (
+        answer
+        if type(answer) is str
+        else "\n".join(block["text"] for block in common.readable_blocks(part.content or ()))
+    )
+    return {"type": "error-text" if failed else "text", "value": text}
 
 
-def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Write what has a place in a message: texts that are not blank, reasoning, tool calls and files."""
+def _translate_content(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return texts that are not blank, reasoning, tool calls and files as parts."""
     blocks: list[dict[str, Any]] = []
     for part in parts:
         match part:
             case TextPart():
-                blocks += neutral.said((part,))
-            case ReasoningPart() if neutral.is_said(part.text):
+                blocks += common.text_blocks((part,))
+            case ReasoningPart() if common.is_not_blank(part.text):
                 blocks.append({"type": "reasoning", "text": part.text})
             case ToolCallPart():
                 call = {"type": "tool-call", "toolCallId": part.call_id, "toolName": part.tool}
-                blocks.append({**call, "input": neutral.input(part)})
+                blocks.append({**call, "input": common.arguments_object(part)})
             case AttachmentPart():
-                block = _file_block(attachment.file(part))
+                block = _translate_file(attachments.content_of_attachment(part))
                 if block is not None:
                     blocks.append(block)
             case _:
@@ -322,28 +342,28 @@ def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return blocks
 
 
-def _file_block(found: attachment.File) -> dict[str, Any] | None:
-    data = found.data
-    if data is None and found.text is not None:
-        data = attachment.encoded(found.text)
+def _translate_file(content: attachments.AttachmentContent) -> dict[str, Any] | None:
+    data = content.data
+    if data is None and content.text is not None:
+        data = attachments.encode_base64(content.text)
     if data is None:
-        data = found.url if attachment.is_web(found.url) else None
+        data = content.url if attachments.is_web_url(content.url) else None
     if data is None:
         return None
-    block = {"type": "file", "mediaType": found.mime_type or attachment.BYTES, "data": data}
-    return {**block, "filename": found.name} if found.name else block
+    block = {"type": "file", "mediaType": content.mime_type or attachments.BYTES, "data": data}
+    return {**block, "filename": content.name} if content.name else block
 
 
-def _pieces(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Write the pieces of a tool's answer."""
+def _translate_pieces(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return the content of a tool result as pieces."""
     pieces: list[dict[str, Any]] = []
     for part in parts:
-        found = attachment.file(part) if type(part) is AttachmentPart else None
-        if found is None or found.text is not None:
-            pieces += neutral.words((part,))
-        elif found.data is not None:
-            kind = "image-data" if found.is_image else "file-data"
-            pieces.append({"type": kind, "data": found.data, "mediaType": found.mime_type or attachment.BYTES})
-        elif attachment.is_web(found.url):
-            pieces.append({"type": "image-url" if found.is_image else "file-url", "url": found.url})
+        content = attachments.content_of_attachment(part) if type(part) is AttachmentPart else None
+        if content is None or content.text is not None:
+            pieces += common.readable_blocks((part,))
+        elif content.data is not None:
+            kind = "image-data" if content.is_image else "file-data"
+            pieces.append({"type": kind, "data": content.data, "mediaType": content.mime_type or attachments.BYTES})
+        elif attachments.is_web_url(content.url):
+            pieces.append({"type": "image-url" if content.is_image else "file-url", "url": content.url})
     return pieces

@@ -1,8 +1,12 @@
-"""The AI SDK's UI messages, in and out: an id, a role and typed parts.
+"""The AI SDK's UI messages (an id, a role and typed parts), and their conversion to model messages.
 
-A tool part is a call and its result in one. It is read as both, and they are put together again on the way out. Parts
-of version 4 (`tool-invocation`, `reasoning` under its own name) and messages before parts (`content` with
-`toolInvocations`) are read too. What a provider ran itself, sources and data parts are kept as they are.
+A tool part is a call and its result in one. It is read as two parts, which are joined again when written. Parts of
+version 4 (`tool-invocation`, `reasoning` under its own name) and messages without parts (`content` with
+`toolInvocations`) are read too. Calls that a provider ran itself, sources and data parts are stored whole.
+
+The conversion follows the AI SDK's convertToModelMessages(). It preserves more than a translation through the common
+fields would: provider options and metadata, approvals, and provider-run tools. Data parts and sources are dropped, as
+they are there.
 """
 
 from __future__ import annotations
@@ -11,27 +15,28 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recollect.errors import InvalidValue
-from recollect.formats import attachment, neutral
-from recollect.formats.ai_sdk_conversion import tool_name
-from recollect.formats.native import (
+from recollect.formats import attachments, common
+from recollect.formats.remainder import (
     WHOLE,
-    as_it_came,
+    extract_text,
     is_dict,
+    is_extracted,
     is_list,
-    is_taken,
+    original_block,
     overlay,
-    rest,
-    restored,
-    role_of,
-    taken,
+    read_role,
+    remaining_fields,
+    restore_block,
 )
 from recollect.model.json import UNSET
-from recollect.model.message import Draft, Message, Role
-from recollect.model.part import (
+from recollect.model.message import (
     AttachmentPart,
     DataPart,
+    Draft,
+    Message,
     Part,
     ReasoningPart,
+    Role,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -39,81 +44,87 @@ from recollect.model.part import (
 
 NAME = "ai-sdk-ui"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-_JOINED = {"joined": True}  # a result that stands in the part of its call
-_SHADOW = {"shadow": True}  # what is said in a field of the message that is kept whole
-_ASKED = frozenset({"input-available", "approval-requested", "approval-responded"})
-_ANSWERED = frozenset({"output-available", "output-error", "output-denied"})
-_ANSWERS = {"output-available": "output", "output-error": "errorText"}
-_DENIED = "The tool was not run."
+_JOINED_RESULT = {"joined": True}  # the remainder of a result that is in the part of its call
+_FROM_FIELD = {"shadow": True}  # the remainder of a part that is in a field of the message
+_PENDING_STATES = frozenset({"input-available", "approval-requested", "approval-responded"})
+_ANSWERED_STATES = frozenset({"output-available", "output-error", "output-denied"})
+_RESULT_FIELDS = {"output-available": "output", "output-error": "errorText"}
+_NOT_RUN = "The tool was not run."
 
 
 def read(message: dict[str, Any]) -> list[Draft]:
     """Read one message."""
-    role, parts = role_of(message, _ROLES, "The AI SDK"), message.get("parts")
+    role, parts = read_role(message, _ROLES, "The AI SDK"), message.get("parts")
     if parts is None and type(message.get("content")) is str:
         return [_read_older(message, role)]
     if not is_list(parts):
-        raise InvalidValue('A UI message has parts. Write {"role": "user", "parts": [{"type": "text", "text": ...}]}.')
-    found: list[Part] = []
-    for place, part in enumerate(parts):
+        raise InvalidValue(
+            'A UI message must have a list of parts. Write {"role": "user", "parts": [{"type": "text", "text": ...}]}.'
+        )
+    result: list[Part] = []
+    for index, part in enumerate(parts):
         if not is_dict(part):
-            raise InvalidValue(f'parts[{place}] is not a dict. Write text as {{"type": "text", "text": ...}}.')
-        found += _read_part(part)
-    fields = rest(message, "role", "parts")
-    return [Draft(role=role, parts=tuple(found), format=NAME, native={"fields": fields} if fields else None)]
+            raise InvalidValue(f'parts[{index}] must be a dict. Write text as {{"type": "text", "text": ...}}.')
+        result += _read_part(part)
+    fields = remaining_fields(message, "role", "parts")
+    return [Draft(role=role, parts=tuple(result), format=NAME, native={"fields": fields} if fields else None)]
 
 
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write messages for useChat(): what came in this format as it came, the rest translated."""
-    return _Page().written(neutral.joined(messages, "openai-responses"))
+    """Write messages for useChat(): those of this format unchanged, others translated."""
+    return _UiMessageWriter().write(common.join_items(messages, "openai-responses"))
 
 
 def response(_message: Draft | Message) -> dict[str, Any] | None:
-    """Give None: no provider answers in this format."""
+    """Return None: no provider answers in this format."""
     return None
 
 
-def is_older(message: Draft | Message) -> bool:
-    """Say whether a message of this format has no parts, as it was before there were any."""
+def has_no_parts(message: Draft | Message) -> bool:
+    """Return whether a message has `content` instead of parts, as in versions without parts."""
     return (message.native or {}).get("content") == "string"
 
 
 def put(
-    written: list[dict[str, Any]], role: Role, came: str | None, parts: Sequence[Part], native: dict[str, Any] | None
+    output: list[dict[str, Any]],
+    role: Role,
+    source_format: str | None,
+    parts: Sequence[Part],
+    native: dict[str, Any] | None,
 ) -> bool:
-    """Write a message that came in this format as it came."""
-    return came == NAME and _put_faithful(written, role, parts, native)
+    """Write a message of this format unchanged. Return whether it was written."""
+    return source_format == NAME and _put_verified(output, role, parts, native)
 
 
-def put_own(written: list[dict[str, Any]], message: Message) -> bool:
-    """Write a message of this format as it came."""
-    return put(written, message.role, message.format, message.parts, message.native)
+def put_own(output: list[dict[str, Any]], message: Message) -> bool:
+    """Write a message of this format unchanged. Return whether it was written."""
+    return put(output, message.role, message.format, message.parts, message.native)
 
 
-def _own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
-    """Give a message that came in this format back as it came."""
+def _write_own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a message of this format unchanged."""
     first = parts[0] if len(parts) == 1 else None
-    if type(first) is TextPart and first.native is None:  # most of what people write
+    if type(first) is TextPart and first.native is None:  # the most common message of users
         blocks = [{"type": "text", "text": first.text}]
     else:
-        blocks = _parts(parts)
+        blocks = _write_parts(parts)
     if native is None:
         return {"role": role, "parts": blocks}
     if native.get("content") == "string":
-        said = parts[0].text if parts and type(parts[0]) is TextPart else ""
-        return overlay({"role": role, "content": said}, native.get("fields"))
+        text = parts[0].text if parts and type(parts[0]) is TextPart else ""
+        return overlay({"role": role, "content": text}, native.get("fields"))
     return overlay({"role": role, "parts": blocks}, native.get("fields"))
 
 
 def _read_older(message: dict[str, Any], role: Role) -> Draft:
-    """Read a message as it was before there were parts."""
-    used = message.get("toolInvocations")
-    found: list[Part] = [TextPart(text=message["content"])]
-    for invocation in used if is_list(used) else ():
+    """Read a message of versions without parts."""
+    invocations = message.get("toolInvocations")
+    parts: list[Part] = [TextPart(text=message["content"])]
+    for invocation in invocations if is_list(invocations) else ():
         if is_dict(invocation):
-            found += _read_invocation(invocation, _SHADOW)
-    fields = rest(message, "role", "content") or {}
-    return Draft(role=role, parts=tuple(found), format=NAME, native={"content": "string", "fields": fields})
+            parts += _read_invocation(invocation, _FROM_FIELD)
+    fields = remaining_fields(message, "role", "content") or {}
+    return Draft(role=role, parts=tuple(parts), format=NAME, native={"content": "string", "fields": fields})
 
 
 def _read_part(part: dict[str, Any]) -> list[Part]:
@@ -122,27 +133,31 @@ def _read_part(part: dict[str, Any]) -> list[Part]:
     if reader is not None:
         return [reader(part)]
     if kind == "tool-invocation":
-        used = part.get("toolInvocation")
-        return (_read_invocation(used, {WHOLE: part}) if is_dict(used) else None) or [DataPart(native=part)]
+        invocation = part.get("toolInvocation")
+        return (_read_invocation(invocation, {WHOLE: part}) if is_dict(invocation) else None) or [DataPart(native=part)]
     tool = tool_name(part)
     return [DataPart(native=part)] if tool is None else _read_tool(part, tool)
 
 
 def _read_text(part: dict[str, Any]) -> Part:
     text = part.get("text")
-    return TextPart(text=text, native=rest(part, "type", "text")) if type(text) is str else DataPart(native=part)
+    return (
+        TextPart(text=text, native=remaining_fields(part, "type", "text"))
+        if type(text) is str
+        else DataPart(native=part)
+    )
 
 
 def _read_reasoning(part: dict[str, Any]) -> Part:
-    found = taken(part, ("text",)) or taken(part, ("reasoning",))
-    return DataPart(native=part) if found is None else ReasoningPart(text=found[0], native=found[1])
+    extraction = extract_text(part, ("text",)) or extract_text(part, ("reasoning",))
+    return DataPart(native=part) if extraction is None else ReasoningPart(text=extraction[0], native=extraction[1])
 
 
 def _read_file(part: dict[str, Any]) -> Part:
     mime_type, name = part.get("mediaType", part.get("mimeType")), part.get("filename")
     if "url" in part:
-        return attachment.read(part, ("url",), mime_type=mime_type, name=name)
-    return attachment.read(part, ("data",), mime_type=mime_type, name=name, holds="base64")
+        return attachments.read_attachment(part, ("url",), mime_type=mime_type, name=name)
+    return attachments.read_attachment(part, ("data",), mime_type=mime_type, name=name, holds="base64")
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
@@ -154,25 +169,27 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part]] = {
 
 def _read_tool(part: dict[str, Any], tool: str) -> list[Part]:
     call_id, state = part.get("toolCallId"), part.get("state")
-    answered = _is_one_of(state, _ANSWERED)
-    asked = answered or _is_one_of(state, _ASKED)
-    if type(call_id) is not str or part.get("providerExecuted") is True or not asked:
+    answered = _is_one_of(state, _ANSWERED_STATES)
+    has_call = answered or _is_one_of(state, _PENDING_STATES)
+    if type(call_id) is not str or part.get("providerExecuted") is True or not has_call:
         return [DataPart(native=part)]
-    held = ["toolCallId", "input", "toolName" if part["type"] == "dynamic-tool" else "type"]
+    common_fields = ["toolCallId", "input", "toolName" if part["type"] == "dynamic-tool" else "type"]
     if not answered:
-        return [_tool_call(part, call_id, tool, held)]
-    field = _answer_field(state)
+        return [_tool_call(part, call_id, tool, common_fields)]
+    field = _result_field(state)
     if field is not None:
-        held.append(field)
-    return [_tool_call(part, call_id, tool, held), _tool_result(part, call_id, tool, field)]
+        common_fields.append(field)
+    return [_tool_call(part, call_id, tool, common_fields), _tool_result(part, call_id, tool, field)]
 
 
 def _is_one_of(value: Any, names: frozenset[str]) -> bool:
     return type(value) is str and value in names
 
 
-def _tool_call(part: dict[str, Any], call_id: str, tool: str, held: list[str]) -> ToolCallPart:
-    return ToolCallPart(call_id=call_id, tool=tool, arguments=part.get("input", UNSET), native=rest(part, *held))
+def _tool_call(part: dict[str, Any], call_id: str, tool: str, common_fields: list[str]) -> ToolCallPart:
+    return ToolCallPart(
+        call_id=call_id, tool=tool, arguments=part.get("input", UNSET), native=remaining_fields(part, *common_fields)
+    )
 
 
 def _tool_result(part: dict[str, Any], call_id: str, tool: str, field: str | None) -> ToolResultPart:
@@ -186,173 +203,350 @@ def _tool_result(part: dict[str, Any], call_id: str, tool: str, field: str | Non
         status="canceled" if denied else "error" if field == "errorText" else "success",
         text=value if type(value) is str else None,
         data=UNSET if type(value) is str else value,
-        error_message=(reason if type(reason) is str else _DENIED) if denied else None,
-        native=dict(_JOINED),
+        error_message=(reason if type(reason) is str else _NOT_RUN) if denied else None,
+        native=dict(_JOINED_RESULT),
     )
 
 
-def _answer_field(state: Any) -> str | None:
-    """Name the field that has the answer; None where the tool was not allowed to run."""
-    return _ANSWERS.get(state)
+def _result_field(state: Any) -> str | None:
+    """Return the field with the result; None if the tool was not allowed to run."""
+    return _RESULT_FIELDS.get(state)
 
 
-def _read_invocation(used: dict[str, Any], native: dict[str, Any]) -> list[Part]:
-    """Read a call, and its result if it has one, as they were written before version 5."""
-    call_id, tool, state = used.get("toolCallId"), used.get("toolName"), used.get("state")
+def _read_invocation(invocation: dict[str, Any], native: dict[str, Any]) -> list[Part]:
+    """Read a call, and its result if it has one, in the shape before version 5."""
+    call_id, tool, state = invocation.get("toolCallId"), invocation.get("toolName"), invocation.get("state")
     if type(call_id) is not str or type(tool) is not str or state not in ("call", "result"):
         return []
-    call = ToolCallPart(call_id=call_id, tool=tool, arguments=used.get("args", UNSET), native=native)
+    call = ToolCallPart(call_id=call_id, tool=tool, arguments=invocation.get("args", UNSET), native=native)
     if state == "call":
         return [call]
-    result = used.get("result", UNSET)
+    result = invocation.get("result", UNSET)
     text, data = (result, UNSET) if type(result) is str else (None, result)
-    return [call, ToolResultPart(call_id=call_id, tool=tool, text=text, data=data, native=dict(_SHADOW))]
+    return [call, ToolResultPart(call_id=call_id, tool=tool, text=text, data=data, native=dict(_FROM_FIELD))]
 
 
-def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Give the parts of a message that came in this format, a call and its result in one."""
-    written: list[dict[str, Any]] = []
+def _write_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return the parts of a message of this format, a call and its result in one."""
+    blocks: list[dict[str, Any]] = []
     last = len(parts) - 1
     for index, part in enumerate(parts):
         kind, native = type(part), part.native
         if kind is ToolResultPart:
             continue
         if type(part) is ToolCallPart:
-            if native != _SHADOW:
+            if native != _FROM_FIELD:
                 following = parts[index + 1] if index < last else None
-                result = following if type(following) is ToolResultPart and following.native == _JOINED else None
-                written.append(_tool_part(part, result))
+                result = following if type(following) is ToolResultPart and following.native == _JOINED_RESULT else None
+                blocks.append(_write_tool_part(part, result))
         elif type(part) is TextPart and native is None:
-            written.append({"type": "text", "text": part.text})
+            blocks.append({"type": "text", "text": part.text})
         elif kind is DataPart and type(native) is dict:
-            written.append(native.copy())
+            blocks.append(native.copy())
         else:
-            block = _own_part(part)
+            block = _write_part(part)
             if block is not None:
-                written.append(block)
-    return written
+                blocks.append(block)
+    return blocks
 
 
-def _tool_part(part: ToolCallPart, result: ToolResultPart | None) -> dict[str, Any]:
+def _write_tool_part(part: ToolCallPart, result: ToolResultPart | None) -> dict[str, Any]:
     native: dict[str, Any] = part.native if type(part.native) is dict else {}
     state = native.get("state")
     if state is None and WHOLE in native and "state" not in native:
         return dict(native[WHOLE])
     if native.get("type") == "dynamic-tool":
-        written: dict[str, Any] = {"toolCallId": part.call_id, "toolName": part.tool}
+        block: dict[str, Any] = {"toolCallId": part.call_id, "toolName": part.tool}
     else:
-        written = {"toolCallId": part.call_id, "type": f"tool-{part.tool}"}
+        block = {"toolCallId": part.call_id, "type": f"tool-{part.tool}"}
     if part.arguments is not UNSET:
-        written["input"] = part.arguments
-    field = None if result is None else _ANSWERS.get(state)  # type: ignore[arg-type]
+        block["input"] = part.arguments
+    field = None if result is None else _RESULT_FIELDS.get(state)  # type: ignore[arg-type]
     if result is not None and field is not None:
         if result.text is not None:
-            written[field] = result.text
+            block[field] = result.text
         elif result.data is not UNSET:
-            written[field] = result.data
-    return overlay(written, native)
+            block[field] = result.data
+    return overlay(block, native)
 
 
-def _own_part(part: Part) -> dict[str, Any] | None:
+def _write_part(part: Part) -> dict[str, Any] | None:
     native = part.native
     match part:
         case TextPart():
             return overlay({"type": "text", "text": part.text}, native)
         case ReasoningPart():
-            return restored(native, part.text) if is_taken(native) else None
+            return restore_block(native, part.text) if is_extracted(native) else None
         case _:
-            return as_it_came(part)
+            return original_block(part)
 
 
-_put_faithful = neutral.faithful_putter(lambda role, parts, native: [_own(role, parts, native)], read)
+_put_verified = common.make_verified_put(lambda role, parts, native: [_write_own(role, parts, native)], read)
 
 
-class _Page:
-    """Messages as they are written: a run of an agent's messages and its tools' results becomes one UI message."""
+class _UiMessageWriter:
+    """Writes messages; consecutive assistant messages and tool results become one UI message."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
-        self.answer: list[dict[str, Any]] | None = None  # the parts of the agent's message under way
-        self.asked: dict[str, dict[str, Any]] = {}  # tool parts without a result, by call id
+        self.assistant_parts: list[dict[str, Any]] | None = None  # the parts of the current assistant message
+        self.pending_calls: dict[str, dict[str, Any]] = {}  # tool parts without a result, by call id
 
-    def written(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         for message in messages:
             if put_own(self.messages, message):
-                self._take(self.messages[-1])
+                self._track_pending_calls(self.messages[-1])
             elif message.role == "assistant":
-                self._answer(message)
+                self._add_answer(message)
             else:
-                self._say(message)
+                self._add_message(message)
         return self.messages
 
-    def _take(self, message: dict[str, Any]) -> None:
-        self.answer = None
+    def _track_pending_calls(self, message: dict[str, Any]) -> None:
+        self.assistant_parts = None
         for part in message.get("parts", ()):
-            if _is_one_of(part.get("state"), _ASKED) and "toolCallId" in part and tool_name(part) is not None:
-                self.asked[str(part.get("toolCallId"))] = part
+            if _is_one_of(part.get("state"), _PENDING_STATES) and "toolCallId" in part and tool_name(part) is not None:
+                self.pending_calls[str(part.get("toolCallId"))] = part
 
-    def _say(self, message: Message) -> None:
+    def _add_message(self, message: Message) -> None:
         for part in message.parts:
             if type(part) is ToolResultPart:
-                self._complete(part)
-        parts = list(_said([part for part in message.parts if type(part) in (TextPart, AttachmentPart)]))
+                self._add_result(part)
+        parts = list(_translate_parts([part for part in message.parts if type(part) in (TextPart, AttachmentPart)]))
         if parts:
             role = "system" if message.role == "system" else "user"
             self.messages.append({"id": message.id, "role": role, "parts": parts})
-            self.answer = None
+            self.assistant_parts = None
 
-    def _answer(self, message: Message) -> None:
-        for told, results in neutral.steps(message.parts):
-            parts = list(_said(told))
+    def _add_answer(self, message: Message) -> None:
+        for step, results in common.split_steps(message.parts):
+            parts = list(_translate_parts(step))
             if parts:
-                if self.answer is None:
-                    self.answer = []
-                    self.messages.append({"id": message.id, "role": "assistant", "parts": self.answer})
+                if self.assistant_parts is None:
+                    self.assistant_parts = []
+                    self.messages.append({"id": message.id, "role": "assistant", "parts": self.assistant_parts})
                 else:
-                    self.answer.append({"type": "step-start"})
-                self.answer += parts
-            self.asked |= {part["toolCallId"]: part for part in parts if "toolCallId" in part}
+                    self.assistant_parts.append({"type": "step-start"})
+                self.assistant_parts += parts
+            self.pending_calls |= {part["toolCallId"]: part for part in parts if "toolCallId" in part}
             for result in results:
-                self._complete(result)
+                self._add_result(result)
 
-    def _complete(self, result: ToolResultPart) -> None:
-        """Put a result into the part of its call; one that nobody asked for has no place in a UI message."""
-        part = self.asked.pop(result.call_id, None)
+    def _add_result(self, result: ToolResultPart) -> None:
+        """Add a result to the part of its call; a result without a call is dropped."""
+        part = self.pending_calls.pop(result.call_id, None)
         if part is None:
             return
         if result.status == "success":
             data = result.text is None and result.content is None and result.data is not UNSET
-            part |= {"state": "output-available", "output": result.data if data else _text(result)}
+            part |= {"state": "output-available", "output": result.data if data else _result_text(result)}
         else:
-            part |= {"state": "output-error", "errorText": _text(result)}
+            part |= {"state": "output-error", "errorText": _result_text(result)}
 
 
-def _said(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
-    """Write what has a place in a UI message: texts that are not blank, reasoning, calls and files."""
+def _translate_parts(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    """Yield texts that are not blank, reasoning, calls and files as parts."""
     for part in parts:
         match part:
-            case TextPart() if neutral.is_said(part.text):
+            case TextPart() if common.is_not_blank(part.text):
                 yield {"type": "text", "text": part.text}
-            case ReasoningPart() if neutral.is_said(part.text):
+            case ReasoningPart() if common.is_not_blank(part.text):
                 yield {"type": "reasoning", "text": part.text}
             case ToolCallPart():
                 call = {"type": f"tool-{part.tool}", "toolCallId": part.call_id, "state": "input-available"}
-                yield {**call, "input": neutral.input(part)}
+                yield {**call, "input": common.arguments_object(part)}
             case AttachmentPart():
-                yield from _file_part(attachment.file(part))
+                yield from _translate_file(attachments.content_of_attachment(part))
             case _:
                 pass
 
 
-def _file_part(found: attachment.File) -> Iterator[dict[str, Any]]:
-    if found.data is None and found.text is not None:
-        found = found._replace(data=attachment.encoded(found.text))
-    if found.data is None and not attachment.is_web(found.url):
+def _translate_file(content: attachments.AttachmentContent) -> Iterator[dict[str, Any]]:
+    if content.data is None and content.text is not None:
+        content = content._replace(data=attachments.encode_base64(content.text))
+    if content.data is None and not attachments.is_web_url(content.url):
         return
-    file = {"type": "file", "mediaType": found.mime_type or attachment.BYTES, "url": found.link}
-    yield {**file, "filename": found.name} if found.name else file
+    file = {"type": "file", "mediaType": content.mime_type or attachments.BYTES, "url": content.link}
+    yield {**file, "filename": content.name} if content.name else file
 
 
-def _text(result: ToolResultPart) -> str:
-    answer = neutral.answer(result)
+def _result_text(result: ToolResultPart) -> str:
+    answer = common.result_content(result)
     return answer if type(answer) is str else "\n".join(block["text"] for block in answer if is_dict(block))
+
+
+_OUTPUT_OMITTED = "Tool output omitted because the tool is no longer available."
+_EXECUTION_DENIED = "Tool call execution denied."
+
+
+def to_model_messages(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Convert one UI message to model messages."""
+    parts = [part for part in message.get("parts") or () if is_dict(part)]
+    if message["role"] == "system":
+        return [_convert_system(parts)]
+    if message["role"] == "user":
+        content = [block for part in parts if (block := _convert_content(part)) is not None]
+        return [{"role": "user", "content": content}]
+    output: list[dict[str, Any]] = []
+    step: list[dict[str, Any]] = []
+    for part in parts:
+        if part.get("type") == "step-start":
+            output += _convert_step(step)
+            step = []
+        else:
+            step.append(part)
+    return [*output, *_convert_step(step)]
+
+
+def tool_name(part: dict[str, Any]) -> str | None:
+    """Return the tool of a tool part; None for other parts."""
+    kind = part.get("type")
+    if kind == "dynamic-tool":
+        name = part.get("toolName")
+        return name if type(name) is str else None
+    return kind.removeprefix("tool-") if type(kind) is str and kind.startswith("tool-") else None
+
+
+def _convert_system(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for part in parts:
+        if part.get("type") == "text" and is_dict(part.get("providerMetadata")):
+            options |= part["providerMetadata"]
+    text = "".join(_part_text(part) for part in parts if part.get("type") == "text")
+    return _add_fields({"role": "system", "content": text}, providerOptions=options or None)
+
+
+def _part_text(part: dict[str, Any]) -> str:
+    text = part.get("text")
+    return text if type(text) is str else ""
+
+
+def _convert_content(part: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert a text or a file; None for other parts."""
+    options = part.get("providerMetadata")
+    if part.get("type") == "text":
+        return _add_fields({"type": "text", "text": _part_text(part)}, providerOptions=options)
+    if part.get("type") == "file":
+        data = part.get("url", part.get("data"))
+        file = {"type": "file", "mediaType": part.get("mediaType", part.get("mimeType")), "data": data}
+        return _add_fields(file, filename=part.get("filename"), providerOptions=options)
+    return None
+
+
+def _convert_step(step: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Convert a step: the content of the assistant with its calls, then the results."""
+    content: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    for part in step:
+        block = _convert_content(part)
+        if block is not None:
+            content.append(block)
+        elif part.get("type") == "reasoning":
+            text = part.get("text", part.get("reasoning"))
+            reasoning = {"type": "reasoning", "text": text if type(text) is str else ""}
+            content.append(_add_fields(reasoning, providerOptions=part.get("providerMetadata")))
+        elif part.get("type") == "tool-invocation":
+            _convert_invocation(part, content, answers)
+        elif tool_name(part) is not None:
+            content += _convert_call(part)
+            answers += _convert_results(part)
+    output: list[dict[str, Any]] = []
+    if content:
+        output.append({"role": "assistant", "content": content})
+    if answers:
+        output.append({"role": "tool", "content": answers})
+    return output
+
+
+def _convert_call(part: dict[str, Any]) -> list[dict[str, Any]]:
+    state, approval = part.get("state"), part.get("approval")
+    if state == "input-streaming":
+        return []
+    options = part.get("callProviderMetadata")
+    call = _tool_block("tool-call", part)
+    if "input" in part:
+        call["input"] = part["input"]
+    if state == "output-error":
+        options = part.get("resultProviderMetadata") if options is None else options
+        if call.get("input") is None:
+            call.pop("input", None)
+            call |= {"input": part["rawInput"]} if "rawInput" in part else {}
+    blocks = [_add_fields(call, providerExecuted=part.get("providerExecuted"), providerOptions=options)]
+    if is_dict(approval):
+        blocks.append(_approval_request(part, approval))
+    if part.get("providerExecuted") is True and state in ("output-available", "output-error"):
+        options = part.get("resultProviderMetadata")
+        options = part.get("callProviderMetadata") if options is None else options
+        error = {"type": "error-json", "value": part.get("errorText")}
+        output = error if state == "output-error" else _convert_output(part)
+        blocks.append(_add_fields({**_tool_block("tool-result", part), "output": output}, providerOptions=options))
+    return blocks
+
+
+def _approval_request(part: dict[str, Any], approval: dict[str, Any]) -> dict[str, Any]:
+    request = {"type": "tool-approval-request", "approvalId": approval.get("id"), "toolCallId": part.get("toolCallId")}
+    if "inputSchemaInput" in approval:
+        request["inputSchemaInput"] = approval["inputSchemaInput"]
+    return _add_fields(request, signature=approval.get("signature"))
+
+
+def _convert_results(part: dict[str, Any]) -> list[dict[str, Any]]:
+    state, approval, provider_executed = part.get("state"), part.get("approval"), part.get("providerExecuted")
+    answers: list[dict[str, Any]] = []
+    reason = None
+    if is_dict(approval):
+        reason = approval.get("reason")
+        if approval.get("approved") is not None:
+            approval_response = {
+                "type": "tool-approval-response",
+                "approvalId": approval.get("id"),
+                "approved": approval["approved"],
+            }
+            answers.append(_add_fields(approval_response, reason=reason, providerExecuted=provider_executed))
+    if provider_executed is True:
+        return answers
+    if state == "output-denied":
+        output = {"type": "error-text", "value": _EXECUTION_DENIED if reason is None else reason}
+    elif state == "output-error":
+        output = {"type": "error-text", "value": _error_text(part.get("errorText"))}
+    elif state == "output-available":
+        output = _convert_output(part)
+    else:
+        return answers
+    result = {**_tool_block("tool-result", part), "output": output}
+    return [*answers, _add_fields(result, providerOptions=part.get("callProviderMetadata"))]
+
+
+def _convert_output(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") == "dynamic-tool" and part.get("dynamic") is False:
+        return {"type": "text", "value": _OUTPUT_OMITTED}
+    output = part.get("output")
+    return {"type": "text" if type(output) is str else "json", "value": output}
+
+
+def _convert_invocation(part: dict[str, Any], content: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
+    """Convert a tool part in the shape before version 5."""
+    invocation = part.get("toolInvocation")
+    if not is_dict(invocation) or invocation.get("state") == "partial-call":
+        return
+    content.append({**_tool_block("tool-call", invocation), "input": invocation.get("args")})
+    if invocation.get("state") == "result":
+        answers.append(
+            {**_tool_block("tool-result", invocation), "output": _convert_output({"output": invocation.get("result")})}
+        )
+
+
+def _tool_block(kind: str, part: dict[str, Any]) -> dict[str, Any]:
+    tool = tool_name(part) if "type" in part else part.get("toolName")
+    return {"type": kind, "toolCallId": part.get("toolCallId"), "toolName": tool}
+
+
+def _error_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    return "unknown error" if value is None or is_list(value) else str(value)
+
+
+def _add_fields(block: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return a block with the fields that are not None."""
+    return {**block, **{name: value for name, value in fields.items() if value is not None}}

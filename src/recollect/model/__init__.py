@@ -1,5 +1,5 @@
-"""Values: what a session, message, part, turn, tool call, branch, compaction and snapshot are.
+"""The values of Recollect: sessions, messages, parts, turns, tool calls, branches, compactions and reports.
 
-Plain, immutable, typed data with JSON in and out. Nothing here knows a database, a provider or a file.
+They are immutable, typed data with conversion to and from JSON. Nothing here imports a database, a provider or a file.
 Times are integer milliseconds UTC in the fields and ISO 8601 in JSON.
 """

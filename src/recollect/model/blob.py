@@ -1,8 +1,7 @@
-"""Large payloads inside parts: taken out to be stored once by content hash, and put back.
+"""Blobs: large payloads that are moved out of parts, stored once by content hash, and put back.
 
-A string that is moved leaves `{"$blob": hash, ...}` in its place. Base64 is moved as the bytes it stands for, so an
-image sent as a base64 block and as a data: URL is the same blob. What people and agents said stays in the part,
-where search and SQL find it.
+A moved string leaves `{"$blob": hash, ...}` in its position. Base64 is moved as the decoded bytes, so an image sent as
+a base64 block and as a data: URL is the same blob. Message text stays in the part, where search and SQL find it.
 """
 
 from __future__ import annotations
@@ -15,112 +14,114 @@ from typing import Any
 
 import msgspec
 
-from recollect.model.part import Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.message import Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
-BASE64_FROM = 2_048
-TEXT_FROM = 65_536
+MIN_BASE64_LENGTH = 2_048  # characters. A shorter payload costs less in its row than as a row of its own.
+MIN_TEXT_LENGTH = 65_536  # characters. Shorter text stays in the row, where SQL can read it.
 
-_SAID = (TextPart, ReasoningPart)
-_MARK = "$blob"
-_URL = ";base64,"
-_LONGEST_PREFIX = 256
+_TEXT_PARTS = (TextPart, ReasoningPart)
+_BLOB_KEY = "$blob"
+_DATA_URL_MARK = ";base64,"
+_MAX_PREFIX = 256  # characters before `;base64,` in a data: URL; a media type is shorter, other text is not a URL
 
 
-def detach(parts: Sequence[Part]) -> tuple[Sequence[Any], dict[str, bytes] | None]:
-    """Take large payloads out of the parts: the parts as they are stored, and the payloads by hash.
+def detach_payloads(parts: Sequence[Part]) -> tuple[Sequence[Any], dict[str, bytes] | None]:
+    """Move large payloads out of the parts. Return the parts as they are stored, and the payloads by hash.
 
-    None where nothing was changed, which is nearly always.
+    The second value is None if no payload was moved, which is the usual case.
     """
-    found: dict[str, bytes] = {}
-    stored: list[Any] = []
+    payloads: dict[str, bytes] = {}
+    stored_parts: list[Any] = []
     changed = False
     for part in parts:
-        if is_plain(part):
-            stored.append(part)
+        if has_no_payload(part):
+            stored_parts.append(part)
             continue
         plain = msgspec.to_builtins(part)
-        thinned = {name: value if name == "text" else _thin(value, found) for name, value in plain.items()}
-        if found or _MARK in str(thinned):
-            stored.append(thinned)
+        reduced_fields = {
+            name: value if name == "text" else _detach_value(value, payloads) for name, value in plain.items()
+        }
+        if payloads or _BLOB_KEY in str(reduced_fields):  # the latter: a "$blob" key of the caller, which is wrapped
+            stored_parts.append(reduced_fields)
             changed = True
         else:
-            stored.append(part)
-    return (stored, found) if changed else (parts, None)
+            stored_parts.append(part)
+    return (stored_parts, payloads) if changed else (parts, None)
 
 
-def attach(plain: Any, payloads: Mapping[str, bytes]) -> Any:
-    """Put the payloads back where detach() took them out."""
+def attach_payloads(plain: Any, payloads: Mapping[str, bytes]) -> Any:
+    """Return stored parts with their payloads, the inverse of detach_payloads()."""
     if isinstance(plain, dict):
-        if _MARK in plain:
-            return _restored(plain, payloads)
-        found: dict[str, Any] = {}
-        for name, value in plain.items():  # a loop: a comprehension would be a second frame for each level
-            found[name] = attach(value, payloads)
-        return found
+        if _BLOB_KEY in plain:
+            return _restore(plain, payloads)
+        result: dict[str, Any] = {}
+        for name, value in plain.items():  # a loop, because a comprehension adds a second frame per nesting level
+            result[name] = attach_payloads(value, payloads)
+        return result
     if isinstance(plain, list):
-        return list(map(attach, plain, itertools.repeat(payloads)))
+        return list(map(attach_payloads, plain, itertools.repeat(payloads)))
     return plain
 
 
-def texts(plain: Any) -> set[str]:
-    """Name the payloads that are text, in parts as they are stored."""
-    found: set[str] = set()
+def text_payload_hashes(plain: Any) -> set[str]:
+    """Return the hashes of the payloads that are text, in parts as they are stored."""
+    hashes: set[str] = set()
     stack: list[Any] = [plain]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
-            if item.get(_MARK) is not None and item.get("as") == "text":
-                found.add(item[_MARK])
+            if item.get(_BLOB_KEY) is not None and item.get("as") == "text":
+                hashes.add(item[_BLOB_KEY])
             stack += item.values()
         elif isinstance(item, list):
             stack += item
-    return found
+    return hashes
 
 
-def worth_a_look(text: str) -> bool:
-    """Whether parts, written as JSON, could hold a payload or a mark of ours."""
-    return len(text) >= BASE64_FROM or _MARK in text
+def may_hold_payloads(text: str) -> bool:
+    """Return whether parts, written as JSON, could contain a payload or a blob reference."""
+    return len(text) >= MIN_BASE64_LENGTH or _BLOB_KEY in text
 
 
-def is_plain(part: Part) -> bool:
-    """Whether a part has nothing that could be moved, so that looking into it can be spared."""
+def has_no_payload(part: Part) -> bool:
+    """Return whether a part has nothing that could be moved, so that it need not be converted and searched."""
     if part.native is not None or part.metadata is not None:
         return False
-    if isinstance(part, _SAID):
+    if isinstance(part, _TEXT_PARTS):
         return True
     if isinstance(part, ToolCallPart):
-        return part.arguments is msgspec.UNSET and len(part.arguments_text or "") < BASE64_FROM
+        return part.arguments is msgspec.UNSET and len(part.arguments_text or "") < MIN_BASE64_LENGTH
     return isinstance(part, ToolResultPart) and part.content is None and part.data is msgspec.UNSET
 
 
-def _thin(value: Any, found: dict[str, bytes]) -> Any:
+def _detach_value(value: Any, payloads: dict[str, bytes]) -> Any:
     if isinstance(value, str):
-        return value if len(value) < BASE64_FROM else _moved(value, found)
+        return value if len(value) < MIN_BASE64_LENGTH else _detach_text(value, payloads)
     if isinstance(value, dict):
-        thin: dict[str, Any] = {}
-        for name, item in value.items():  # a loop: a comprehension would be a second frame for each level
-            thin[name] = _thin(item, found)
-        # A caller's own "$blob" is wrapped, so that it can not be taken for one of ours.
-        return {_MARK: None, "is": thin} if _MARK in value else thin
+        fields: dict[str, Any] = {}
+        for name, item in value.items():  # a loop, because a comprehension adds a second frame per nesting level
+            fields[name] = _detach_value(item, payloads)
+        # A "$blob" key of the caller is wrapped, so that it cannot be mistaken for a reference.
+        return {_BLOB_KEY: None, "is": fields} if _BLOB_KEY in value else fields
     if isinstance(value, list | tuple):
-        return list(map(_thin, value, itertools.repeat(found)))
+        return list(map(_detach_value, value, itertools.repeat(payloads)))
     return value
 
 
-def _moved(text: str, found: dict[str, bytes]) -> Any:
-    before, mark, rest = text.partition(_URL) if text.startswith("data:") else ("", "", text)
-    if len(before) <= _LONGEST_PREFIX:
-        payload = _bytes_of(rest)
+def _detach_text(text: str, payloads: dict[str, bytes]) -> Any:
+    prefix, separator, encoded_text = text.partition(_DATA_URL_MARK) if text.startswith("data:") else ("", "", text)
+    if len(prefix) <= _MAX_PREFIX:
+        payload = _decode_base64(encoded_text)
         if payload is not None:
-            prefix = {"before": before + mark} if mark else {}
-            return {_MARK: _keep(payload, found), "as": "base64", **prefix}
-    if len(text) < TEXT_FROM:
+            extra = {"before": prefix + separator} if separator else {}
+            return {_BLOB_KEY: _add_payload(payload, payloads), "as": "base64", **extra}
+    if len(text) < MIN_TEXT_LENGTH:
         return text
-    return {_MARK: _keep(text.encode("utf-8", "surrogatepass"), found), "as": "text"}
+    return {_BLOB_KEY: _add_payload(text.encode("utf-8", "surrogatepass"), payloads), "as": "text"}
 
 
-def _bytes_of(text: str) -> bytes | None:
-    """Decode base64, if the text is exactly what encoding the bytes gives back."""
+def _decode_base64(text: str) -> bytes | None:
+    """Decode base64, or return None if encoding the bytes again would not yield exactly this text."""
     if len(text) % 4 or not text.isascii():
         return None
     try:
@@ -130,21 +131,21 @@ def _bytes_of(text: str) -> bytes | None:
     return payload if base64.b64encode(payload).decode() == text else None
 
 
-def _keep(payload: bytes, found: dict[str, bytes]) -> str:
-    import hashlib  # noqa: PLC0415  only where there is a payload
+def _add_payload(payload: bytes, payloads: dict[str, bytes]) -> str:
+    import hashlib  # noqa: PLC0415  only needed for a payload
 
-    name = hashlib.sha256(payload).hexdigest()
-    found[name] = payload
-    return name
+    hash = hashlib.sha256(payload).hexdigest()
+    payloads[hash] = payload
+    return hash
 
 
-def _restored(plain: dict[str, Any], payloads: Mapping[str, bytes]) -> Any:
-    name = plain[_MARK]
-    if name is None:
-        found: dict[str, Any] = {}
+def _restore(plain: dict[str, Any], payloads: Mapping[str, bytes]) -> Any:
+    hash = plain[_BLOB_KEY]
+    if hash is None:
+        fields: dict[str, Any] = {}
         for key, value in plain["is"].items():
-            found[key] = attach(value, payloads)
-        return found
+            fields[key] = attach_payloads(value, payloads)
+        return fields
     if plain["as"] == "base64":
-        return plain.get("before", "") + base64.b64encode(payloads[name]).decode()
-    return payloads[name].decode("utf-8", "surrogatepass")
+        return plain.get("before", "") + base64.b64encode(payloads[hash]).decode()
+    return payloads[hash].decode("utf-8", "surrogatepass")

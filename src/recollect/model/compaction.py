@@ -1,22 +1,21 @@
-"""A compaction: a span of a path and the summary that stands in its place when history is sent."""
+"""Compactions: a range of a path and the summary that replaces it in the model-visible history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from recollect.model.message import Message
-from recollect.model.part import TextPart
-from recollect.model.tokens import estimate
+from recollect.model.message import Message, TextPart
+from recollect.model.tokens import estimate_tokens
 from recollect.model.value import Value
 
 KEEP_TURNS = 2
-"""How many of the newest turns a compaction leaves as they are, where the caller does not say."""
+"""The newest turns that a compaction leaves untouched by default."""
 
 
 class Compaction(Value, frozen=True, kw_only=True, gc=False):
-    """A record, not a deletion: the messages of the span stay, and undoing it is a mark.
+    """A range of positions on a path, and its summary. The messages stay stored; undoing sets `undone_at`.
 
-    The span counts positions along the path that ends with `branch`; the messages in it may be on branches before it.
+    Positions count along the path that ends with `branch`; the messages may be on earlier branches of that path.
     """
 
     id: int
@@ -31,37 +30,37 @@ class Compaction(Value, frozen=True, kw_only=True, gc=False):
     undone_at: int | None = None
 
 
-def outermost(compactions: Iterable[Compaction]) -> list[Compaction]:
-    """Give the compactions in force that no later one in force covers, the oldest span first."""
-    found: list[Compaction] = []
+def outermost_compactions(compactions: Iterable[Compaction]) -> list[Compaction]:
+    """Return the compactions in force that no later one in force covers, ordered by their first position."""
+    outermost: list[Compaction] = []
     for compaction in sorted(compactions, key=lambda item: item.round, reverse=True):
-        covered = any(
+        is_covered = any(
             other.from_position <= compaction.from_position and compaction.to_position <= other.to_position
-            for other in found
+            for other in outermost
         )
-        if compaction.undone_at is None and not covered:
-            found.append(compaction)
-    return sorted(found, key=lambda item: item.from_position)
+        if compaction.undone_at is None and not is_covered:
+            outermost.append(compaction)
+    return sorted(outermost, key=lambda item: item.from_position)
 
 
-class Summary(Message, frozen=True, gc=False):
-    """The message that a model reads instead of a span. It has the place of the first message that it stands for."""
+class SummaryMessage(Message, frozen=True, gc=False):
+    """The message that a model reads in place of a compacted range, at the position of its first message."""
 
 
-LABEL = "[Summary of earlier messages in this conversation]"
-"""The first line of every summary that a model reads: without it the model takes the text for the user's own words."""
+SUMMARY_LABEL = "[Summary of earlier messages in this conversation]"
+"""The first line of every summary that a model reads. Without it, a model takes the summary for words of the user."""
 
 
-_LABEL_TOKENS = estimate((TextPart(text=f"{LABEL}\n"),)) - estimate((TextPart(text=""),))
+_LABEL_TOKENS = estimate_tokens((TextPart(text=f"{SUMMARY_LABEL}\n"),)) - estimate_tokens((TextPart(text=""),))
 
 
-def standing_for(compaction: Compaction, branch: int) -> Summary:
-    """Make the message that stands for a span; `branch` is the number of the branch that the span begins on."""
-    return Summary(
+def summary_message(compaction: Compaction, branch: int) -> SummaryMessage:
+    """Build the message that replaces a compacted range. `branch` is the branch on which the range begins."""
+    return SummaryMessage(
         branch,
         compaction.from_position,
         "user",
-        (TextPart(text=f"{LABEL}\n{compaction.summary}"),),
+        (TextPart(text=f"{SUMMARY_LABEL}\n{compaction.summary}"),),
         compaction.created_at,
         tokens=compaction.tokens_after + _LABEL_TOKENS,
         completed_at=compaction.created_at,

@@ -1,12 +1,12 @@
-"""JSON for what people and providers send: exact, or refused.
+"""Exact JSON for user and provider data: a value round-trips unchanged, or InvalidValue is raised.
 
-msgspec does nearly all of it. What it can not carry (lone surrogates, integers over 64 bits) goes through the
-standard json module, and the text then begins with a space, so that the reader takes the same way back. What JSON
-itself can not carry is refused with a sentence: NaN, keys that are not text, objects, nesting beyond DEPTH.
+msgspec encodes nearly everything. Lone surrogates and integers over 64 bits go through the standard json module; such a
+text begins with a space, so that decode() uses the same module. Values that JSON cannot represent are rejected: NaN,
+keys that are not strings, arbitrary objects, nesting deeper than MAX_DEPTH.
 
-JSON has no way to write a high surrogate followed by a low one without meaning the character that they encode. encode()
-puts a noncharacter between the two, and begins the text with two spaces; decode() removes it. standard() writes JSON
-for other readers, to whom the two are that character.
+In JSON, a high surrogate followed by a low one always means the character that they encode. encode() puts a
+noncharacter between the two and begins the text with two spaces; decode() removes it. encode_standard() writes JSON for
+other readers, which decode the pair as that character.
 """
 
 from __future__ import annotations
@@ -18,163 +18,165 @@ from typing import Any
 
 import msgspec
 
-from recollect.errors import InvalidValue, displayed
+from recollect.errors import InvalidValue, format_value
 
-DEPTH = 500
+MAX_DEPTH = 500  # levels of nesting; recursive readers stay below Python's recursion limit of 1,000
 UNSET = msgspec.UNSET
 
-_PLAIN: tuple[Any, ...] = (int, float, dict, list, tuple)
+_PLAIN_TYPES: tuple[Any, ...] = (int, float, dict, list, tuple)
 _DISCRIMINATORS = ("role", "type")
-_ATOMS = frozenset({str, int, bool, type(None)})
+_ATOMIC_TYPES = frozenset({str, int, bool, type(None)})
 
-# A high surrogate that a low one follows, and what encode() writes for it. Text that looks like that already gets one
+# A high surrogate followed by a low one, and the form that encode() writes. Text that has this form already gets one
 # more noncharacter, so that removing one always restores it.
-_BETWEEN = "\uffff"
-_ADJACENT = rf"([\ud800-\udbff])({_BETWEEN}*)(?=[\udc00-\udfff])"
-_SEPARATED = rf"([\ud800-\udbff]){_BETWEEN}({_BETWEEN}*)(?=[\udc00-\udfff])"
+_SEPARATOR = "\uffff"
+_ADJACENT_SURROGATES = rf"([\ud800-\udbff])({_SEPARATOR}*)(?=[\udc00-\udfff])"
+_SEPARATED_SURROGATES = rf"([\ud800-\udbff]){_SEPARATOR}({_SEPARATOR}*)(?=[\udc00-\udfff])"
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
-class NotJson(msgspec.DecodeError, ValueError):
-    """Text that neither msgspec nor the standard module can read."""
+class _NotJson(msgspec.DecodeError, ValueError):
+    """Text that neither msgspec nor the standard json module can parse."""
 
 
 def encode(value: Any) -> str:
-    """Write a value, a struct or a sequence of structs, as JSON text."""
+    """Encode a value, a struct or a sequence of structs as JSON text that decode() restores exactly."""
     try:
         return _encoder.encode(value).decode()
     except (ValueError, OverflowError):  # a UnicodeEncodeError is a ValueError
         import re  # noqa: PLC0415
 
-        text = _carefully(value)
-        if not re.search(_ADJACENT, text):
-            return " " + _escaped(text)
-        return "  " + _escaped(re.sub(_ADJACENT, rf"\1\2{_BETWEEN}", text))
+        text = _encode_with_stdlib(value)
+        if not re.search(_ADJACENT_SURROGATES, text):
+            return " " + _escape_non_ascii(text)
+        return "  " + _escape_non_ascii(re.sub(_ADJACENT_SURROGATES, rf"\1\2{_SEPARATOR}", text))
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep_error() from error
 
 
-def standard(value: Any) -> str:
-    """Write JSON text that any reader understands. Adjacent surrogates become the character that they encode."""
+def encode_standard(value: Any) -> str:
+    """Encode JSON text for any reader. Adjacent surrogates become the character that they encode."""
     try:
         return _encoder.encode(value).decode()
     except (ValueError, OverflowError):
-        return _escaped(_carefully(value))
+        return _escape_non_ascii(_encode_with_stdlib(value))
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep_error() from error
 
 
-def _carefully(value: Any) -> str:
-    """Write what msgspec cannot, with surrogates as they are."""
-    import json  # noqa: PLC0415  needed for what is rare, and 2 ms of starting
+def _encode_with_stdlib(value: Any) -> str:
+    """Encode a value that msgspec rejects: a lone surrogate, or an integer over 64 bits. Surrogates stay unescaped."""
+    import json  # noqa: PLC0415  rarely needed, and costs 2 ms at start
 
     try:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError as error:  # an integer of more than 4,300 digits
-        raise InvalidValue(f"This value can not be written as JSON: {error}.") from error
+        raise InvalidValue(f"The value cannot be written as JSON: {error}.") from error
 
 
-def _escaped(text: str) -> str:
-    """Escape what is not ASCII in JSON text, where it can only be part of a string."""
+def _escape_non_ascii(text: str) -> str:
+    """Escape all non-ASCII characters in JSON text, where they only occur in strings."""
     import json  # noqa: PLC0415
     import re  # noqa: PLC0415
 
-    return re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)
+    return re.sub(r"[^\x00-\x7f]+", lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def _parted(value: Any) -> Any:
-    """Remove what encode() put between adjacent surrogates."""
+def _remove_separators(value: Any) -> Any:
+    """Remove the noncharacters that encode() put between adjacent surrogates."""
     import re  # noqa: PLC0415
 
     if isinstance(value, str):
-        return re.sub(_SEPARATED, r"\1\2", value)
+        return re.sub(_SEPARATED_SURROGATES, r"\1\2", value)
     if isinstance(value, list):
-        return list(map(_parted, value))
+        return list(map(_remove_separators, value))
     if isinstance(value, dict):
-        found: dict[str, Any] = {}
-        for key, item in value.items():  # a loop: a comprehension would be a second frame for each level
-            found[_parted(key)] = _parted(item)
-        return found
+        fields: dict[str, Any] = {}
+        for key, item in value.items():  # a loop, because a comprehension adds a second frame per nesting level
+            fields[_remove_separators(key)] = _remove_separators(item)
+        return fields
     return value
 
 
 def decode(text: str | bytes) -> Any:
-    """Read JSON text into plain data."""
+    """Decode JSON text into plain data."""
     try:
         if text[:1] in (" ", b" "):
-            return _read_carefully(text)
+            return _decode_with_stdlib(text)
         return _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return _read_carefully(text)
-    except TypeError as error:  # a damaged file may have a number there, or nothing
-        raise _no_text(text) from error
+        return _decode_with_stdlib(text)
+    except TypeError as error:  # a damaged file may contain a number or NULL
+        raise _not_text_error(text) from error
 
 
-def _read_carefully(text: str | bytes) -> Any:
-    """Read what msgspec can not."""
+def _decode_with_stdlib(text: str | bytes) -> Any:
+    """Decode text that msgspec rejects, or that encode() marked with a leading space."""
     import json  # noqa: PLC0415
 
     try:
         plain = json.loads(text)
     except json.JSONDecodeError as error:
-        raise NotJson(str(error)) from error
-    return _parted(plain) if text[:2] in ("  ", b"  ") else plain
+        raise _NotJson(str(error)) from error
+    return _remove_separators(plain) if text[:2] in ("  ", b"  ") else plain
 
 
-def _no_text(text: object) -> msgspec.DecodeError:
-    return msgspec.DecodeError(f"there is no text, but {displayed(text)}")
+def _not_text_error(text: object) -> msgspec.DecodeError:
+    return msgspec.DecodeError(f"JSON text must be a str or bytes, got {format_value(text)}")
 
 
 @functools.cache
 def decoder(kind: Any) -> Callable[[str | bytes], Any]:
-    """Give what reads text that msgspec wrote, which does not begin with a space, into a type."""
+    """Return a function that decodes text that msgspec wrote (it does not begin with a space) into a type."""
     return msgspec.json.Decoder(kind).decode
 
 
 def decode_as(kind: Any, text: str | bytes) -> Any:
-    """Read JSON text that encode() wrote into the type it had."""
+    """Decode JSON text that encode() wrote into a type."""
     try:
         if text[:1] in (" ", b" "):
-            return msgspec.convert(_read_carefully(text), kind)
+            return msgspec.convert(_decode_with_stdlib(text), kind)
     except TypeError as error:
-        raise _no_text(text) from error
+        raise _not_text_error(text) from error
     return decoder(kind)(text)
 
 
-def exact(value: Any) -> Any:
-    """Give the value back as plain JSON data if JSON can carry it exactly; refuse it otherwise.
+def to_json_data(value: Any) -> Any:
+    """Return the value as plain JSON data. Raise InvalidValue if JSON cannot represent it exactly.
 
-    Objects of the providers' SDKs become the dicts they were made from.
+    An object of a provider's SDK becomes the dict that it was parsed from.
     """
     if _is_plain(value):
         return value
     try:
-        return _unwrapped(value, 0)
+        return _unwrap(value, 0)
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep_error() from error
     except InvalidValue:
         raise
-    except Exception as error:  # of an object's own code: a property, model_dump(), an iterator
-        raise InvalidValue(f"{displayed(value)} could not be read as JSON: {type(error).__name__}.") from error
+    except Exception as error:  # raised by code of the object: a property, model_dump(), an iterator
+        raise InvalidValue(
+            f"The value cannot be read as JSON: {format_value(value)} raised {type(error).__name__}."
+        ) from error
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is plain JSON data already. It looks with a stack of its own, which no nesting overflows."""
+    """Return whether a value is plain JSON data already. An explicit stack avoids a recursion error on deep nesting."""
     levels = [iter((value,))]
     while levels:
         for item in levels[-1]:
             kind = type(item)
-            if kind in _ATOMS or (kind is float and math.isfinite(item)):
+            if kind in _ATOMIC_TYPES or (kind is float and math.isfinite(item)):
                 continue
             if kind is dict:
                 _check_keys(item)
                 item = item.values()  # noqa: PLW2901
             elif kind is not list:
                 return False
-            if len(levels) > DEPTH:
-                raise _too_deep()
+            if len(levels) > MAX_DEPTH:
+                raise _too_deep_error()
             levels.append(iter(item))
             break
         else:
@@ -185,86 +187,87 @@ def _is_plain(value: Any) -> bool:
 def _check_keys(value: dict[Any, Any]) -> None:
     for key in value:
         if type(key) is not str:
-            raise InvalidValue(f"A key of a JSON object must be text, not {displayed(key)}. Write it as a string.")
+            raise InvalidValue(f"A key of a JSON object must be a str, got {format_value(key)}.")
 
 
-def _unwrapped(value: Any, depth: int) -> Any:
+def _unwrap(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in _ATOMIC_TYPES:
         return value
-    if depth > DEPTH:
-        raise _too_deep()
+    if depth > MAX_DEPTH:
+        raise _too_deep_error()
     if kind is dict:
         _check_keys(value)
-        return {key: _unwrapped(item, depth + 1) for key, item in value.items()}
+        return {key: _unwrap(item, depth + 1) for key, item in value.items()}
     if kind is list or kind is tuple:
-        return [_unwrapped(item, depth + 1) for item in value]
+        return [_unwrap(item, depth + 1) for item in value]
     if kind is float:
-        return _finite(value)
-    return _unwrapped_object(value, depth)
+        return _check_finite(value)
+    return _unwrap_object(value, depth)
 
 
-def _finite(value: float) -> float:
+def _check_finite(value: float) -> float:
     if math.isfinite(value):
         return value
-    raise InvalidValue(f"JSON has no {value}. Send null or a string instead.")
+    raise InvalidValue(f"A number must be finite, got {value}. Use null or a string instead.")
 
 
-def _unwrapped_object(value: Any, depth: int) -> Any:
-    """Unwrap a provider's object, a subclass of a plain type or a mapping; refuse the rest."""
+def _unwrap_object(value: Any, depth: int) -> Any:
+    """Convert a provider's object, a subclass of a plain type or a dataclass. Raise InvalidValue for others."""
     if hasattr(value, "model_dump"):  # pydantic: both official SDKs
-        return _unwrapped(_dumped(value), depth)
+        return _unwrap(_dump_model(value), depth)
     if isinstance(value, msgspec.Struct):
-        return _unwrapped(fields_of(value), depth)
+        return _unwrap(fields_of(value), depth)
     if isinstance(value, str):
         return str.__str__(value)
-    for plain in _PLAIN:
+    for plain in _PLAIN_TYPES:
         if isinstance(value, plain):
-            return _unwrapped(plain(value), depth)
+            return _unwrap(plain(value), depth)
     if hasattr(value, "__dataclass_fields__"):
-        return _unwrapped({name: getattr(value, name) for name in value.__dataclass_fields__}, depth)
+        return _unwrap({name: getattr(value, name) for name in value.__dataclass_fields__}, depth)
     raise InvalidValue(
-        f"{type(value).__name__} can not be stored as JSON. Send text, numbers, lists and dicts; bytes as base64."
+        f"A value must be plain JSON data, got {type(value).__name__}. Use str, int, float, list and dict; for bytes, "
+        "base64."
     )
 
 
 def fields_of(struct: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a struct as msgspec would write them, and their values as they are: bytes stay bytes."""
+    """Return the fields of a struct under the names that msgspec writes, with unconverted values: bytes stay bytes."""
     fields = msgspec.structs.asdict(struct)
     tag = struct.__struct_config__.tag
     plain = {name: value for name, value in fields.items() if value is not UNSET}
     return plain if tag is None else {str(struct.__struct_config__.tag_field): tag, **plain}
 
 
-def _dumped(model: Any) -> Any:
-    """Return a pydantic object as its provider sent it: what was set, under the names of the wire, and what it is.
+def _dump_model(model: Any) -> Any:
+    """Return a pydantic object as its provider sent it: the fields that were set, under their wire names.
 
-    Fields that were not set are the SDK's own and would come back different. But an object that a program builds may
-    have its `role` and `type` by default, and without them it is no message.
+    Unset fields hold defaults of the SDK and would not round-trip. But a program that builds an object may leave `role`
+    and `type` at their defaults, and without them the object is not a message.
     """
     options: dict[str, Any] = {"mode": "json", "by_alias": True, "warnings": False}
-    whole = model.model_dump(**options)
-    return _discriminated(model.model_dump(**options, exclude_unset=True), whole)
+    full_data = model.model_dump(**options)
+    return _add_discriminators(model.model_dump(**options, exclude_unset=True), full_data)
 
 
-def _discriminated(sent: Any, whole: Any) -> Any:
-    """Add the `role` and `type` of each object, where they were not set, from a dump that has every field."""
-    if isinstance(sent, dict) and isinstance(whole, dict):
-        named = {name: whole[name] for name in _DISCRIMINATORS if isinstance(whole.get(name), str)}
-        found: dict[str, Any] = {**named, **sent}
-        for name, value in sent.items():
-            if name in whole:
-                found[name] = _discriminated(value, whole[name])
-        return found
-    if isinstance(sent, list) and isinstance(whole, list) and len(sent) == len(whole):
-        return list(map(_discriminated, sent, whole))
-    return sent
+def _add_discriminators(data: Any, full_data: Any) -> Any:
+    """Add `role` and `type` to each object that lacks them, from a dump with all fields."""
+    if isinstance(data, dict) and isinstance(full_data, dict):
+        discriminators = {name: full_data[name] for name in _DISCRIMINATORS if isinstance(full_data.get(name), str)}
+        fields: dict[str, Any] = {**discriminators, **data}
+        for name, value in data.items():
+            if name in full_data:
+                fields[name] = _add_discriminators(value, full_data[name])
+        return fields
+    if isinstance(data, list) and isinstance(full_data, list) and len(data) == len(full_data):
+        return list(map(_add_discriminators, data, full_data))
+    return data
 
 
-def storable(text: str) -> str:
-    """Give a text that a database column can hold: half of a surrogate pair is written out as its escape."""
+def escape_surrogates(text: str) -> str:
+    """Return a text that a database column can hold: a lone surrogate is replaced by its escape sequence."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _too_deep() -> InvalidValue:
-    return InvalidValue(f"This value is nested more than {DEPTH} levels deep. Flatten it, or store it as text.")
+def _too_deep_error() -> InvalidValue:
+    return InvalidValue(f"A value must be nested at most {MAX_DEPTH} levels deep. Flatten it, or store it as a str.")

@@ -1,24 +1,26 @@
-"""A turn: one run, from the person's message to the end of the agent's answer."""
+"""Turns, and the buffer that collects a streamed answer and decides when to store it."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+from recollect.errors import InvalidValue, format_value
+from recollect.model.message import Draft, MessageState, Part, ReasoningPart, TextPart
 from recollect.model.value import Value
 
 TurnStatus = Literal["open", "completed", "failed", "cancelled", "interrupted"]
-LEASE = 300.0
-"""Seconds that an open turn is held for after each of its writes, where the caller does not say."""
+DEFAULT_LEASE = 300.0
+"""Seconds of the lease by default: how long an open turn blocks others after each of its writes."""
 
-POLL = 0.05
-"""Seconds between two looks at a busy branch."""
+POLL_INTERVAL = 0.05
+"""Seconds between two polls of a busy branch."""
 
 EndStatus = Literal["completed", "failed", "cancelled"]
-"""How a caller ends a turn; Turn.interrupt() ends one whose answer is not whole."""
+"""The statuses with which a caller ends a turn; Turn.interrupt() ends one with an incomplete answer."""
 
 
-class Turn(Value, frozen=True, kw_only=True, gc=False):
-    """What is known about a run. It is named after its first message, which opened it."""
+class TurnInfo(Value, frozen=True, kw_only=True, gc=False):
+    """The stored fields of a turn. Its id is the id of the message that opened it."""
 
     branch: int
     position: int
@@ -39,10 +41,54 @@ class Turn(Value, frozen=True, kw_only=True, gc=False):
         return f"{self.branch}.{self.position}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain data that JSON can carry, with the id, times as ISO 8601."""
+        """Return plain JSON data with the id, times as ISO 8601."""
         return {"id": self.id, **super().to_dict()}
 
 
-def failure(error: BaseException) -> dict[str, str]:
-    """Describe an exception as it is kept with a turn or a message."""
+def describe_error(error: BaseException) -> dict[str, str]:
+    """Return the name and message of an exception, as stored with a turn or a message."""
     return {"name": type(error).__name__, "message": str(error)}
+
+
+FLUSH_INTERVAL = 1.0
+"""Seconds between two writes of an answer in progress: a write per chunk would cost one commit each."""
+
+ChunkKind = Literal["text", "reasoning"]
+_CHUNK_PARTS: dict[str, Any] = {"text": TextPart, "reasoning": ReasoningPart}
+
+
+class StreamBuffer:
+    """The chunks of text and reasoning of an answer, in order of arrival."""
+
+    def __init__(self, now: float) -> None:
+        self._runs: list[tuple[ChunkKind, list[str]]] = []
+        self._stored_at = now
+        self.dirty = False
+
+    def add(self, text: str, kind: ChunkKind, now: float) -> bool:
+        """Add a chunk. Return whether it is time to store the answer."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"text must be a str, got {type(text).__name__}.")
+        if type(kind) is not str or kind not in _CHUNK_PARTS:
+            raise InvalidValue(f"kind must be 'text' or 'reasoning', got {format_value(kind)}.")
+        if not self._runs or self._runs[-1][0] != kind:
+            self._runs.append((kind, []))
+        self._runs[-1][1].append(text)
+        self.dirty = True
+        return now - self._stored_at >= FLUSH_INTERVAL
+
+    def mark_stored(self, now: float) -> None:
+        """Record that the answer was stored."""
+        self._stored_at = now
+        self.dirty = False
+
+    def draft(self, state: MessageState, error: Any = None) -> Draft:
+        """Return the chunks so far as a message."""
+        parts: tuple[Part, ...] = tuple(_CHUNK_PARTS[kind](text="".join(chunks)) for kind, chunks in self._runs)
+        return Draft(role="assistant", parts=parts, state=state, error=error)
+
+    def cut_off(self, error: BaseException) -> Draft:
+        """Return the chunks so far as a message that an error or a cancellation ended."""
+        if isinstance(error, Exception):
+            return self.draft("error", describe_error(error))
+        return self.draft("interrupted")

@@ -1,20 +1,21 @@
-"""The web app and the HTTP API over one store, for this machine or for a team.
+"""The HTTP server: the web app and the HTTP API over one store, for one user or a team.
 
-    app.py         everything put together: routes, errors, access
-    access.py      who may come in: token, cookie, Host, Origin, and the headers that every answer has
-    attempts.py    failed logins, limited for each address; token.py: the token that is kept
-    log.py         requests and failures on standard error; readiness.py: whether the store answers
-    names.py       ids in addresses
-    account.py     an owner's store, agent and talks
-    talks.py       the turns that run here, and who follows them
-    actions.py     what a person does in a conversation; once.py: what is sent twice happens once
-    changes.py     one watch for all who listen; feed.py: changes and turns, for the page
-    transfer.py    conversations out as a file, and in; files.py: the files of messages
-    problem.py     errors as problem+json, with stable codes
-    serve.py       the sockets, and uvicorn; connection.py: clients that never come to the point
-    api/           /api/v1, JSON
-    page/          the page: templates, styles, scripts, and what fills them
+    app.py           the application: routes, error handlers, middleware
+    access.py        access control: token, cookie, Host, Origin, failed logins; security headers
+    access_token.py  the stored access token
+    account.py       an owner's store, agent and running turns
+    turn_runner.py   running turns and their followers; idempotency keys
+    actions.py       actions of a user in a conversation
+    changes.py       one watch for all listeners; the feed of the page
+    attachments.py   uploaded and stored files, image dimensions
+    transfer.py      export and import
+    problems.py      errors as problem+json, with stable codes
+    connection.py    limits of client connections
+    serve.py         sockets and uvicorn
+    log.py           requests and failures on standard error
+    api/             /api/v1 as JSON
+    page/            the web app: templates, styles, scripts and their routes
 
-It stands on the store and the agent, and never on SQL. The web framework, the template engine and what renders Markdown
-are known in this room alone.
+The server uses the store and the agent and contains no SQL. Litestar, Jinja2 and the Markdown libraries are imported
+only here.
 """

@@ -1,4 +1,7 @@
-"""An account: one owner's store, agent and talks. A server for one person has one, a team's one for each token."""
+"""Accounts: one owner's store, agent and running turns.
+
+A single-user server has one, a team server one for each token.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +11,37 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from recollect.agent import Agent
-from recollect.server.changes import Changes
-from recollect.server.feed import Feed
-from recollect.server.once import Once
-from recollect.server.talks import Talks
+from recollect.server.changes import ChangeFeed, ChangeWatcher
+from recollect.server.turn_runner import IdempotencyCache, TurnRunner
 from recollect.store_async import AsyncSession, AsyncStore, open_async
 
-MakeAgent = Callable[[AsyncStore], Agent]
-Keep = Callable[[AsyncStore], Awaitable[None]]
-"""What is done to an owner's store when it is opened, such as letting go of what is too old."""
+AgentFactory = Callable[[AsyncStore], Agent]
+StoreHook = Callable[[AsyncStore], Awaitable[None]]
+"""A function that is called with an owner's store when it is opened, for example to prune it."""
 
 
 class Account:
-    """What one owner has in this server. `closing` is set when the server is about to stop: streams end then."""
+    """One owner's store, agent and running turns. `closing` is set when the server stops: event streams end then."""
 
     def __init__(self, owner: str, store: AsyncStore, agent: Agent, closing: asyncio.Event | None = None) -> None:
         self.owner = owner
         self.store = store
         self.agent = agent
-        self.talks = Talks(agent)
-        self.changes = Changes(store)
+        self.runner = TurnRunner(agent)
+        self.changes = ChangeWatcher(store)
         self.closing = asyncio.Event() if closing is None else closing
-        self.once: Once[Any] = Once()
-        self.feed = Feed(self.changes, self.talks, self.closing)
+        self.idempotency: IdempotencyCache[Any] = IdempotencyCache()
+        self.feed = ChangeFeed(self.changes, self.runner, self.closing)
 
     async def session(self, name: str) -> AsyncSession:
-        """Give a session to look at; its activity is not touched. Raise why, where it is not there."""
-        found = await self.store.get_session(name)
-        return await self.store.session(name, create=False) if found is None else found
+        """Return a session without changing its activity. Raise SessionNotFound or SessionInTrash."""
+        session = await self.store.get_session(name)
+        return await self.store.session(name, create=False) if session is None else session
 
     async def close(self) -> None:
-        """Stop what runs, write what waits, and close the store."""
+        """Stop running turns, write the queued messages, and close the store."""
         await self.feed.close()
-        await self.talks.close()
+        await self.runner.close()
         await self.changes.close()
         await self.agent.close()
         await self.store.close()
@@ -49,26 +50,28 @@ class Account:
 class Accounts:
     """The accounts of a server, each opened when it is first needed."""
 
-    def __init__(self, place: str | os.PathLike[str] | None, make_agent: MakeAgent, keep: Keep | None = None) -> None:
-        self._place = place
-        self._keep = keep
+    def __init__(
+        self, target: str | os.PathLike[str] | None, make_agent: AgentFactory, on_open: StoreHook | None = None
+    ) -> None:
+        self._target = target
+        self._on_open = on_open
         self._make_agent = make_agent
         self.closing = asyncio.Event()
         self._open: dict[str, Account] = {}
         self._lock = asyncio.Lock()
 
     async def get(self, owner: str) -> Account:
-        """Give an owner's account."""
-        found = self._open.get(owner)
-        if found is not None:
-            return found
+        """Return an owner's account. Open its store on the first call."""
+        known_account = self._open.get(owner)
+        if known_account is not None:
+            return known_account
         async with self._lock:
             if owner not in self._open:
-                store = await open_async(self._place, owner=owner)
+                store = await open_async(self._target, owner=owner)
                 try:
                     await store.recover()
-                    if self._keep is not None:
-                        await self._keep(store)
+                    if self._on_open is not None:
+                        await self._on_open(store)
                     account = Account(owner, store, self._make_agent(store), self.closing)
                 except BaseException:
                     await store.close()
@@ -77,11 +80,11 @@ class Accounts:
             return self._open[owner]
 
     def first(self) -> Account | None:
-        """Return an account that is open; None if there is none."""
+        """Return any open account, or None."""
         return next(iter(self._open.values()), None)
 
     async def close(self) -> None:
-        """Close them all."""
+        """Close all accounts."""
         self.closing.set()
         for account in list(self._open.values()):
             await account.close()

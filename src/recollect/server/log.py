@@ -20,21 +20,21 @@ from typing import Any, TextIO
 from urllib.parse import unquote
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-NAME = "recollect.server"
-INTERVAL = 10.0
-"""Seconds in which a repeated failure is logged once."""
+LOGGER_NAME = "recollect.server"
+REPEAT_INTERVAL = 10.0
+"""Seconds in which a repeated failure is logged once: often enough to notice, too rare to fill a disk."""
 
-_log = logging.getLogger(NAME)
+_log = logging.getLogger(LOGGER_NAME)
 _AUTHORITY = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*", re.ASCII | re.IGNORECASE)
-_LONGEST_PATH = 300
-_LONGEST_WORD = 100
-_WAITING = 10_000  # lines, about 1 MB. More than that wait only if standard error is not read.
-_PATIENCE = 2.0  # seconds that the last lines may take at the end
-_QUIET = ("/static/", "/favicon.ico", "/api/v1/health", "/api/v1/ready")
+_LONGEST_PATH = 300  # characters of a path in one log line; longer ones are cut
+_LONGEST_WORD = 100  # characters of a method or an owner in one log line
+_MAX_QUEUED_LINES = 10_000  # lines, about 1 MB. The queue fills only if standard error is not read.
+_FLUSH_TIMEOUT = 2.0  # seconds to write the last lines at the end; a blocked terminal must not delay the exit
+_DEBUG_PATHS = ("/static/", "/favicon.ico", "/api/v1/health", "/api/v1/ready")
 
 
-def escaped(text: str) -> str:
-    """Return a text in which everything that is not printable is escaped, so that it stays one line."""
+def escape_unprintable(text: str) -> str:
+    """Return a text with all non-printable characters escaped, so that it stays on one line."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -48,25 +48,25 @@ class LineFormatter(logging.Formatter):
         self._stacks = stacks
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and the stack below it if stacks are wanted."""
+        """Return the line, with the stack below it if stacks are enabled."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         if record.name == "recollect" or record.name.startswith("recollect."):
             message = record.getMessage()
-        else:  # the arguments of others may be content
+        else:  # arguments of other libraries may be content
             message = f"{record.name}: {str(record.msg).strip().partition(chr(10))[0]}"
         error = record.exc_info[1] if record.exc_info else None
         cause = "" if error is None else f" ({type(error).__name__})"
-        line = f"{now}.{int(record.msecs):03d}Z {record.levelname.lower()} {escaped(message)}{cause}"
+        line = f"{now}.{int(record.msecs):03d}Z {record.levelname.lower()} {escape_unprintable(message)}{cause}"
         return line if error is None or not self._stacks else f"{line}\n{_stack(error)}"
 
 
 def _stack(error: BaseException) -> str:
     """Return the stack of an exception and of its causes, without their texts, which may be content."""
     lines: list[str] = []
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in visited_ids:
+        visited_ids.add(id(cause))
         lines.append(f"  {type(cause).__module__}.{type(cause).__name__}")
         lines += [line.rstrip("\n") for line in traceback.format_tb(cause.__traceback__)]
         cause = cause.__cause__ or cause.__context__
@@ -74,16 +74,16 @@ def _stack(error: BaseException) -> str:
 
 
 class QueuedHandler(logging.Handler):
-    """Write lines in a thread of its own: a terminal that is paused must not stop the server.
+    """Write lines in a separate thread: a paused terminal must not stop the server.
 
-    If the reader falls too far behind, lines are left out, and the next one that is written says how many.
+    If the reader falls too far behind, lines are dropped, and the next written line states how many.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._lines: queue.Queue[str | None] = queue.Queue(_WAITING)
-        self._lost = 0
+        self._lines: queue.Queue[str | None] = queue.Queue(_MAX_QUEUED_LINES)
+        self._dropped_count = 0
         self._thread = threading.Thread(target=self._write, name="recollect-log", daemon=True)
         self._thread.start()
 
@@ -92,33 +92,35 @@ class QueuedHandler(logging.Handler):
         try:
             self._lines.put_nowait(self.format(record))
         except queue.Full:
-            self._lost += 1
+            self._dropped_count += 1
         except Exception:  # noqa: BLE001  a line that cannot be made must not fail the request
             self.handleError(record)
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
-            lost, self._lost = self._lost, 0
-            note = f"({lost} lines were left out here: standard error was not read.)\n" if lost else ""
+            dropped_count, self._dropped_count = self._dropped_count, 0
+            note = (
+                f"({dropped_count} lines were dropped because standard error was not read.)\n" if dropped_count else ""
+            )
             with contextlib.suppress(OSError, ValueError):
                 self._stream.write(f"{note}{line}\n")
                 self._stream.flush()
 
     def close(self) -> None:
-        """Write what is queued, for a moment at most."""
+        """Write the queued lines, for at most _FLUSH_TIMEOUT."""
         with contextlib.suppress(queue.Full):
             self._lines.put_nowait(None)
-        self._thread.join(_PATIENCE)
+        self._thread.join(_FLUSH_TIMEOUT)
         super().close()
 
 
 @contextlib.contextmanager
 def to_stderr(level: str) -> Generator[None]:
-    """Log on standard error while this is entered. Other libraries' warnings and errors are logged too."""
+    """Log to standard error while the context is active, including warnings and errors of other libraries."""
     number = LEVELS[level]
     handler = QueuedHandler(sys.stderr)
     handler.setFormatter(LineFormatter(stacks=number <= logging.DEBUG))
-    root, before = logging.getLogger(), (logging.getLogger().level, _log.level)
+    root, previous_levels = logging.getLogger(), (logging.getLogger().level, _log.level)
     root.addHandler(handler)
     root.setLevel(max(number, logging.WARNING))
     _log.setLevel(number)
@@ -126,74 +128,80 @@ def to_stderr(level: str) -> Generator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        root.setLevel(before[0])
-        _log.setLevel(before[1])
+        root.setLevel(previous_levels[0])
+        _log.setLevel(previous_levels[1])
         handler.close()
 
 
-def shown_path(scope: Any, secrets: Collection[str]) -> str:
-    """Return a request's path as it may be logged: as it was sent, without host, query, fragment and known tokens."""
+def loggable_path(scope: Any, secrets: Collection[str]) -> str:
+    """Return a request's path for the log: as sent, without host, query, fragment and known tokens."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
     text = _AUTHORITY.sub("", re.split(r"[?#]", raw.decode("latin-1"), maxsplit=1)[0], count=1)
     plain = unquote(text)
     if any(secret in text or secret in plain for secret in secrets):
         return "(a path that contains a token)"
-    return escaped(text if len(text) <= _LONGEST_PATH else text[:_LONGEST_PATH] + "...")
+    return escape_unprintable(text if len(text) <= _LONGEST_PATH else text[:_LONGEST_PATH] + "...")
 
 
 class RequestEntry:
-    """What the access log says of one request."""
+    """One request in the access log."""
 
     def __init__(self, scope: Any, client: str, secrets: Collection[str], *, owners: bool) -> None:
         self._scope = scope
         self._secrets = secrets
         self._owners = owners
-        self._begun = time.monotonic()
+        self._start = time.monotonic()
         self.client = client
         self.status: int | None = None
 
     @property
-    def asked(self) -> str:
-        """The method and the path."""
-        return f"{self._scope['method'][:_LONGEST_WORD]} {shown_path(self._scope, self._secrets)}"
+    def request_line(self) -> str:
+        """The method and the path of the request."""
+        return f"{self._scope['method'][:_LONGEST_WORD]} {loggable_path(self._scope, self._secrets)}"
 
     def write(self) -> None:
-        """Log the request: at debug if it is a check or a file of the page that succeeded, at info otherwise."""
-        succeeded = self.status is not None and self.status < 400  # noqa: PLR2004
-        level = logging.DEBUG if succeeded and self._scope["path"].startswith(_QUIET) else logging.INFO
+        """Log the request: at debug for successful health checks and static files, at info otherwise."""
+        is_success = self.status is not None and self.status < 400  # noqa: PLR2004
+        level = logging.DEBUG if is_success and self._scope["path"].startswith(_DEBUG_PATHS) else logging.INFO
         if not _log.isEnabledFor(level):
             return
         account = self._scope["state"].get("account")
-        owner = f" {escaped(account.owner[:_LONGEST_WORD])}" if self._owners and account is not None else ""
-        took = (time.monotonic() - self._begun) * 1000
-        _log.log(level, "%s%s %s %s %.1f ms", self.client, owner, self.asked, self.status or "-", took)
+        owner = f" {escape_unprintable(account.owner[:_LONGEST_WORD])}" if self._owners and account is not None else ""
+        milliseconds = (time.monotonic() - self._start) * 1000
+        _log.log(level, "%s%s %s %s %.1f ms", self.client, owner, self.request_line, self.status or "-", milliseconds)
 
 
 class BoundedLog:
-    """Log repeated events so that nobody can fill the disk with them: each key once per interval, few keys at all."""
+    """Log repeated events without filling the disk: each key once per interval, and a limited number of keys."""
 
-    _KEYS = 50
+    _MAX_KEYS = 50  # keys per interval. Failures have few kinds; more keys are an attack.
 
     def __init__(self) -> None:
-        self._said: OrderedDict[object, tuple[float, int]] = OrderedDict()
+        self._entries: OrderedDict[object, tuple[float, int]] = OrderedDict()
 
-    def say(self, level: int, key: object, message: str, *args: object, error: BaseException | None = None) -> None:
-        """Log an event, unless the same key was logged less than an interval ago; then it is counted."""
+    def log_event(
+        self, level: int, key: object, message: str, *args: object, error: BaseException | None = None
+    ) -> None:
+        """Log an event. Count it instead if the same key was logged less than an interval ago."""
         now = time.monotonic()
-        while self._said and next(iter(self._said.values()))[0] + INTERVAL <= now and key not in self._said:
-            self._said.popitem(last=False)
-        last, left_out = self._said.get(key, (None, 0))
-        if last is not None and last + INTERVAL > now:
-            self._said[key] = (last, left_out + 1)
+        while (
+            self._entries
+            and next(iter(self._entries.values()))[0] + REPEAT_INTERVAL <= now
+            and key not in self._entries
+        ):
+            self._entries.popitem(last=False)
+        last_time, suppressed_count = self._entries.get(key, (None, 0))
+        if last_time is not None and last_time + REPEAT_INTERVAL > now:
+            self._entries[key] = (last_time, suppressed_count + 1)
             return
-        if last is None and len(self._said) >= self._KEYS:
+        if last_time is None and len(self._entries) >= self._MAX_KEYS:
             return
-        self._said[key] = (now, 0)
-        self._said.move_to_end(key)
-        if left_out:
-            message, args = f"{message} (and %d more since the last line)", (*args, left_out)
+        self._entries[key] = (now, 0)
+        self._entries.move_to_end(key)
+        if suppressed_count:
+            message, args = f"{message} (and %d more since the last line)", (*args, suppressed_count)
         _log.log(level, message, *args, exc_info=error)
 
-    def failed(self, asked: str, status: int, error: BaseException) -> None:
-        """Log that a request failed on the server's side."""
-        self.say(logging.ERROR, (status, type(error)), "%s failed with %d", asked, status, error=error)
+    def log_failure(self, request_line: str, status: int, error: BaseException) -> None:
+        """Log a request that failed with a server error."""
+        self.log_event(logging.ERROR, (status, type(error)), "%s failed with %d", request_line, status, error=error)

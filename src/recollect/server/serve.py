@@ -1,4 +1,4 @@
-"""The server at work: its socket first, so that the link can be told at once, then uvicorn."""
+"""Run the server: listen first, so that the link can be printed at once, then start uvicorn."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from urllib.parse import quote
 
 from recollect.errors import InvalidValue
 from recollect.server import log
-from recollect.server.account import Accounts, Keep, MakeAgent
+from recollect.server.account import Accounts, AgentFactory, StoreHook
 
-_TRIES = 20
-_LOOK = 0.1
-_FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # of nobody: kept free for examples
-_OPENED = 16
-"""Of so many owners the store is opened at the start; those of others when they come."""
+_MAX_PORT_ATTEMPTS = 20  # ports that are tried: more servers on one machine are rare
+_POLL_INTERVAL = 0.1  # seconds between checks for a shutdown; a person does not notice the delay
+_DOCUMENTATION_ADDRESSES = (
+    (socket.AF_INET, "192.0.2.1"),
+    (socket.AF_INET6, "2001:db8::1"),
+)  # reserved for documentation (RFC 5737, RFC 3849): nobody has them
+_MAX_OPENED_AT_START = 16
+"""Number of owners whose store is opened at the start; the others are opened with their first request."""
 
 
 def listen(host: str, port: int, *, exact: bool) -> socket.socket:
-    """Take a port to listen on; unless just this one is wanted, the next ones are tried where it is taken."""
-    failed: object = None
+    """Return a listening socket. Unless `exact`, try the next ports too. Raise InvalidValue if none is free."""
+    reason: object = None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in range(port, port + (1 if exact or port == 0 else _TRIES)):
+    for candidate in range(port, port + (1 if exact or port == 0 else _MAX_PORT_ATTEMPTS)):
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, number))
+            listener.bind((host, candidate))
         except (OSError, OverflowError) as error:
             listener.close()
-            failed = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
         else:
             listener.listen(128)
             listener.setblocking(False)  # noqa: FBT003
             return listener
-    raise InvalidValue(f"{host} port {port} can not be listened on ({failed}). Choose another one with --port.")
+    raise InvalidValue(f"Cannot listen on {host} port {port} ({reason}). Choose another port with --port.")
 
 
-def loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -50,71 +53,71 @@ def loopback(host: str) -> bool:
         return False
 
 
-def link(host: str, port: int, token: str | None) -> str:
+def page_link(host: str, port: int, token: str | None) -> str:
     """Return the link that opens the page; without a token, the address alone.
 
     The token is in the fragment, which a browser does not send: the page exchanges it for a cookie.
     """
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}/" + ("" if token is None else f"#token={quote(token, safe='')}")
+    link_host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{link_host}:{port}/" + ("" if token is None else f"#token={quote(token, safe='')}")
 
 
 def address_for_others(host: str) -> str | None:
-    """Give an address of this machine that others can use, where all of them are listened on; None where none is known.
+    """Return an address of this machine for other machines, if the server listens on all addresses; otherwise None.
 
-    It is that from which this machine would send to another one. Nothing is sent.
+    It is the source address of a packet to another network. Nothing is sent.
     """
-    ways = {"0.0.0.0": _FAR[:1], "::": _FAR}.get(host, ())  # noqa: S104
-    for family, far in ways:
-        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
-            asked.connect((far, 9))
-            found: str = asked.getsockname()[0]
-            if not ipaddress.ip_address(found).is_loopback:
-                return found
+    probes = {"0.0.0.0": _DOCUMENTATION_ADDRESSES[:1], "::": _DOCUMENTATION_ADDRESSES}.get(host, ())  # noqa: S104
+    for family, remote in probes:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((remote, 9))
+            address: str = probe.getsockname()[0]
+            if not ipaddress.ip_address(address).is_loopback:
+                return address
     return None
 
 
 def run(
-    listener: socket.socket, place: str | None, make_agent: MakeAgent, tokens: Mapping[str, str], *,
-    hosts: tuple[str, ...] = (), keep: Keep | None = None, team: bool = False, log_level: str = "info",
+    listener: socket.socket, target: str | None, make_agent: AgentFactory, tokens: Mapping[str, str], *,
+    hosts: tuple[str, ...] = (), on_open: StoreHook | None = None, team: bool = False, log_level: str = "info",
 ) -> None:  # fmt: skip
-    """Serve until the process is told to stop. `keep` is called with each owner's store when it is opened.
+    """Serve until the process receives a signal to stop. `on_open` is called with each owner's store when it is opened.
 
-    `team` says that people were given their tokens. `log_level` is debug, info, warning or error.
+    With `team`, an administrator has assigned the tokens. `log_level` is debug, info, warning or error.
     """
     with log.to_stderr(log_level):
-        asyncio.run(_serve(listener, Accounts(place, make_agent, keep), tokens, hosts, team=team))
+        asyncio.run(_serve(listener, Accounts(target, make_agent, on_open), tokens, hosts, team=team))
 
 
 async def _serve(
     listener: socket.socket, accounts: Accounts, tokens: Mapping[str, str], hosts: tuple[str, ...], *, team: bool
 ) -> None:
-    import uvicorn  # noqa: PLC0415  the link is printed before half a second of imports
+    import uvicorn  # noqa: PLC0415  0.5 s of imports, after the link is printed
 
     from recollect.server import app  # noqa: PLC0415
-    from recollect.server.connection import BACKLOG, Connection, room  # noqa: PLC0415
+    from recollect.server.connection import BACKLOG, HttpConnection, connection_limit  # noqa: PLC0415
 
-    Connection.most = room()
+    HttpConnection.max_connections = connection_limit()
     address, port = listener.getsockname()[:2]
-    application = app.make(accounts, tokens, hosts=hosts, port=port, public=not loopback(address), team=team)
+    application = app.create_app(accounts, tokens, hosts=hosts, port=port, public=not is_loopback(address), team=team)
     options = uvicorn.Config(
         application, log_config=None, log_level="error", access_log=False, server_header=False, date_header=True,
-        lifespan="on", timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=Connection,
+        lifespan="on", timeout_graceful_shutdown=3, timeout_keep_alive=30, proxy_headers=False, http=HttpConnection,
         ws="none", backlog=BACKLOG,
     )  # fmt: skip
     server = uvicorn.Server(options)
-    for owner in list(dict.fromkeys(tokens.values()))[:_OPENED]:
-        await accounts.get(owner)  # what is wrong with the store is said now, and what was left open is marked
-    watching = asyncio.create_task(_tell_of_end(server, accounts.closing))
+    for owner in list(dict.fromkeys(tokens.values()))[:_MAX_OPENED_AT_START]:
+        await accounts.get(owner)  # report errors of the store now, and mark abandoned turns
+    shutdown_task = asyncio.create_task(_announce_shutdown(server, accounts.closing))
     try:
         await server.serve(sockets=[listener])
     finally:
-        watching.cancel()
+        shutdown_task.cancel()
         await accounts.close()
 
 
-async def _tell_of_end(server: Any, closing: asyncio.Event) -> None:
-    """Let the streams know that the server is about to stop: it waits for them first, and only then for the rest."""
-    while not server.should_exit:  # noqa: ASYNC110  a signal sets it, and nothing else tells
-        await asyncio.sleep(_LOOK)
+async def _announce_shutdown(server: Any, closing: asyncio.Event) -> None:
+    """Set `closing` when the server begins to stop: uvicorn waits for the event streams before it ends the lifespan."""
+    while not server.should_exit:  # noqa: ASYNC110  a signal handler sets it; there is no event
+        await asyncio.sleep(_POLL_INTERVAL)
     closing.set()

@@ -1,4 +1,4 @@
-"""Conversations out of the server as a file, and into it: both in pieces, so that size costs no memory."""
+"""Export and import of conversations as files, streamed so that the size costs no memory."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from recollect import export, ops
+from recollect import export, storage
 from recollect.errors import InvalidValue
 from recollect.model.title import file_name, safe_file_name
-from recollect.model.value import iso
+from recollect.model.value import format_iso
 from recollect.server.account import Account
 
-TYPES = {
+EXPORT_TYPES = {
     "md": "text/markdown",
     "json": "application/json",
     "jsonl": "application/x-ndjson",
     "html": "text/html",
 }
-LARGEST = 1 << 30
-"""Bytes that an import may have."""
+MAX_IMPORT_SIZE = 1 << 30
+"""Maximum size of an import in bytes. Larger files can be imported on the command line."""
 
-_LONGEST_FILE = 120
-_JOINER = "\u200d"  # holds an emoji together
-_IN_MEMORY = 4 << 20
+_MAX_FILE_NAME_LENGTH = 120  # characters. Longer names are cut so that they fit file systems (255 bytes).
+_ZERO_WIDTH_JOINER = "\u200d"  # joins the parts of an emoji
+_IN_MEMORY = 4 << 20  # bytes of an upload that are held in memory; the rest goes to a temporary file
 
 
-class Download(NamedTuple):
-    """A file on its way out: its name, its type, and its bytes as they are made."""
+class ExportDownload(NamedTuple):
+    """An export: its file name, media type, and bytes as they are produced."""
 
     name: str
     type: str
@@ -39,24 +39,30 @@ class Download(NamedTuple):
 
     @property
     def disposition(self) -> str:
-        """Say what a browser saves it as. It never shows it: what is in it was written by anyone."""
-        return attachment(self.name)
+        """The Content-Disposition header. A browser saves the file and never shows it: its content is not trusted."""
+        return content_disposition(self.name)
 
 
-def attachment(name: str, how: str = "attachment") -> str:
-    """Write the header that has a browser save a file under a name, or show it ("inline"), whatever is in the name.
+def content_disposition(name: str, kind: str = "attachment") -> str:
+    """Return a Content-Disposition header for any file name. `kind` is "attachment" or "inline".
 
-    What steers a terminal, leads to another folder or turns the reading direction is no part of it: a name must not
-    look as if it ended otherwise than it does.
+    Control characters, path separators and characters that change the reading direction are replaced: a name must not
+    hide its extension.
     """
-    kept = name if len(name) <= _LONGEST_FILE else name[: _LONGEST_FILE - 20] + name[-20:]  # with what it ends in
-    kept = "".join(c if c == _JOINER or (c.isprintable() and c not in "/\\") else "_" for c in kept)
-    kept = safe_file_name(kept.strip())
-    plain = safe_file_name("".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in kept)) or "file"
-    return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(kept.encode('utf-8', 'replace'), safe='')}"
+    safe_name = (
+        name if len(name) <= _MAX_FILE_NAME_LENGTH else name[: _MAX_FILE_NAME_LENGTH - 20] + name[-20:]
+    )  # keep the extension
+    safe_name = "".join(
+        c if c == _ZERO_WIDTH_JOINER or (c.isprintable() and c not in "/\\") else "_" for c in safe_name
+    )
+    safe_name = safe_file_name(safe_name.strip())
+    ascii_name = (
+        safe_file_name("".join(c if c.isascii() and (c.isalnum() or c in "-_. ") else "_" for c in safe_name)) or "file"
+    )
+    return f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(safe_name.encode('utf-8', 'replace'), safe='')}"
 
 
-async def outgoing(
+async def start_export(
     account: Account,
     ids: Sequence[str] | None,
     format: str,
@@ -65,56 +71,58 @@ async def outgoing(
     output: bool = True,
     deleted: bool | None = None,
     zone: datetime.tzinfo | None = None,
-) -> Download:
-    """Export sessions: those named, or all that are not in the trash (None), with times in a zone (None: the server's).
+) -> ExportDownload:
+    """Export sessions by id, or all that are not in the trash (None), with times in a zone (None: the server's).
 
-    What is wrong with the request is raised here, before the first byte is sent.
+    Errors of the request are raised here, before the first byte is sent.
     """
-    if format not in TYPES:
-        raise InvalidValue(f"An export is one of {', '.join(TYPES)}; got {format!r}.")
+    if format not in EXPORT_TYPES:
+        raise InvalidValue(f"format must be one of {', '.join(EXPORT_TYPES)}, got {format!r}.")
     if ids is not None:
-        await account.store.run(ops.transfer.trees(account.store.scope(), list(ids)))  # an id that is not there
+        await account.store.run(storage.transfer.find_trees(account.store.scope(), list(ids)))  # raises SessionNotFound
     pieces = export.chunks_async(account.store, ids, format, redact=redact, output=output, deleted=deleted, zone=zone)
     first = await anext(aiter(pieces), b"")
 
-    async def sent() -> AsyncGenerator[bytes]:
+    async def all_pieces() -> AsyncGenerator[bytes]:
         yield first
         async for piece in pieces:
             yield piece
 
-    return Download(f"{await _name(account, ids)}.{format}", TYPES[format], sent())
+    return ExportDownload(f"{await _export_name(account, ids)}.{format}", EXPORT_TYPES[format], all_pieces())
 
 
-async def _name(account: Account, ids: Sequence[str] | None) -> str:
-    """Name a file after the one session that is in it, or after the day."""
+async def _export_name(account: Account, ids: Sequence[str] | None) -> str:
+    """Return the file name: the title of a single session, or the date."""
     if ids is not None and len(ids) == 1:
         session = await account.store.get_session(ids[0])
-        told = (session.title if session is not None else None) or ids[0]
-        if name := file_name(told):
+        title = (session.title if session is not None else None) or ids[0]
+        if name := file_name(title):
             return name
-    return f"recollect {iso(time.time_ns() // 1_000_000)[:10]}"
+    return f"recollect {format_iso(time.time_ns() // 1_000_000)[:10]}"
 
 
-async def incoming(
+async def import_upload(
     account: Account,
     stream: AsyncIterable[bytes],
     *,
     on_conflict: str = "skip",
     format: str | None = None,
-    largest: int = LARGEST,
+    max_size: int = MAX_IMPORT_SIZE,
 ) -> export.Report:
-    """Import what is uploaded, JSON or JSON lines, and say what was done. Nothing is imported before all of it is here.
+    """Import an upload in JSON or JSON lines after all of it was received, and return the report.
 
-    `on_conflict` is `skip`, `new` or `error`, for a session that contradicts the one in the store.
+    `on_conflict` (`skip`, `new` or `error`) decides about a session that differs from the stored one.
     """
     if on_conflict not in ("skip", "new", "error"):
-        raise InvalidValue(f"on_conflict is skip, new or error; got {on_conflict!r}.")
+        raise InvalidValue(f"on_conflict must be skip, new or error, got {on_conflict!r}.")
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
         size = 0
         async for piece in stream:
             size += len(piece)
-            if size > largest:
-                raise InvalidValue(f"An import has at most {largest:,} bytes. Use `recollect sessions import` for it.")
+            if size > max_size:
+                raise InvalidValue(
+                    f"An import must have at most {max_size:,} bytes. Run `recollect sessions import` for larger files."
+                )
             if size > _IN_MEMORY:
                 await asyncio.to_thread(file.write, piece)
             else:

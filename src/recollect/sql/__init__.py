@@ -1,15 +1,20 @@
 """The SQL of each engine: numbered migrations and named queries, in files.
 
-A query begins with a line `-- name: <table>_<verb>` and is named the same in every engine. What several queries of a
-file share, such as the columns of a row, is written once after a line `-- shared: <name>` and stands in them as
-`{<name>}`. An engine where two operations can run at once has `-- lock: <name>` too: what is to be locked before that
-query is run by an operation that writes; and `-- before: <name>`, what is to be run before it by any. What an engine
-does in two steps has `-- then: <name>`, the second one, and perhaps `-- or then: <name>`, another one for some cases;
-or `-- step: <name>`, one that several queries begin with.
-Where each journey to a server counts, `-- brief: <name>` is a query as it is without the calls of tools, and
-`-- ends: <name>` says that an operation which begins with the query mostly ends with it; below it stands what finds its
-row again where the answer was lost, and after `-- traces: <name>` what gives a row unless the query surely met nothing.
-Nothing here runs SQL.
+A query begins with a line `-- name: <table>_<verb>`, then a comment line that describes it. Its name is the same in
+every engine. Comment lines directly below a marker are not sent to the database. Text that several queries of a file
+share, such as the columns of a row, is written once after a line `-- shared: <name>` and inserted at `{<name>}`; a
+shared text may use those that come after it in the file. Further markers, each followed by the name of a query:
+
+    -- lock:           locks the rows that the query reads, in operations that write (concurrent transactions only)
+    -- before:         a statement that runs before the query, with the same parameters
+    -- then:           the second step of a query that an engine runs in two steps
+    -- or then:        an alternative second step
+    -- step:           a first step that several queries share
+    -- without calls:  the query without tool calls, a shorter text for the usual append
+    -- final:          the query usually ends its operation; the text finds its row again if the reply was lost
+    -- probe:          returns a row if the query may have written anything
+
+This module only reads the files; the engines run the statements.
 """
 
 from __future__ import annotations
@@ -17,100 +22,106 @@ from __future__ import annotations
 import os
 import re
 
-_HERE = os.path.dirname(__file__)
-_MARK = re.compile(r"^-- (shared|name|lock|before|then|or then|step|brief|ends|traces):(.*)$", re.MULTILINE)
-_kept: dict[str, dict[str, dict[str, str]]] = {}  # taking the files apart is a third of what opening a store costs
+_DIRECTORY = os.path.dirname(__file__)
+_MARKER = re.compile(
+    # The comment lines directly below a marker belong to it, so that they are not part of the statement. Anywhere else,
+    # a comment would hide the rest of its statement, which becomes one line.
+    r"^-- (shared|name|lock|before|then|or then|step|without calls|final|probe):(.*)(?:\n--(?: .*)?)*$",
+    re.MULTILINE,
+)
+# Engine to marker to name to text. Parsing the files takes about 30% of the time to open a store, so it happens once.
+_cache: dict[str, dict[str, dict[str, str]]] = {}
 
 
 def queries(engine: str) -> dict[str, str]:
-    """Read an engine's queries: name to text."""
-    return _marked(engine, "name")
+    """Return the queries of an engine: name to text."""
+    return _texts_by_marker(engine, "name")
 
 
 def locks(engine: str) -> dict[str, str]:
-    """Read what an engine locks before some of its queries: the query's name to text."""
-    return _marked(engine, "lock")
+    """Return the locking statements that precede some queries: query name to text."""
+    return _texts_by_marker(engine, "lock")
 
 
-def befores(engine: str) -> dict[str, str]:
-    """Read what an engine runs before some of its queries, with the same parameters: the query's name to text."""
-    return _marked(engine, "before")
+def pre_statements(engine: str) -> dict[str, str]:
+    """Return the statements that run before some queries, with the same parameters: query name to text."""
+    return _texts_by_marker(engine, "before")
 
 
-def thens(engine: str) -> dict[str, str]:
-    """Read the second steps of queries that an engine does in two: the query's name to text."""
-    return _marked(engine, "then")
+def second_steps(engine: str) -> dict[str, str]:
+    """Return the second steps of queries that an engine runs in two steps: query name to text."""
+    return _texts_by_marker(engine, "then")
 
 
-def alternatives(engine: str) -> dict[str, str]:
-    """Read the other second steps of such queries: the query's name to text."""
-    return _marked(engine, "or then")
+def alternative_second_steps(engine: str) -> dict[str, str]:
+    """Return the alternative second steps of such queries: query name to text."""
+    return _texts_by_marker(engine, "or then")
 
 
-def steps(engine: str) -> dict[str, str]:
-    """Read the first steps that several queries of an engine begin with: name to text."""
-    return _marked(engine, "step")
+def first_steps(engine: str) -> dict[str, str]:
+    """Return the first steps that several queries share: name to text."""
+    return _texts_by_marker(engine, "step")
 
 
-def briefs(engine: str) -> dict[str, str]:
-    """Read queries as they are without the calls of tools: the query's name to text."""
-    return _marked(engine, "brief")
+def queries_without_tool_calls(engine: str) -> dict[str, str]:
+    """Return the variants of queries that write no tool calls: query name to text."""
+    return _texts_by_marker(engine, "without calls")
 
 
-def ends(engine: str) -> dict[str, str]:
-    """Read which queries an operation mostly ends with, and what finds their row again: the query's name to text."""
-    return _marked(engine, "ends")
+def final_query_lookups(engine: str) -> dict[str, str]:
+    """Return the queries that usually end an operation, with the lookup of their row after a lost reply."""
+    return _texts_by_marker(engine, "final")
 
 
-def traces(engine: str) -> dict[str, str]:
-    """Read what looks for anything that such a query may have written: the query's name to text."""
-    return _marked(engine, "traces")
+def write_probes(engine: str) -> dict[str, str]:
+    """Return the statements that look for rows which such a query may have written: query name to text."""
+    return _texts_by_marker(engine, "probe")
 
 
-def _marked(engine: str, mark: str) -> dict[str, str]:
-    found = _kept.get(engine)
-    if found is None:
-        found = _kept[engine] = _found(engine)
-    return dict(found.get(mark, {}))
+def _texts_by_marker(engine: str, mark: str) -> dict[str, str]:
+    parsed = _cache.get(engine)
+    if parsed is None:
+        parsed = _cache[engine] = _parse_queries(engine)
+    return dict(parsed.get(mark, {}))
 
 
-def _found(engine: str) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    folder = os.path.join(_HERE, engine, "queries")
+def _parse_queries(engine: str) -> dict[str, dict[str, str]]:
+    parsed: dict[str, dict[str, str]] = {}
+    folder = os.path.join(_DIRECTORY, engine, "queries")
     for file in sorted(os.listdir(folder)):
-        blocks = _blocks(_read(folder, file))
-        shared = [(name, words) for mark, name, words in blocks if mark == "shared"]
-        for mark, name, words in blocks:
-            found.setdefault(mark, {})[name] = _filled(words, shared)
-    return found
+        blocks = _split_blocks(_read(folder, file))
+        shared = [(name, body) for mark, name, body in blocks if mark == "shared"]
+        for mark, name, body in blocks:
+            parsed.setdefault(mark, {})[name] = _expand_shared(body, shared)
+    return parsed
 
 
-def _filled(words: str, shared: list[tuple[str, str]]) -> str:
+def _expand_shared(body: str, shared: list[tuple[str, str]]) -> str:
     for name, text in shared:
-        words = words.replace("{" + name + "}", text)
-    return words
+        body = body.replace("{" + name + "}", text)
+    return body
 
 
-def _blocks(text: str) -> list[tuple[str, str, str]]:
-    """Read what stands after each mark: the mark, a name on its line, and a text below it."""
-    pieces = _MARK.split(text)[1:]
-    # On one line: the driver hashes the text of a statement each time it is run.
+def _split_blocks(text: str) -> list[tuple[str, str, str]]:
+    """Return the marker, the name on its line and the text below it, for each marker."""
+    pieces = _MARKER.split(text)[1:]
+    # On one line: the driver hashes the text of a statement each time that it runs, and short texts hash faster.
     return [
-        (mark, name.strip(), " ".join(words.split()))
-        for mark, name, words in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
+        (mark, name.strip(), " ".join(body.split()))
+        for mark, name, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
     ]
 
 
 def migrations(engine: str) -> list[tuple[int, str, str]]:
-    """Read an engine's migrations in order: number, name, text."""
-    folder = os.path.join(_HERE, engine, "migrations")
+    """Return the migrations of an engine in order: number, name, text."""
+    folder = os.path.join(_DIRECTORY, engine, "migrations")
     files = sorted(file for file in os.listdir(folder) if file.endswith(".sql"))
     return [(int(file[:4]), file[5:-4], _read(folder, file)) for file in files]
 
 
 def schema(engine: str) -> str:
-    """Read the stated schema of an engine."""
-    return _read(os.path.join(_HERE, engine), "schema.sql")
+    """Return the complete schema of an engine."""
+    return _read(os.path.join(_DIRECTORY, engine), "schema.sql")
 
 
 def _read(folder: str, file: str) -> str:

@@ -1,15 +1,15 @@
-"""Backups brought back, or looked through before: what is done to the file of a store that need not be open."""
+"""Restoring and checking backups: functions on the file of a SQLite database, which need not be open."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from recollect.engine.sqlite import backup as backups
-from recollect.engine.url import target
+from recollect.engine.sqlite import maintenance
+from recollect.engine.url import parse_target
 from recollect.errors import NotSupported
-from recollect.model import argument
-from recollect.model.space import Backup
+from recollect.model import validation
+from recollect.model.reports import Backup
 
 
 def restore(
@@ -19,13 +19,17 @@ def restore(
     verify: bool = True,
     timeout: float = 30.0,
 ) -> str | None:
-    """Bring a backup back to a path, or to where open() would look; give the path of the copy kept of what was there.
+    """Restore a backup to a path, or to the location that open() would use.
 
-    Stores that are open on it, here and in other processes, go on with what the backup holds. `verify` says whether
-    the checksum of each page of the backup must fit.
+    Return the path of the copy of the previous database, or None if there was none. Stores that are open on the file,
+    in any process, continue with the data of the backup. `verify` requires a valid checksum on every page of the
+    backup; a copy made by another program may have none. `timeout` is the number of seconds to wait for the lock.
+
+    Raise Corrupted for a damaged backup, SchemaTooNew for one of a newer version, NotADatabase for another kind of
+    file, and NotSupported if `path` is a PostgreSQL URL; the database is then unchanged.
     """
-    source, place = _ends(backup, path)
-    return backups.restore(source, place, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
+    source, target = _resolve_paths(backup, path)
+    return maintenance.restore_backup(source, target, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
 
 
 def check_backup(
@@ -35,14 +39,17 @@ def check_backup(
     verify: bool = True,
     timeout: float = 30.0,
 ) -> Backup:
-    """Say what a backup holds, and raise what stands against bringing it back with restore(). Nothing is changed."""
-    source, place = _ends(backup, path)
-    return backups.look(source, place, verify=verify, timeout=timeout)
+    """Read a whole backup, and return a description of its content. Nothing is changed.
+
+    Raise the errors that restore() with the same arguments would raise.
+    """
+    source, target = _resolve_paths(backup, path)
+    return maintenance.describe_backup(source, target, verify=verify, timeout=timeout)
 
 
-def _ends(backup: str | os.PathLike[str], path: str | os.PathLike[str] | None) -> tuple[str, str]:
-    """Say from where to where a backup is brought back."""
-    place = target(path)
-    if place.engine != "sqlite":
-        raise NotSupported(what="Bringing back a backup")
-    return argument.path("A backup", backup), place.path
+def _resolve_paths(backup: str | os.PathLike[str], path: str | os.PathLike[str] | None) -> tuple[str, str]:
+    """Return the paths of the backup and of the database. Raise NotSupported if the location is not a SQLite file."""
+    target = parse_target(path)
+    if target.engine != "sqlite":
+        raise NotSupported(what="Restoring a backup")
+    return validation.check_path("backup", backup), target.path

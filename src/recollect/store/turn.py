@@ -1,4 +1,7 @@
-"""An open turn, and an answer that streams in it, as their user holds them."""
+"""Turn and Stream: an open turn, and an answer that is stored while it arrives.
+
+store_async.turn has the same methods, awaited, with the same docstrings. Keep the two in step.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +9,74 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from recollect import ops
-from recollect.context.drafts import answer, drafts
+from recollect import storage
 from recollect.errors import InvalidValue, RecollectError
+from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
-from recollect.model.stream import Gathering, Kind
-from recollect.model.turn import EndStatus, failure
-from recollect.model.turn import Turn as TurnInfo
+from recollect.model.turn import ChunkKind, EndStatus, StreamBuffer, TurnInfo, describe_error
 
 if TYPE_CHECKING:
     from recollect.store.session import Session
 
 
 class Turn:
-    """An open turn. As a context manager it completes at the end, and is kept as failed or cancelled on an error."""
+    """An open turn, from the user's message to the end of the answer.
 
-    def __init__(self, session: Session, held: ops.turns.Held, lease: float, *, reopened: bool = False) -> None:
+    As a context manager, it is completed at the end of the block. An exception ends it as failed, a KeyboardInterrupt
+    and other BaseExceptions as cancelled; the exception propagates.
+    """
+
+    def __init__(
+        self, session: Session, handle: storage.turns.HeldTurn, lease: float, *, is_reopened: bool = False
+    ) -> None:
         self.session = session
-        self.held = held
+        self.handle = handle
         self.info: TurnInfo | None = None
         self.lease = int(lease * 1000)
-        self._untouched = reopened  # nothing was added since it was reopened
-        self._streams: list[Stream] = []  # those that are open
+        self._unchanged = is_reopened  # True until something is added to a reopened turn
+        self._streams: list[Stream] = []  # the open ones
 
     @property
     def id(self) -> str:
         """The id of the message that opened the turn."""
-        return f"{self.held.number}.{self.held.position}"
+        return f"{self.handle.number}.{self.handle.position}"
 
-    def add(self, message: Messages, format: Format | None = None, *, key: str | None = None) -> ops.appends.Appended:
-        """Add a step: a message, many, or a provider's response, on disk when this returns. A `key` adds it once."""
+    def add(
+        self, message: Messages, format: Format | None = None, *, key: str | None = None
+    ) -> storage.appends.Appended:
+        """Add a step: a message, several, or a provider's response. It is on disk when this returns.
+
+        `key` is an idempotency key, as in session.append(). The lease is renewed. Raise TurnClosed if the turn has
+        ended.
+        """
         store = self.session.store
-        given = drafts(message, format)
-        op = ops.turns.add(store.scope(), self.session.id, self.held, given, lease=self.lease, key=key)
+        drafts = read_drafts(message, format)
+        op = storage.turns.add_messages(store.scope(), self.session.id, self.handle, drafts, lease=self.lease, key=key)
         step = store.run(op)
-        self._untouched = False
+        self._unchanged = False
         self.session.saw(step.counts)
         return step.appended
 
     def renew(self) -> None:
-        """Hold the turn for another lease without adding anything, and notify whoever watches the session."""
+        """Renew the lease without adding a step, and notify watchers of the session.
+
+        Call it while the turn waits for longer than its lease. Raise TurnClosed if the turn has ended.
+        """
         store = self.session.store
-        self.session.saw(store.run(ops.turns.hold(store.scope(), self.session.id, self.held, lease=self.lease)))
+        self.session.saw(
+            store.run(storage.turns.extend_lease(store.scope(), self.session.id, self.handle, lease=self.lease))
+        )
 
     def stream(self) -> Stream:
-        """Open an answer that is given text as it arrives."""
-        store, gathering = self.session.store, Gathering(time.monotonic())
-        draft = gathering.draft("streaming")
-        flow, counts = store.run(ops.streams.begin(store.scope(), self.session.id, self.held, draft, lease=self.lease))
-        self._untouched = False
+        """Open an answer to which you write text as it arrives. Raise TurnClosed if the turn has ended."""
+        store, buffer = self.session.store, StreamBuffer(time.monotonic())
+        draft = buffer.draft("streaming")
+        handle, counts = store.run(
+            storage.turns.begin_stream(store.scope(), self.session.id, self.handle, draft, lease=self.lease)
+        )
+        self._unchanged = False
         self.session.saw(counts)
-        return Stream(self, flow, gathering, self._streams)
+        return Stream(self, handle, buffer, self._streams)
 
     def complete(
         self,
@@ -66,32 +86,41 @@ class Turn:
         output_tokens: int | None = None,
         latency_ms: float | None = None,
     ) -> TurnInfo:
-        """End the turn well, with what the run used where that is known."""
-        return self._end("completed", ops.turns.Usage(model, input_tokens, output_tokens, latency_ms))
+        """End the turn as completed, with the usage of the run, and return its TurnInfo.
+
+        Without these arguments, the model and the tokens are those of the steps, and the latency is measured. Raise
+        TurnClosed if the turn has ended.
+        """
+        return self._end("completed", storage.turns.TurnUsage(model, input_tokens, output_tokens, latency_ms))
 
     def fail(self, error: Any = None) -> TurnInfo:
-        """End the turn as failed, with the error."""
-        told = failure(error) if isinstance(error, BaseException) else error
-        return self._end("failed", ops.turns.Usage(error=told))
+        """End the turn as failed, and return its TurnInfo. `error` is an exception or any JSON value."""
+        details = describe_error(error) if isinstance(error, BaseException) else error
+        return self._end("failed", storage.turns.TurnUsage(error=details))
 
     def cancel(self) -> TurnInfo:
-        """End the turn as cancelled."""
-        return self._end("cancelled", ops.turns.Usage())
+        """End the turn as cancelled, and return its TurnInfo."""
+        return self._end("cancelled", storage.turns.TurnUsage())
 
     def interrupt(self, error: Any = None) -> TurnInfo:
-        """End the turn as interrupted: its answer is not whole. resume_turn() reopens it."""
-        told = failure(error) if isinstance(error, BaseException) else error
-        return self._end("interrupted", ops.turns.Usage(error=told))
+        """End the turn as interrupted, because its answer is incomplete, and return its TurnInfo.
 
-    def _end(self, status: EndStatus | Literal["interrupted"], usage: ops.turns.Usage) -> TurnInfo:
+        `error` is an exception or any JSON value. session.resume_turn() reopens the turn.
+        """
+        details = describe_error(error) if isinstance(error, BaseException) else error
+        return self._end("interrupted", storage.turns.TurnUsage(error=details))
+
+    def _end(self, status: EndStatus | Literal["interrupted"], usage: storage.turns.TurnUsage) -> TurnInfo:
         store = self.session.store
-        for stream in self._streams:  # nobody closed them: what arrived last is not stored yet
+        for stream in self._streams:  # the caller did not close them: their last text is not stored yet
             try:
                 stream.flush()
             except RecollectError:
                 if status == "completed":
                     raise
-        self.info, counts = store.run(ops.turns.end(store.scope(), self.session.id, self.held, status, usage))
+        self.info, counts = store.run(
+            storage.turns.end_turn(store.scope(), self.session.id, self.handle, status, usage)
+        )
         self.session.saw(counts)
         return self.info
 
@@ -102,54 +131,63 @@ class Turn:
         if self.info is not None:
             return
         if error is None:
-            self.interrupt() if self._untouched else self.complete()
+            self.interrupt() if self._unchanged else self.complete()
             return
         try:
             self.fail(error) if isinstance(error, Exception) else self.cancel()
-        except RecollectError as trouble:
-            error.add_note(f"The turn could not be marked as ended: {trouble}")
+        except RecollectError as failure:
+            error.add_note(f"The end of the turn could not be stored: {failure}")
 
 
 class Stream:
-    """An answer in progress. Its text is stored about once a second, and when it is closed."""
+    """An answer in progress: one assistant message. Its text is stored about once a second, and when it is closed.
 
-    def __init__(self, turn: Turn, flow: ops.streams.Flow, gathering: Gathering, streams: list[Stream]) -> None:
+    As a context manager, it is closed at the end of the block. An exception stores the received text with the state
+    "error", a cancellation with "interrupted".
+    """
+
+    def __init__(
+        self, turn: Turn, handle: storage.turns.OpenStream, buffer: StreamBuffer, streams: list[Stream]
+    ) -> None:
         self.turn = turn
-        self.id = flow.id
-        self._flow = flow
-        self._gathering = gathering
+        self.id = handle.id
+        self._handle = handle
+        self._buffer = buffer
         self._open = True
         self._streams = streams
         streams.append(self)
 
-    def write(self, text: str, kind: Kind = "text") -> None:
-        """Take a chunk of text, or of reasoning."""
+    def write(self, text: str, kind: ChunkKind = "text") -> None:
+        """Add a chunk of text, or of reasoning. It is stored with the next flush, about once a second."""
         self._check_open()
-        if self._gathering.add(text, kind, time.monotonic()):
+        if self._buffer.add(text, kind, time.monotonic()):
             self.flush()
 
     def flush(self) -> None:
-        """Store what has arrived so far, now."""
+        """Store the received text now. It is on disk when this returns."""
         self._check_open()
         session = self.turn.session
-        draft = self._gathering.draft("streaming")
-        op = ops.streams.write(session.store.scope(), session.id, self._flow, draft, lease=self.turn.lease)
+        draft = self._buffer.draft("streaming")
+        op = storage.turns.write_stream(session.store.scope(), session.id, self._handle, draft, lease=self.turn.lease)
         session.saw(session.store.run(op))
-        self._gathering.stored(time.monotonic())
+        self._buffer.mark_stored(time.monotonic())
 
     def close(self, message: Messages | None = None, format: Format | None = None) -> None:
-        """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
+        """Complete the answer. `message` is the provider's final message, which replaces the collected text.
+
+        Raise InvalidValue if `message` is not one assistant message; the stream then stays open.
+        """
         self._check_open()
-        given = self._gathering.draft("completed") if message is None else answer(message, format)
-        self._end(given)
+        draft = self._buffer.draft("completed") if message is None else read_answer(message, format)
+        self._end(draft)
 
     def _check_open(self) -> None:
         if not self._open:
-            raise InvalidValue("This answer is closed. Open another one with turn.stream().")
+            raise InvalidValue("This stream is closed. Open another one with turn.stream().")
 
     def _end(self, draft: Draft) -> None:
         session = self.turn.session
-        op = ops.streams.close(session.store.scope(), session.id, self._flow, draft, lease=self.turn.lease)
+        op = storage.turns.close_stream(session.store.scope(), session.id, self._handle, draft, lease=self.turn.lease)
         session.saw(session.store.run(op))
         self._open = False
         self._streams.remove(self)
@@ -164,6 +202,6 @@ class Stream:
             self.close()
             return
         try:
-            self._end(self._gathering.cut_off(error))
-        except RecollectError as trouble:
-            error.add_note(f"The answer could not be marked as cut off: {trouble}")
+            self._end(self._buffer.cut_off(error))
+        except RecollectError as failure:
+            error.add_note(f"The end of the answer could not be stored: {failure}")

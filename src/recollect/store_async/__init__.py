@@ -1,4 +1,7 @@
-"""The store for asyncio: the names of recollect.store, awaited. What waits together is committed together."""
+"""The asyncio store: the methods of recollect.store, awaited. Concurrent writes are group-committed.
+
+The docstrings equal those of recollect.store. Keep the two in step.
+"""
 
 from __future__ import annotations
 
@@ -10,62 +13,62 @@ import weakref
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from recollect import ops
-from recollect.engine.process import gone, holder
-from recollect.engine.sqlite.concurrent import AsyncSqliteEngine
-from recollect.engine.url import Target, target
-from recollect.engine.url import check as check_given
+from recollect import storage
+from recollect.engine.process import holder, is_gone
+from recollect.engine.sqlite.async_engine import AsyncSqliteEngine
+from recollect.engine.url import StoreTarget, check_owner_and_timeout, parse_target
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
-from recollect.model import argument, keys
-from recollect.model.hit import Hit
-from recollect.model.page import Page
+from recollect.model import session_ids, validation
+from recollect.model.search import Hit, Page
 from recollect.model.session import NewSessionFields
-from recollect.op import Op, Plan, Scope
+from recollect.storage.operation import Operation, Plan, Scope
 from recollect.store_async.session import AsyncSession
 from recollect.store_async.turn import AsyncStream, AsyncTurn
 
 __all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
 
 if TYPE_CHECKING:
-    from recollect.engine.postgres.concurrent import AsyncPostgresEngine
-    from recollect.model.finding import Findings
-    from recollect.model.moment import Duration, Moment
-    from recollect.model.owners import Owners
-    from recollect.model.pruning import PruneReport
-    from recollect.model.session import Session as SessionValue
-    from recollect.model.space import Optimized, Space
-    from recollect.model.statistics import Period, Stats, ToolStats
+    from recollect.engine.postgres.async_engine import AsyncPostgresEngine
+    from recollect.model.reports import Findings, OptimizeReport, Owners, Period, PruneReport, Space, Stats, ToolStats
+    from recollect.model.session import SessionInfo
+    from recollect.model.times import DurationLike, TimeLike
+    from recollect.storage.integrity import CheckProgress
     from recollect.store_async.watch import AsyncWatch
 
 T = TypeVar("T")
-Progress = Callable[[int, int], object]
 
 
-def open_async(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Opening:
-    """Open a store as recollect.open() does; the result is awaited, or entered with `async with`."""
-    check_given(owner, timeout)
-    return Opening(target(path_or_url), owner, timeout)
+def open_async(
+    path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0
+) -> AsyncStoreOpener:
+    """Open a store as recollect.open() does. Await the result, or enter it with `async with`.
+
+    Arguments and errors as in recollect.open(). The database is opened in a thread, so that the event loop is not
+    blocked.
+    """
+    check_owner_and_timeout(owner, timeout)
+    return AsyncStoreOpener(parse_target(path_or_url), owner, timeout)
 
 
-def _engine(place: Target, owner: str, timeout: float) -> AsyncSqliteEngine | AsyncPostgresEngine:
-    if place.engine == "postgres":
-        from recollect.engine.postgres.concurrent import AsyncPostgresEngine  # noqa: PLC0415  an extra, and 60 ms
+def _open_engine(target: StoreTarget, owner: str, timeout: float) -> AsyncSqliteEngine | AsyncPostgresEngine:
+    if target.engine == "postgres":
+        from recollect.engine.postgres.async_engine import AsyncPostgresEngine  # noqa: PLC0415  an optional extra; it takes 60 ms
 
-        return AsyncPostgresEngine(place.path, owner=owner, timeout=timeout)
-    return AsyncSqliteEngine(place.path, timeout=timeout)
+        return AsyncPostgresEngine(target.path, owner=owner, timeout=timeout)
+    return AsyncSqliteEngine(target.path, timeout=timeout)
 
 
-class Opening:
-    """A store that is about to be opened: awaited, or entered."""
+class AsyncStoreOpener:
+    """A store that opens when it is awaited or entered."""
 
-    def __init__(self, place: Target, owner: str, timeout: float) -> None:
-        self._make = functools.partial(_engine, place, owner, timeout)
+    def __init__(self, target: StoreTarget, owner: str, timeout: float) -> None:
+        self._open_engine = functools.partial(_open_engine, target, owner, timeout)
         self._owner = owner
         self._store: AsyncStore | None = None
 
     async def _open(self) -> AsyncStore:
         loop = asyncio.get_running_loop()
-        return AsyncStore(await loop.run_in_executor(None, self._make), self._owner)
+        return AsyncStore(await loop.run_in_executor(None, self._open_engine), self._owner)
 
     def __await__(self) -> Generator[Any, Any, AsyncStore]:
         return self._open().__await__()
@@ -80,83 +83,111 @@ class Opening:
 
 
 class AsyncStore:
-    """Every conversation, in one place. Safe to use from many tasks, and in many processes at once."""
+    """The conversations of one owner. Tasks may share a store, and several processes may open the same database.
+
+    Writes are on disk when an awaited method returns. As a context manager, the store is closed at the end of the
+    block.
+    """
 
     def __init__(self, engine: AsyncSqliteEngine | AsyncPostgresEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
-        local = isinstance(engine, AsyncSqliteEngine)  # its holders are processes of this machine
-        self._holder, self._gone = (engine.holder, engine.gone) if local else (holder, gone)
+        local = isinstance(engine, AsyncSqliteEngine)  # then every holder of a turn is a process of this machine
+        self._holder, self._is_gone = (engine.holder, engine.is_gone) if local else (holder, is_gone)
         self._watches: weakref.WeakSet[AsyncWatch] = weakref.WeakSet()
 
     @property
     def path(self) -> str:
-        """Where the data is."""
+        """The location of the database: an absolute path, `:memory:`, or a URL without its password."""
         return self._engine.path
 
     def scope(self) -> Scope:
-        """Say who asks, and when."""
-        return Scope(self._owner, self._holder(), time.time_ns() // 1_000_000, self._gone)
+        """Return the owner, the process and the current time, the first argument of every operation."""
+        return Scope(self._owner, self._holder(), time.time_ns() // 1_000_000, self._is_gone)
 
-    def run(self, op: Op[T]) -> Coroutine[Any, Any, T]:
-        """Run an operation of recollect.ops. The engine's own coroutine is given, not one more around it."""
-        return self._unindexing(op) if op.unindexes else self._engine.run(op)
+    def run(self, op: Operation[T]) -> Coroutine[Any, Any, T]:
+        """Return a coroutine that runs one operation of recollect.storage in one transaction and returns its result.
 
-    async def _unindexing(self, op: Op[T]) -> T:
-        """Run an operation that takes words out of the search index; what it can not take out goes with all of it."""
+        It is the engine's own coroutine: a second one around it would cost time on every call.
+        """
+        return self._run_unindexing(op) if op.removes_from_index else self._engine.run(op)
+
+    async def _run_unindexing(self, op: Operation[T]) -> T:
+        """Run an operation that removes words from the search index.
+
+        If the index is damaged, clear it and run the operation again. The next search builds the index from the
+        messages.
+        """
         try:
             return await self._engine.run(op)
         except IndexDamaged:
-            await self._engine.run(ops.search.clear())
+            await self._engine.run(storage.search.clear())
             return await self._engine.run(op)
 
     async def follow(self, plan: Plan[T]) -> T:
-        """Run several operations in a row."""
+        """Run a plan: a sequence of operations, each in its own transaction. Return the result of the plan."""
         try:
             op = next(plan)
             while True:
                 try:
                     result = await self.run(op)
                 except RecollectError as error:
-                    op = plan.throw(error)  # the plan may know what to do instead
+                    op = plan.throw(error)  # a plan may handle the error and continue
                 else:
                     op = plan.send(result)
-        except StopIteration as done:
-            return done.value
+        except StopIteration as stop:
+            return stop.value
 
     async def session(
         self, id: str | None = None, create: bool = True, **fields: Unpack[NewSessionFields]
     ) -> AsyncSession:
-        """Open a session, or create it (with `fields`) where there is none. Without an id it is a new one."""
+        """Return a session. If it does not exist, create it with `fields`; without an `id`, create one with a new id.
+
+        Opening an existing session updates its activity time and marks its open turns whose process has ended as
+        interrupted; `fields` are then ignored. With `create=False`, a missing session raises SessionNotFound. A session
+        in the trash raises SessionInTrash, and an invalid id or field InvalidValue.
+        """
         scope = self.scope()
         if id is None:
-            return AsyncSession(self, await self.run(ops.sessions.create(scope, keys.new_id(scope.now), fields)))
-        wanted = argument.flag("create", create)
-        op = ops.sessions.ensure(scope, id, fields) if wanted else ops.sessions.opened(scope, id)
+            return AsyncSession(
+                self, await self.run(storage.sessions.create(scope, session_ids.new_id(scope.now), fields))
+            )
+        may_create = validation.check_flag("create", create)
+        op = storage.sessions.ensure(scope, id, fields) if may_create else storage.sessions.open_session(scope, id)
         return AsyncSession(self, await self.run(op))
 
     async def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> AsyncSession:
-        """Create a session; an id that is taken is an error."""
+        """Create a session with `fields` and return it. Raise SessionExists if `id` is in use.
+
+        Without an `id`, the session gets a new one: a UUID that sorts by time.
+        """
         scope = self.scope()
         return AsyncSession(
-            self, await self.run(ops.sessions.create(scope, keys.new_id(scope.now) if id is None else id, fields))
+            self,
+            await self.run(storage.sessions.create(scope, session_ids.new_id(scope.now) if id is None else id, fields)),
         )
 
     async def get_session(self, id: str) -> AsyncSession | None:
-        """Give a session, or None where there is none. Its activity is not touched."""
-        found = await self.run(ops.sessions.get(self.scope(), id))
-        return None if found is None else AsyncSession(self, found)
+        """Return the session with this id, or None if it does not exist or is in the trash.
+
+        Unlike session(), this neither updates the activity time nor marks abandoned turns.
+        """
+        info = await self.run(storage.sessions.get(self.scope(), id))
+        return None if info is None else AsyncSession(self, info)
 
     async def find_session(self, name: str) -> AsyncSession:
-        """Find a session by its id, its title or the beginning of its id."""
-        return AsyncSession(self, await self.run(ops.sessions.resolve(self.scope(), name)))
+        """Return the session with this name: an id, a title, a prefix of an id, or a title without case and accents.
+
+        They are tried in this order. Raise SessionNotFound if none matches, and AmbiguousName if several do.
+        """
+        return AsyncSession(self, await self.run(storage.sessions.resolve(self.scope(), name)))
 
     async def list_sessions(
         self,
         limit: int = 50,
         *,
         after: str | None = None,
-        order: ops.lists.Order = "activity",
+        order: storage.listing.Order = "activity",
         deleted: bool = False,
         archived: bool | None = False,
         pinned: bool | None = None,
@@ -166,34 +197,42 @@ class AsyncStore:
         status: str | None = None,
         role: str | None = None,
         tool: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
+        since: TimeLike | None = None,
+        until: TimeLike | None = None,
         parent: str | None = None,
         delegates: bool | None = False,
     ) -> Page[AsyncSession]:
-        """List sessions, newest first, a page at a time: pass a page's `next` as `after`.
+        """Return a page of sessions, newest activity first. Pass its `next` as `after` to get the next page.
 
-        `deleted` lists the trash. `archived` and `pinned` take True, False or None for either. Sub-agents' sessions
-        are left out unless `delegates` is set; with `parent` they alone are listed, or the forks where it is not set.
+        - `order`: "activity" or "created", newest first, or "title", A to Z.
+        - `deleted`: list the trash instead, the most recently deleted first.
+        - `archived`, `pinned`: True, False, or None for either.
+        - `role`, `tool`: only sessions with a message of this role or a call of this tool, on any branch.
+        - `since`, `until`: only sessions active at or after `since` and before `until`.
+        - `parent`: only the forks of this session; with `delegates=True` its sub-agents, with `delegates=None` both.
+
+        Message bodies are not read. While the list changes, a session that did not move is neither skipped nor
+        repeated. A `limit` below 1 or a malformed `after` raises InvalidValue.
         """
         filters = {
             "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status, "role": role,
             "tool": tool, "parent": parent, "delegates": delegates,
         }  # fmt: skip
-        op = ops.lists.page(
+        op = storage.listing.read_page(
             self.scope(), limit=limit, after=after, order=order, deleted=deleted, pinned_first=pinned_first,
             since=since, until=until, filters=filters,
         )  # fmt: skip
-        found = await self.run(op)
-        return Page([AsyncSession(self, info) for info in found.sessions], found.next)
+        page = await self.run(op)
+        return Page([AsyncSession(self, info) for info in page.sessions], page.next)
 
-    async def shown_counts(self, sessions: Sequence[AsyncSession | SessionValue | str]) -> list[int]:
-        """Count the messages of each session's active path that are no tool steps, in the order of `sessions`.
+    async def shown_counts(self, sessions: Sequence[AsyncSession | SessionInfo | str]) -> list[int]:
+        """Return how many messages each session shows to people, in the order of `sessions`.
 
-        This is the number to show to people; `message_count` is the number of stored messages. It is computed from
-        the stored messages, so ask for a page of sessions at a time. A session that is not there counts 0.
+        These are the messages of the active path without deleted ones and tool steps; `message_count` counts all stored
+        messages of the path. A missing session counts 0. The numbers are computed from the message rows, not stored, so
+        request one page of sessions at a time.
         """
-        return await self.follow(ops.messages.shown_counts(self.scope(), sessions))
+        return await self.follow(storage.messages.count_shown_of_sessions(self.scope(), sessions))
 
     async def search(
         self,
@@ -202,69 +241,99 @@ class AsyncStore:
         *,
         after: str | None = None,
         session: str | None = None,
-        role: ops.search.Names | None = None,
-        tool: ops.search.Names | None = None,
-        channel: ops.search.Names | None = None,
-        model: ops.search.Names | None = None,
-        status: ops.search.Names | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
+        role: storage.search.FilterValues | None = None,
+        tool: storage.search.FilterValues | None = None,
+        channel: storage.search.FilterValues | None = None,
+        model: storage.search.FilterValues | None = None,
+        status: storage.search.FilterValues | None = None,
+        since: TimeLike | None = None,
+        until: TimeLike | None = None,
         archived: bool | None = None,
         pinned: bool | None = None,
         deleted: bool = False,
         delegates: bool = False,
     ) -> Page[Hit]:
-        """Search titles and messages, the best hits first, a page at a time: pass a page's `next` as `after`.
+        """Search titles and messages, and return a page of hits, best first. Pass its `next` as `after` to continue.
 
-        It sees everything that was committed before. `deleted` searches the trash, `delegates` also sub-agents.
+        - `limit`: 1 to 1,000 hits.
+        - `session`: search one session only, with the path that it shares.
+        - `role`, `tool`, `channel`, `model`, `status`: one value, or several of which one must match.
+        - `since`, `until`: only messages at or after `since` and before `until`.
+        - `archived`, `pinned`: True, False, or None for either.
+        - `deleted`: search the trash instead.
+        - `delegates`: also search the sessions of sub-agents.
+
+        Every query is valid. Messages that are not in the index yet are added first, so the search sees everything
+        committed before the call. If the index could not be updated, `hindered` on the page is the reason.
         """
-        plan = ops.search.search(
+        plan = storage.search.search(
             self.scope(), query, limit=limit, after=after, session=session, role=role, tool=tool, channel=channel,
             model=model, status=status, since=since, until=until, archived=archived, pinned=pinned, deleted=deleted,
             delegates=delegates,
         )  # fmt: skip
-        found = await self.follow(plan)
-        return Page(found.hits, found.next, found.hindered)
+        page = await self.follow(plan)
+        return Page(page.hits, page.next, page.warning)
 
     async def index(self) -> int:
-        """Bring the search index up to date, as a search does before it answers: how many messages were added."""
-        return await self.follow(ops.search.catch_up(self.scope()))
+        """Add the messages that the search index lacks, and return how many were added.
+
+        A search does this first; call it while idle to keep searches fast.
+        """
+        return await self.follow(storage.search.catch_up(self.scope()))
 
     async def reindex(self) -> int:
-        """Make the search index anew: how many messages are in it."""
-        return await self.follow(ops.search.rebuild(self.scope()))
+        """Build the search index again from the messages, and return how many messages it holds."""
+        return await self.follow(storage.search.rebuild(self.scope()))
 
     async def delete_session(self, id: str) -> None:
-        """Put a session in the trash."""
-        await self.run(ops.sessions.trash(self.scope(), id))
+        """Move a session to the trash. Its messages stay stored, and its id can be used again.
+
+        Raise SessionNotFound if it does not exist. Forks are not affected.
+        """
+        await self.run(storage.sessions.trash(self.scope(), id))
 
     async def restore_session(self, id: str) -> AsyncSession:
-        """Take a session out of the trash, whole."""
-        return AsyncSession(self, await self.run(ops.sessions.restore(self.scope(), id)))
+        """Restore a session from the trash, with its messages and its activity time, and return it.
+
+        If several sessions in the trash have this id, the one deleted last is restored. Raise SessionExists while
+        another session uses the id.
+        """
+        return AsyncSession(self, await self.run(storage.sessions.restore(self.scope(), id)))
 
     async def recover(self, session: str | None = None) -> list[str]:
-        """Mark the turns whose process is gone as interrupted, in one session or in all: the ids of what changed.
+        """Mark the open turns whose process has ended as interrupted, in one session or in all.
 
-        Opening a session does this for that session. Here its activity is not touched.
+        Return the ids of the changed sessions, in order. Activity times do not change. session() does the same for the
+        session that it opens.
         """
-        return await self.follow(ops.sessions.recover(self.scope(), session))
+        return await self.follow(storage.sessions.recover(self.scope(), session))
 
     async def erase_session(self, id: str, *, forks: str = "refuse", deleted: bool | None = None) -> list[str]:
-        """Erase a session for good, and give the ids of what was erased.
+        """Erase a session permanently, whether it is in the trash or not, and return the ids of the erased sessions.
 
-        Where forks share its past: `refuse` names them, `keep` leaves them the shared past, `erase` erases them too.
-        An id can be that of a living session and of one in the trash: `deleted` says which; None takes a living one.
+        - `forks`: what to do if forks share its messages. "refuse" raises SessionHasForks, "keep" erases the session
+          but not the shared messages, "erase" erases the forks too.
+        - `deleted`: the same id can belong to a session in the trash and to another one. True erases the one in the
+          trash, False the other one, None the one outside the trash if it exists.
+
+        The content is overwritten in the file, so this takes longer than delete_session().
         """
-        return (await self.run(ops.retention.erase(self.scope(), id, forks=forks, deleted=deleted))).sessions
+        return (
+            await self.run(storage.retention.erase_session(self.scope(), id, forks=forks, deleted=deleted))
+        ).sessions
 
-    async def empty_trash(self, *, older_than: Duration | None = None, dry_run: bool = False) -> PruneReport:
-        """Erase what is in the trash, or what has been there for so long. Forks keep the past that they share."""
-        return await self.follow(ops.pruning.empty_trash(self.scope(), older_than=older_than, dry_run=dry_run))
+    async def empty_trash(self, *, older_than: DurationLike | None = None, dry_run: bool = False) -> PruneReport:
+        """Erase the sessions in the trash permanently, and return a report.
+
+        Only sessions deleted longer ago than `older_than` are erased, if it is set. Messages that forks share stay.
+        With `dry_run`, nothing changes and the report states what would be erased.
+        """
+        return await self.follow(storage.retention.empty_trash(self.scope(), older_than=older_than, dry_run=dry_run))
 
     async def prune(
         self,
         *,
-        older_than: Duration | None = None,
+        older_than: DurationLike | None = None,
         keep: int | None = None,
         max_bytes: int | None = None,
         max_messages: int | None = None,
@@ -272,56 +341,72 @@ class AsyncStore:
         dry_run: bool = False,
         erase: bool = False,
     ) -> PruneReport:
-        """Let sessions go by age, count and size, to the trash unless `erase` is set; pinned ones stay.
+        """Delete sessions and content by age, number and size, and return a report. Without a rule, nothing is deleted.
 
-        `max_messages` takes the oldest turns out of longer sessions, `tool_output_over` drops larger tool outputs.
+        - `older_than`: sessions whose last activity or change is longer ago: "90d", a timedelta, or seconds.
+        - `keep`: all sessions except this number of the newest.
+        - `max_bytes`: the oldest sessions, until the others have at most this number of bytes.
+        - `max_messages`: the oldest turns of sessions with more messages on their active path, marked as deleted.
+        - `tool_output_over`: tool outputs of more bytes, permanently replaced by a sentence.
+        - `dry_run`: change nothing, and report what would be deleted.
+        - `erase`: erase sessions permanently instead of moving them to the trash.
+
+        Pinned sessions and sessions with an open turn do not change.
         """
-        plan = ops.pruning.prune(
+        plan = storage.retention.prune(
             self.scope(), older_than=older_than, keep=keep, max_bytes=max_bytes, max_messages=max_messages,
             tool_output_over=tool_output_over, dry_run=dry_run, erase=erase,
         )  # fmt: skip
         return await self.follow(plan)
 
     async def last_session(self) -> AsyncSession | None:
-        """Give the session that was last active: the one that was set, or the one with the newest activity."""
-        found = await self.run(ops.settings.last(self.scope()))
-        return None if found is None else AsyncSession(self, found)
+        """Return the session of set_last_session() if it exists, else the one with the newest activity, or None."""
+        info = await self.run(storage.settings.last_session(self.scope()))
+        return None if info is None else AsyncSession(self, info)
 
     async def set_last_session(self, id: str) -> None:
-        """Remember which session is active now."""
-        await self.run(ops.settings.set_last(self.scope(), id))
+        """Store the id of the current session, for last_session(). A missing session raises SessionNotFound."""
+        await self.run(storage.settings.set_last_session(self.scope(), id))
 
     async def setting(self, key: str, default: Any = None) -> Any:
-        """Read a setting."""
-        return await self.run(ops.settings.setting(self.scope(), key, default))
+        """Return the setting with this key, or `default` if it does not exist."""
+        return await self.run(storage.settings.get_setting(self.scope(), key, default))
 
     async def set_setting(self, key: str, value: Any) -> None:
-        """Write a setting, any JSON value; None removes it."""
-        await self.run(ops.settings.set_setting(self.scope(), key, value))
+        """Store a setting: any JSON value under a key. None removes the setting."""
+        await self.run(storage.settings.set_setting(self.scope(), key, value))
 
     def watch(self, session: str | None = None, *, timeout: float | None = None) -> AsyncWatch:
-        """Go through changes as anyone commits them, here or elsewhere: (session id, revision), of one session or all.
+        """Return a watch: an asynchronous iterator over the changes that any process commits, in one session or in all.
 
-        Enter it with `async with`, or `await` it: from there on nothing is missed. It ends after `timeout` seconds
-        without a change (None: never), or when it is closed. When the store is closed it raises StoreClosed.
+        Enter it with `async with`, or await it: changes from then on are reported. It yields (session id, revision) in
+        the order of the commits; several changes of a session may arrive as one. The iteration ends after `timeout`
+        seconds without a change (None: never), or when the watch is closed. After the store is closed, it raises
+        StoreClosed.
         """
-        from recollect.store_async.watch import AsyncWatch  # noqa: PLC0415  most do not watch
+        from recollect.store_async.watch import AsyncWatch  # noqa: PLC0415  few programs watch
 
-        watch = AsyncWatch(self, self._engine.bell, session, timeout)
+        watch = AsyncWatch(self, self._engine.change_notifier, session, timeout)
         self._watches.add(watch)
         return watch
 
     async def stats(
         self,
         *,
-        since: Moment | None = None,
-        until: Moment | None = None,
+        since: TimeLike | None = None,
+        until: TimeLike | None = None,
         channel: str | None = None,
         model: str | None = None,
         utc_offset: int = 0,
     ) -> Stats:
-        """Add up what is stored, in all and by model, channel and day. `utc_offset` is in minutes."""
-        plan = ops.statistics.stats(
+        """Return the totals of sessions, messages, tokens and tool calls, overall and by model, channel and day.
+
+        Only messages at or after `since` and before `until` count, of sessions with this `channel` and `model`.
+        `utc_offset` is the number of minutes by which the days are ahead of UTC. Each message counts once; deleted
+        messages and the trash do not count. All messages are read, one page at a time: about 6 seconds for 1,000,000
+        messages.
+        """
+        plan = storage.statistics.stats(
             self.scope(), since=since, until=until, channel=channel, model=model, utc_offset=utc_offset
         )
         return await self.follow(plan)
@@ -329,82 +414,105 @@ class AsyncStore:
     async def tool_stats(
         self,
         *,
-        since: Moment | None = None,
-        until: Moment | None = None,
+        since: TimeLike | None = None,
+        until: TimeLike | None = None,
         tool: str | None = None,
         period: Period | None = None,
         utc_offset: int = 0,
     ) -> list[ToolStats]:
-        """Add up the tool calls: how many, how they ended, how long they took, by tool and period."""
-        op = ops.statistics.tools(
+        """Return the number, outcomes and durations of tool calls, by tool, and by `period` ("day", "week" or "month").
+
+        `since`, `until` and `utc_offset` as in stats(). A call that several forks answer counts once for each answer.
+        """
+        op = storage.statistics.tool_stats(
             self.scope(), since=since, until=until, tool=tool, period=period, utc_offset=utc_offset
         )
         return await self.run(op)
 
     async def backup(
-        self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: CheckProgress | None = None
     ) -> str:
-        """Copy the store to a file while it is in use, and give the path. The copy is whole and checked."""
-        from recollect.engine.sqlite import backup  # noqa: PLC0415
+        """Copy the database to a file while it is in use, and return the absolute path of the copy.
 
-        to, overwrite = argument.path("A backup", path), argument.flag("overwrite", overwrite)
-        argument.function("progress", progress)
-        told = _on_loop(progress)
+        The copy holds everything committed before the call, is verified, and appears complete or not at all. An
+        existing file raises FileExists unless `overwrite` is set. `progress` is called with the pages done and the
+        total. SQLite only: PostgreSQL raises NotSupported.
+        """
+        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
+
+        target, overwrite = validation.check_path("path", path), validation.check_flag("overwrite", overwrite)
+        validation.check_callable("progress", progress)
+        callback = _call_on_loop(progress)
         return await self._maintain(
-            "A backup", lambda file: backup.backup(file, to, overwrite=overwrite, progress=told)
+            "Backing up", lambda file: maintenance.create_backup(file, target, overwrite=overwrite, progress=callback)
         )
 
     async def owners(self) -> Owners:
-        """List the owners that have anything in this database, not only the owner of this store."""
-        return await self.run(ops.lists.owners())
+        """Return the owners that have data in this database, not only the owner of this store."""
+        return await self.run(storage.listing.list_owners())
 
     async def check(
-        self, *, deep: bool = True, repair: bool = False, file: bool = True, progress: Progress | None = None
+        self, *, deep: bool = True, repair: bool = False, file: bool = True, progress: CheckProgress | None = None
     ) -> Findings:
-        """Check the file and what is kept beside the messages of this owner, and say in words what is wrong.
+        """Check the data of this owner, and the database file, for damage, and return the findings.
 
-        `repair` puts right what can be derived from the messages. Without `deep` only what is quickly found is looked
-        at, without `file` not the file itself. `progress` is told how many sessions of how many are done.
+        - `deep`: also verify the checksum of every page and read every message and attachment. The cost grows with the
+          size.
+        - `repair`: repair values that can be derived from the messages, such as counters, titles and abandoned turns.
+        - `file`: also check the SQLite file itself, for all owners.
+        - `progress`: a function that is called with the sessions done and the total.
         """
-        from recollect.context.repair import problems  # noqa: PLC0415
-        from recollect.engine.sqlite import check  # noqa: PLC0415
-        from recollect.model.finding import Finding, Findings  # noqa: PLC0415
+        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
+        from recollect.history.repair import find_problems  # noqa: PLC0415
+        from recollect.model.reports import Finding, Findings  # noqa: PLC0415
 
-        argument.function("progress", progress)
-        deep, repair = argument.flag("deep", deep), argument.flag("repair", repair)
-        file = argument.flag("file", file)
-        found, checked = list[Finding](), ops.check.CHECKED
+        validation.check_callable("progress", progress)
+        deep, repair = validation.check_flag("deep", deep), validation.check_flag("repair", repair)
+        file = validation.check_flag("file", file)
+        findings, areas = list[Finding](), storage.integrity.CHECKED_AREAS
         if file and hasattr(self._engine, "maintain"):
-            found += await self._maintain("A check of the file", lambda file: check.check(file, deep=deep))
-            checked = (*check.checked(deep), *checked)
-        found += await self.follow(
-            ops.check.check(self.scope(), deep=deep, repair=repair, histories=problems, progress=progress)
+            findings += await self._maintain("Checking the file", lambda file: maintenance.check_file(file, deep=deep))
+            areas = (*maintenance.check_names(deep), *areas)
+        findings += await self.follow(
+            storage.integrity.check_store(
+                self.scope(), deep=deep, repair=repair, histories=find_problems, progress=progress
+            )
         )
-        return Findings(checked=checked, found=tuple(found))
+        return Findings(checked=areas, found=tuple(findings))
 
     async def space(self) -> Space:
-        """Say where the bytes are: text, tool output, attachments, indexes, free pages."""
-        from recollect.engine.sqlite import space  # noqa: PLC0415
+        """Return the disk usage by kind: text, tool output, attachments, indexes, free pages.
 
-        return await self._maintain("A measurement of the file", space.measure)
+        SQLite only: PostgreSQL raises NotSupported.
+        """
+        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
 
-    async def optimize(self) -> Optimized:
-        """Put the file in order: the planner's figures, free pages given back, the log emptied."""
-        from recollect.engine.sqlite import space  # noqa: PLC0415
+        return await self._maintain("Measuring disk usage", maintenance.measure_space)
 
-        return await self._maintain("Optimizing", space.optimize)
+    async def optimize(self) -> OptimizeReport:
+        """Return free pages to the disk, rewrite the file, truncate the WAL, and return a report.
 
-    async def _maintain(self, what: str, work: Callable[[Any], T]) -> T:
-        """Have the engine do something with its file; an engine without one can not."""
+        The rewrite takes about 10 seconds per gigabyte, during which other writers wait, and needs free disk space of
+        twice the size of the file. SQLite only: PostgreSQL raises NotSupported.
+        """
+        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
+
+        return await self._maintain("Optimizing the file", maintenance.optimize_file)
+
+    async def _maintain(self, feature: str, task: Callable[[Any], T]) -> T:
+        """Run a maintenance task on the engine's database file. Raise NotSupported if the engine has no file."""
         maintain = getattr(self._engine, "maintain", None)
         if maintain is None:
-            raise NotSupported(what=what)
-        return await maintain(work)
+            raise NotSupported(what=feature)
+        return await maintain(task)
 
     async def close(self) -> None:
-        """Close the store, and end its watches. Everything acknowledged is on disk."""
+        """Close the store and end its watches. Every acknowledged write is already on disk.
+
+        The current write is completed first. Every later call raises StoreClosed, except close().
+        """
         for watch in list(self._watches):
-            await watch.orphan()
+            await watch.end_with_store()
         await self._engine.close()
 
     async def __aenter__(self) -> Self:
@@ -417,8 +525,8 @@ class AsyncStore:
         return f"<AsyncStore {self.path!r}>"
 
 
-def _on_loop(progress: Progress | None) -> Progress | None:
-    """Have the running loop call a function that another thread calls."""
+def _call_on_loop(progress: CheckProgress | None) -> CheckProgress | None:
+    """Return a callback for another thread that calls `progress` on the running event loop."""
     if progress is None:
         return None
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A session as a task holds it: the names of recollect.store.session, awaited."""
+"""AsyncSession: the methods of recollect.store.session.Session, awaited, with the same docstrings."""
 
 from __future__ import annotations
 
@@ -7,129 +7,158 @@ import inspect
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from recollect import context, formats, ops
-from recollect.context.drafts import drafts, question, tool_result
-from recollect.context.history import History, history
-from recollect.model import argument, figure, keys
-from recollect.model.branch import Branch
+from recollect import formats, storage
+from recollect import history as model_history
+from recollect.history.drafts import read_drafts, read_question, tool_result_draft
+from recollect.history.render import History, render_history
+from recollect.model import session_ids, validation
 from recollect.model.compaction import KEEP_TURNS, Compaction
-from recollect.model.fields import SessionFields
-from recollect.model.message import Format, Message, Messages
-from recollect.model.part import ResultStatus
-from recollect.model.presence import Arrived, Presence
-from recollect.model.session import Session as Info
-from recollect.model.session import SessionChanges
-from recollect.model.snapshot import Snapshot, SnapshotKind
-from recollect.model.tool_call import ToolCall
-from recollect.model.turn import LEASE, EndStatus
-from recollect.model.turn import Turn as TurnInfo
-from recollect.op import Op
+from recollect.model.message import Format, Message, Messages, ResultStatus, ToolCall
+from recollect.model.session import (
+    ArriveResult,
+    Branch,
+    Presence,
+    SessionChanges,
+    SessionFields,
+    SessionInfo,
+    Snapshot,
+    SnapshotKind,
+)
+from recollect.model.turn import DEFAULT_LEASE, EndStatus, TurnInfo
+from recollect.storage.operation import Operation
 from recollect.store_async.turn import AsyncTurn
 
 if TYPE_CHECKING:
-    from recollect.context.compaction import Summarize
-    from recollect.context.window import Counter
-    from recollect.model.statistics import Stats
+    from recollect.history.compaction import Summarize
+    from recollect.history.window import Counter
+    from recollect.model.reports import Stats
     from recollect.store_async import AsyncStore
 
 T = TypeVar("T")
-MessageId = ops.paths.MessageId
+MessageId = storage.paths.MessageId
 
 
-async def _summarized(summarize: Summarize, messages: list[Message]) -> Any:
-    """Ask for a summary. A function that does not await may take its time: it runs beside the loop."""
+async def _call_summarizer(summarize: Summarize, messages: list[Message]) -> Any:
+    """Return the summary. A function that is not async runs in a thread, so that it does not block the event loop."""
     if inspect.iscoroutinefunction(summarize):
         return await summarize(messages)
-    made = await asyncio.to_thread(summarize, messages)
-    return await made if inspect.isawaitable(made) else made
+    result = await asyncio.to_thread(summarize, messages)
+    return await result if inspect.isawaitable(result) else result
 
 
 class AsyncSession(SessionFields):
-    """One conversation: what is known about it, and everything that can be done with it."""
+    """One conversation: its fields as attributes, and every operation on it.
 
-    def __init__(self, store: AsyncStore, info: Info) -> None:
+    A session is a handle: it is cheap, and several handles may refer to the same session. The attributes hold the
+    values that the handle last read or wrote; refresh() reads them again.
+    """
+
+    def __init__(self, store: AsyncStore, info: SessionInfo) -> None:
         self._info, self._counts = info, None
         self.store = store
 
-    def _run(self, op: Op[T]) -> Coroutine[Any, Any, T]:
+    def _run(self, op: Operation[T]) -> Coroutine[Any, Any, T]:
         return self.store.run(op)
 
     async def refresh(self) -> Self:
-        """Read again what is known about the session."""
-        self.info = await self._run(ops.sessions.read(self.store.scope(), self.id))
+        """Read the fields of the session again, and return the session."""
+        self.info = await self._run(storage.sessions.read(self.store.scope(), self.id))
         return self
 
     async def append(
         self, messages: Messages, format: Format | None = None, key: str | None = None, *, expected: int | None = None
-    ) -> ops.appends.Appended:
-        """Add one message or many to the end, all or none.
+    ) -> storage.appends.Appended:
+        """Append one message or several to the active path in one transaction: all of them or none.
 
-        Messages are dicts or a provider's own objects; the format is guessed where it is clear. With a `key` the same
-        append is made once, however often it is repeated; with `expected` only at that revision.
+        - `messages`: dicts, objects of a provider's SDK, a whole response, or drafts; one or a list.
+        - `format`: their format. It is detected if it is unambiguous.
+        - `key`: an idempotency key. Repeating the append with the same key stores nothing and returns the first result;
+          with different content it raises KeyReused.
+        - `expected`: the revision that the session must have, otherwise StaleRevision is raised.
+
+        The messages are on disk when this returns. The cost does not depend on the length of the session.
         """
-        given = drafts(messages, format)
-        op = ops.appends.append(self.store.scope(), self.id, given, key=key, expected=expected)
+        drafts = read_drafts(messages, format)
+        op = storage.appends.append(self.store.scope(), self.id, drafts, key=key, expected=expected)
         appended, counts = await self._run(op)
         self.saw(counts)
         return appended
 
-    async def arrive(self, surface: str, *, id: str | None = None, take_over: bool = False) -> Arrived:
-        """Say that someone talks here from now on, in a terminal or elsewhere; give one's own place and who else does.
+    async def arrive(self, surface: str, *, id: str | None = None, take_over: bool = False) -> ArriveResult:
+        """Register your presence in this session, and return its id and the other presences.
 
-        `take_over` sends the others away, and ends what they have begun. With the `id` of a place it is taken again.
+        - `surface`: "terminal", "web", "discord", or a name of your own.
+        - `id`: the id of an earlier presence to reuse; None creates a new one.
+        - `take_over`: remove the others and end their open turn. Their stay() then returns False.
+
+        A presence is information, not a lock: leases prevent concurrent turns.
         """
         scope = self.store.scope()
-        place = keys.new_id(scope.now) if id is None else id
-        return await self._run(ops.presence.arrive(scope, self.id, place, surface, take_over=take_over))
+        presence_id = session_ids.new_id(scope.now) if id is None else id
+        return await self._run(storage.presence.arrive(scope, self.id, presence_id, surface, take_over=take_over))
 
     async def stay(self, id: str) -> bool:
-        """Say that one is still at one's place; False where someone has taken the session over."""
-        return await self._run(ops.presence.stay(self.store.scope(), id))
+        """Renew the presence with this id. Return False if someone took the session over."""
+        return await self._run(storage.presence.stay(self.store.scope(), id))
 
     async def leave(self, id: str) -> None:
-        """Say that one has left one's place."""
-        await self._run(ops.presence.leave(self.store.scope(), id))
+        """Remove the presence with this id."""
+        await self._run(storage.presence.leave(self.store.scope(), id))
 
     async def present(self) -> list[Presence]:
-        """Give who talks here now, whoever came first before the others. A process that died is not there."""
-        return await self._run(ops.presence.present(self.store.scope(), self.id))
+        """Return the current presences, oldest first. Processes that have ended are not included."""
+        return await self._run(storage.presence.present(self.store.scope(), self.id))
 
     async def messages(
         self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False, active: bool = False
     ) -> list[Message]:
-        """Read the active path: all of it, the last messages, or the last ones before a message.
+        """Return the messages of the active path, oldest first: all of them, or the last ones.
 
-        With `active` it is what is sent on: summaries stand in the place of what was compacted.
+        - `last`: only this number of the last messages.
+        - `before`: only messages before this one, an id or a position. At most 500 unless `last` is set.
+        - `deleted`: include deleted messages.
+        - `active`: return the model-visible messages instead, with summaries in place of compacted messages.
+
+        A missing message raises MessageNotFound.
         """
         scope = self.store.scope()
-        if argument.flag("active", active):
-            plan = ops.views.active(scope, self.id, before=before, last=last)
+        if validation.check_flag("active", active):
+            plan = storage.views.read_active(scope, self.id, before=before, last=last)
             return (await self.store.follow(plan)).messages
         if last is None and before is None:
-            return await self.store.follow(ops.messages.everything(scope, self.id, deleted=deleted))
-        limit = ops.messages.PAGE if last is None else last
+            return await self.store.follow(storage.messages.read_all(scope, self.id, deleted=deleted))
+        limit = storage.messages.PAGE_SIZE if last is None else last
         return (
-            await self._run(ops.messages.backward(scope, self.id, before=before, limit=limit, deleted=deleted))
+            await self._run(storage.messages.read_backward(scope, self.id, before=before, limit=limit, deleted=deleted))
         ).messages
 
     async def iter_messages(self, *, deleted: bool = False, branch: int | None = None) -> AsyncIterator[Message]:
-        """Go through the active path, or another branch, in constant memory, up to the end that it has now."""
+        """Yield the messages of the active path, or of another branch, oldest first, in constant memory.
+
+        The iteration ends at the message that was the last one when it began. A missing branch raises BranchNotFound.
+        """
         scope = self.store.scope()
-        key = None if branch is None else await self._run(ops.branches.key(scope, self.id, branch))
-        page = await self._run(ops.messages.forward(scope, self.id, branch=key, deleted=deleted))
+        key = None if branch is None else await self._run(storage.branches.branch_key(scope, self.id, branch))
+        page = await self._run(storage.messages.read_forward(scope, self.id, branch=key, deleted=deleted))
         for message in page.messages:
             yield message
         while page.more is not None:
-            page = await self._run(ops.messages.following(self.store.scope(), self.id, page, deleted=deleted))
+            page = await self._run(storage.messages.read_next(self.store.scope(), self.id, page, deleted=deleted))
             for message in page.messages:
                 yield message
 
     async def message(self, id: MessageId) -> Message:
-        """Read one message by its id."""
-        return await self._run(ops.messages.get(self.store.scope(), self.id, id))
+        """Return one message by its id, deleted or not. Raise MessageNotFound if it does not exist.
+
+        An id is "branch.position", such as "1.2", on any branch. A number alone is a position on the active path.
+        """
+        return await self._run(storage.messages.get(self.store.scope(), self.id, id))
 
     async def response(self, id: MessageId) -> dict[str, Any] | None:
-        """Give the whole response that a message came with, as the provider sent it; None where there was none."""
+        """Return the provider's whole response that contained a message, equal to the original.
+
+        Return None if the message was not part of a whole response, and raise MessageNotFound if it does not exist.
+        """
         return formats.response(await self.message(id))
 
     async def history(
@@ -141,22 +170,33 @@ class AsyncSession(SessionFields):
         counter: Counter | str | None = None,
         repair: bool = True,
     ) -> History:
-        """Give what the provider accepts next, as plain dicts, within a budget of tokens and a limit of messages.
+        """Return the messages for the next request to the provider: plain dicts, oldest first.
 
-        Tokens are those stored with the messages, or what `counter` says: "o200k", "cl100k" or a function.
+        - `budget`: maximum number of tokens of all messages. Whole turns are omitted, oldest first; system messages,
+          pinned messages, summaries and the newest user message always stay.
+        - `limit`: the same with a number of messages.
+        - `counter`: how tokens are counted: None for the number stored with each message, "o200k", "cl100k", or a
+          function that takes a message.
+        - `repair`: correct what the provider would reject, such as a tool call without a result. Nothing stored
+          changes.
+
+        With a `budget` or a `limit`, the session is read from its end and only as far as needed; otherwise the cost
+        grows with the number of active messages. An unknown format raises InvalidValue.
         """
-        window = context.window.Window(budget, limit, context.counting.counter(counter))
-        repair = argument.flag("repair", repair)
-        sheet = context.sheet.sheet(format) if repair and not window.bounded else None
-        enough = window.enough if window.bounded else None
-        view = await self.store.follow(ops.views.active(self.store.scope(), self.id, enough=enough, taker=sheet))
-        if sheet is not None and sheet.whole:
-            return sheet.history
-        return history(window.fit(view.messages), format, repair=repair)
+        window = model_history.window.Window(budget, limit, model_history.window.token_counter(counter))
+        repair = validation.check_flag("repair", repair)
+        renderer = model_history.streaming_renderer.make_renderer(format) if repair and not window.is_bounded else None
+        enough = window.enough if window.is_bounded else None
+        view = await self.store.follow(
+            storage.views.read_active(self.store.scope(), self.id, enough=enough, consumer=renderer)
+        )
+        if renderer is not None and renderer.complete:
+            return renderer.history
+        return render_history(window.fit(view.messages), format, repair=repair)
 
     async def active_tokens(self) -> int:
-        """Add up the stored sizes of what is sent on: the active path without what was compacted."""
-        return await self._run(ops.views.tokens(self.store.scope(), self.id))
+        """Return the sum of the stored token counts of the active messages."""
+        return await self._run(storage.views.count_tokens(self.store.scope(), self.id))
 
     async def compact(
         self,
@@ -167,121 +207,151 @@ class AsyncSession(SessionFields):
         tokens: int | None = None,
         keep_turns: int = KEEP_TURNS,
     ) -> Compaction:
-        """Put a summary in the place of all before a message, or of all but the newest turns.
+        """Replace the beginning of the active messages by a summary, and return the compaction.
 
-        `summarize` is given the messages and gives the summary; nothing is locked meanwhile. The messages stay stored.
+        - `before`: the first message that is not replaced. None replaces all except the newest `keep_turns` turns.
+        - `summary`: the text; or `summarize`: a function that takes the replaced messages and returns the text. Nothing
+          is locked while it runs.
+        - `tokens`: the size of the summary, estimated if None.
+
+        The messages stay stored and undo_compaction() restores them. Raise InvalidValue if there is nothing to replace,
+        and CompactionConflict if the session was compacted while `summarize` ran.
         """
-        context.compaction.chosen(summary, summarize)
-        ready = await self.store.follow(ops.views.prepare(self.store.scope(), self.id, before))
-        span = context.compaction.replaced(ready.messages, ready.view.covers, ready.before, keep_turns)
-        text = summary if summarize is None else await _summarized(summarize, list(span.messages))
-        op = ops.compactions.compact(
-            self.store.scope(), self.id, ready.view.branch, ready.view.rounds, (span.low, span.high),
+        model_history.compaction.check_summary_source(summary, summarize)
+        state = await self.store.follow(storage.views.prepare_compaction(self.store.scope(), self.id, before))
+        span = model_history.compaction.choose_range(state.messages, state.view.covers, state.before, keep_turns)
+        text = summary if summarize is None else await _call_summarizer(summarize, list(span.messages))
+        op = storage.views.compact(
+            self.store.scope(), self.id, state.view.branch, state.view.rounds, (span.low, span.high),
             summary=text, before=span.tokens, after=tokens,
         )  # fmt: skip
-        made = await self._run(op)
-        self.info = made.session
-        return made.compaction
+        result = await self._run(op)
+        self.info = result.session
+        return result.compaction
 
     async def undo_compaction(self, round: int | None = None) -> Compaction:
-        """Undo the last compaction of the active path, or the one of a round: its messages are sent on again."""
-        undone = await self._run(ops.compactions.undo(self.store.scope(), self.id, round))
-        self.info = undone.session
-        return undone.compaction
+        """Undo the latest compaction in effect on the active path, or the one of a round, and return it.
+
+        Its messages are active again. Undoing twice is allowed. Raise CompactionNotFound if there is none.
+        """
+        result = await self._run(storage.views.undo_compaction(self.store.scope(), self.id, round))
+        self.info = result.session
+        return result.compaction
 
     async def compactions(self) -> list[Compaction]:
-        """Read all compactions of the active path, oldest first, undone ones too."""
-        return await self._run(ops.compactions.compactions(self.store.scope(), self.id))
+        """Return all compactions of the active path, oldest first, including undone ones."""
+        return await self._run(storage.views.list_compactions(self.store.scope(), self.id))
 
     async def compaction(self) -> Compaction | None:
-        """Read the last compaction of the active path that is in force; None where there is none."""
+        """Return the latest compaction of the active path that is in effect, or None."""
         return next((item for item in reversed(await self.compactions()) if item.undone_at is None), None)
 
     async def snapshot(
         self, kind: SnapshotKind, content: Any, *, at: MessageId | None = None, tokens: int | None = None
     ) -> Snapshot:
-        """Store a title, summary or memory made from the session up to a message, or up to its end."""
-        made = await self._run(ops.snapshots.keep(self.store.scope(), self.id, kind, content, at=at, tokens=tokens))
+        """Store a title, summary or memory derived from the session, and return the snapshot.
+
+        `content` is any JSON value, `at` the last message that it covers (None: the last of the path), `tokens` its
+        size (None: estimated). It replaces the snapshot of the same kind and message.
+        """
+        snapshot = await self._run(
+            storage.views.store_snapshot(self.store.scope(), self.id, kind, content, at=at, tokens=tokens)
+        )
         await self.refresh()
-        return made
+        return snapshot
 
     async def snapshots(self, kind: SnapshotKind | None = None) -> list[Snapshot]:
-        """Read the snapshots of the session, of one kind or of all, the oldest first."""
-        return await self._run(ops.snapshots.snapshots(self.store.scope(), self.id, kind))
+        """Return the snapshots of the session, of one kind or of all, oldest first."""
+        return await self._run(storage.views.list_snapshots(self.store.scope(), self.id, kind))
 
     async def pin_message(self, id: MessageId) -> Message:
-        """Keep a message in every history, however old it is; unpin_message() lets go of it."""
-        return await self._pinned(id, pinned=True)
+        """Pin a message, so that every history includes it, and return it. Forks that share it see the pin too."""
+        return await self._set_pinned(id, pinned=True)
 
     async def unpin_message(self, id: MessageId) -> Message:
-        """Let a message leave the history again when it is old."""
-        return await self._pinned(id, pinned=False)
+        """Unpin a message, and return it."""
+        return await self._set_pinned(id, pinned=False)
 
-    async def _pinned(self, id: MessageId, *, pinned: bool) -> Message:
-        message = await self._run(ops.pins.mark(self.store.scope(), self.id, id, pinned=pinned))
+    async def _set_pinned(self, id: MessageId, *, pinned: bool) -> Message:
+        message = await self._run(storage.messages.set_pinned(self.store.scope(), self.id, id, pinned=pinned))
         await self.refresh()
         return message
 
     async def delete_message(self, id: MessageId) -> Message:
-        """Take a message out of the conversation; restore_message() brings it back."""
-        return await self._marked(id, deleted=True)
+        """Mark a message as deleted, and return it. It stays stored, and restore_message() restores it.
+
+        It is deleted in every fork that shares it. Deleting twice is allowed.
+        """
+        return await self._set_deleted(id, deleted=True)
 
     async def restore_message(self, id: MessageId) -> Message:
-        """Bring a deleted message back."""
-        return await self._marked(id, deleted=False)
+        """Restore a deleted message at its position, and return it."""
+        return await self._set_deleted(id, deleted=False)
 
-    async def _marked(self, id: MessageId, *, deleted: bool) -> Message:
-        message = await self._run(ops.messages.mark(self.store.scope(), self.id, id, deleted=deleted))
+    async def _set_deleted(self, id: MessageId, *, deleted: bool) -> Message:
+        message = await self._run(storage.messages.set_deleted(self.store.scope(), self.id, id, deleted=deleted))
         await self.refresh()
         return message
 
     async def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
-        """Change what is known about the session: title, status, model, color, metadata, pinned, archived, ..."""
-        self.info = await self._run(ops.sessions.update(self.store.scope(), self.id, fields, expected))
+        """Change fields of the session, such as title, status, model, metadata or pinned, and return the session.
+
+        Raise InvalidValue for an unknown field or a wrong value, and StaleRevision if `expected` is not the current
+        revision.
+        """
+        self.info = await self._run(storage.sessions.update(self.store.scope(), self.id, fields, expected))
         return self
 
     def turn(
         self,
-        said: str | Messages,
+        message: str | Messages,
         format: Format | None = None,
         *,
-        lease: float = LEASE,
+        lease: float = DEFAULT_LEASE,
         wait: float = 0.0,
         take_over: bool = False,
         expected: int | None = None,
         key: str | None = None,
     ) -> AsyncTurn:
-        """Open a turn with what the person said: `async with session.turn(...) as turn`, or `await` it.
+        """Return a turn that opens with the user's message: `async with session.turn(...) as turn`, or await it.
 
-        The question is on disk when the block begins. A branch takes one turn at a time: `wait` says for how many
-        seconds to wait for another, `take_over` ends it. The turn is held for `lease` seconds after each of its writes.
-        A `key` opens one turn: a second is AlreadySaid.
+        - `message`: a text, which becomes a user message, or one or more messages as in append().
+        - `lease`: seconds for which the turn is held after each of its writes.
+        - `wait`: seconds to wait while another turn is open on the branch. After that, SessionBusy is raised.
+        - `take_over`: end another open turn as interrupted. Its messages stay.
+        - `expected`: the revision that the session must have, otherwise StaleRevision is raised.
+        - `key`: an idempotency key. A second turn with the same key raises TurnExists, which names the first one; the
+          same key with a different message raises KeyReused.
+
+        The message is on disk when the block begins.
         """
-        given = question(said, format)
-        figure.seconds(lease, wait)
+        question = read_question(message, format)
+        validation.check_lease(lease, wait)
 
-        def begin() -> Op[ops.turns.Step]:
-            return ops.turns.begin(
+        def begin() -> Operation[storage.turns.TurnWrite]:
+            return storage.turns.begin_turn(
                 self.store.scope(),
                 self.id,
-                given,
+                question,
                 lease=int(lease * 1000),
-                take_over=argument.flag("take_over", take_over),
+                take_over=validation.check_flag("take_over", take_over),
                 expected=expected,
                 key=key,
             )
 
         return AsyncTurn(self, begin, lease, wait)
 
-    def resume_turn(self, id: MessageId, *, lease: float = LEASE) -> AsyncTurn:
-        """Take up an open turn by its id, or reopen one that was interrupted, to add to it or end it.
+    def resume_turn(self, id: MessageId, *, lease: float = DEFAULT_LEASE) -> AsyncTurn:
+        """Return an open turn by its id, or reopen one that was interrupted, so that you can add to it or end it.
 
-        The last turn of the active branch is reopened; TurnClosed for another interrupted one.
+        Only the last turn of the active branch can be reopened, and not one that someone took over: any other
+        interrupted turn raises TurnClosed. If nothing is added to a reopened turn, the end of its block interrupts it
+        again.
         """
-        figure.seconds(lease)
+        validation.check_lease(lease)
 
-        def resume() -> Op[ops.turns.Step]:
-            return ops.turns.resume(self.store.scope(), self.id, id, lease=int(lease * 1000))
+        def resume() -> Operation[storage.turns.TurnWrite]:
+            return storage.turns.resume_turn(self.store.scope(), self.id, id, lease=int(lease * 1000))
 
         return AsyncTurn(self, resume, lease, 0.0)
 
@@ -299,29 +369,43 @@ class AsyncSession(SessionFields):
         error: Any = None,
         key: str | None = None,
         expected: int | None = None,
-    ) -> ops.appends.Appended:
-        """Store a whole turn at once: what was said, and the provider's response or the messages that followed."""
-        usage = ops.turns.Usage(model, input_tokens, output_tokens, latency_ms, error)
-        said = question(message, format)
-        answer = [] if response is None else drafts(response, format)
-        op = ops.turns.save(
-            self.store.scope(), self.id, said, answer, status=status, usage=usage, key=key, expected=expected
+    ) -> storage.appends.Appended:
+        """Store a whole turn in one transaction: the user's message, and the response or the messages that followed.
+
+        - `message`: a text, which becomes a user message, or messages as in append().
+        - `response`: the provider's whole response, or the messages that followed, or None.
+        - `status`: "completed", "failed" or "cancelled".
+        - `model`, `input_tokens`, `output_tokens`: the usage of the run. None takes the values that the response
+          reports.
+        - `latency_ms`: the duration in milliseconds. `error`: any JSON value.
+        - `key`, `expected`: as in append().
+
+        Raise SessionBusy while another turn is open on the branch.
+        """
+        usage = storage.turns.TurnUsage(model, input_tokens, output_tokens, latency_ms, error)
+        question = read_question(message, format)
+        answer = [] if response is None else read_drafts(response, format)
+        op = storage.turns.save_turn(
+            self.store.scope(), self.id, question, answer, status=status, usage=usage, key=key, expected=expected
         )
         step = await self._run(op)
         self.saw(step.counts)
         return step.appended
 
     async def turns(self, *, after: int = 0, until: int | None = None) -> list[TurnInfo]:
-        """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
-        return await self._run(ops.turns.turns(self.store.scope(), self.id, after, until))
+        """Return the turns of the active path, oldest first.
+
+        `after` and `until` are positions: only turns that begin after `after`, and at or before `until`, are returned.
+        """
+        return await self._run(storage.turns.list_turns(self.store.scope(), self.id, after, until))
 
     async def tool_calls(self) -> list[ToolCall]:
-        """Read the tool calls of the active path, oldest first."""
-        return await self._run(ops.tools.calls(self.store.scope(), self.id))
+        """Return the tool calls of the active path, oldest first."""
+        return await self._run(storage.tools.list_calls(self.store.scope(), self.id))
 
     async def start_tool_call(self, call_id: str) -> None:
-        """Mark a tool call as running."""
-        self.info = await self._run(ops.tools.start(self.store.scope(), self.id, call_id))
+        """Mark the newest tool call with this id and without a result as running. Raise ToolCallNotFound otherwise."""
+        self.info = await self._run(storage.tools.start_call(self.store.scope(), self.id, call_id))
 
     async def record_tool_result(
         self,
@@ -334,38 +418,58 @@ class AsyncSession(SessionFields):
         latency_ms: float | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> Message:
-        """Store the result of a tool call, text or any JSON value. The same result twice is stored once."""
-        draft = tool_result(
+        """Store the result of a tool call, text or any JSON value, and return its message.
+
+        The result belongs to the newest call with this id on the active path that has none. `latency_ms` is the
+        duration; None measures it from the start of the call. Recording the same result again stores nothing and
+        returns the first message; another result raises ToolCallAnswered, an unknown id ToolCallNotFound.
+        """
+        draft = tool_result_draft(
             call_id, output, status=status, error_code=error_code, error_message=error_message,
             latency_ms=latency_ms, metadata=metadata,
         )  # fmt: skip
-        recorded = await self._run(ops.results.store(self.store.scope(), self.id, draft))
-        self.info = recorded.session
-        return recorded.message
+        result = await self._run(storage.appends.record_tool_result(self.store.scope(), self.id, draft))
+        self.info = result.session
+        return result.message
 
     async def branches(self) -> list[Branch]:
-        """List the branches of this session."""
-        return await self._run(ops.branches.branches(self.store.scope(), self.id))
+        """Return the branches of the session, oldest first. Empty branches are omitted, unless active."""
+        return await self._run(storage.branches.list_branches(self.store.scope(), self.id))
 
     async def rewind(self, to: MessageId) -> Self:
-        """Go back to a message without losing what followed, which stays on its own branch. 0: before the first."""
-        self.info = await self._run(ops.branches.rewind(self.store.scope(), self.id, to))
+        """Continue from an earlier message: make it the last one of the active path, and return the session.
+
+        Later messages stay on their branch. 0 rewinds to before the first message.
+        """
+        self.info = await self._run(storage.branches.rewind(self.store.scope(), self.id, to))
         return self
 
     async def switch(self, branch: int | Branch) -> Self:
-        """Make another branch the active path."""
+        """Make another branch the active one, and return the session. Raise BranchNotFound if it does not exist."""
         number = branch.id if isinstance(branch, Branch) else branch
-        self.info = await self._run(ops.branches.switch(self.store.scope(), self.id, number))
+        self.info = await self._run(storage.branches.switch(self.store.scope(), self.id, number))
         return self
 
     async def fork(
         self, at: MessageId | None = None, *, id: str | None = None, **fields: Unpack[SessionChanges]
     ) -> AsyncSession:
-        """Make a new session that shares the past of this one up to a message; nothing is copied."""
+        """Create a session that shares the path of this one up to a message, and return it.
+
+        - `at`: the last shared message; None shares the whole path.
+        - `id`: the id of the new session, generated if None. An id in use raises SessionExists.
+        - `fields`: as in update(). Fields that are not passed are inherited.
+
+        No message is copied, so the cost does not depend on the length of the session.
+        """
         scope = self.store.scope()
-        new = keys.new_id(scope.now) if id is None else id
-        return AsyncSession(self.store, await self._run(ops.branches.fork(scope, self.id, at, new, fields)))
+        new_id = session_ids.new_id(scope.now) if id is None else id
+        return AsyncSession(self.store, await self._run(storage.branches.fork(scope, self.id, at, new_id, fields)))
 
     async def stats(self, *, utc_offset: int = 0) -> Stats:
-        """Add up what was said in this session, on all its branches, in all and by model and day."""
-        return await self.store.follow(ops.statistics.of_session(self.store.scope(), self.id, utc_offset=utc_offset))
+        """Return the totals of this session, on all its branches, overall and by model and day.
+
+        `utc_offset` is the number of minutes by which the days are ahead of UTC.
+        """
+        return await self.store.follow(
+            storage.statistics.session_stats(self.store.scope(), self.id, utc_offset=utc_offset)
+        )

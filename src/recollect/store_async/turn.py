@@ -1,4 +1,4 @@
-"""An open turn, and an answer that streams in it, as a task holds them."""
+"""AsyncTurn and AsyncStream: the methods of recollect.store.turn, awaited, with the same docstrings."""
 
 from __future__ import annotations
 
@@ -9,40 +9,46 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from recollect import ops
-from recollect.context.drafts import answer, drafts
+from recollect import storage
 from recollect.errors import InvalidValue, RecollectError, SessionBusy
+from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
-from recollect.model.stream import EVERY, Gathering, Kind
-from recollect.model.turn import POLL, EndStatus, failure
-from recollect.model.turn import Turn as TurnInfo
-from recollect.op import Op
+from recollect.model.turn import (
+    FLUSH_INTERVAL,
+    POLL_INTERVAL,
+    ChunkKind,
+    EndStatus,
+    StreamBuffer,
+    TurnInfo,
+    describe_error,
+)
+from recollect.storage.operation import Operation
 
 if TYPE_CHECKING:
     from recollect.store_async.session import AsyncSession
 
 T = TypeVar("T")
-_Ending = EndStatus | Literal["interrupted"]
+_FinalStatus = EndStatus | Literal["interrupted"]
 
 
-async def _settled(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait for work to end however often this task is cancelled meanwhile; the caller passes the cancelling on.
+async def _wait_until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until a future is done, even if this task is cancelled meanwhile, and return the cancellation.
 
-    Some frameworks cancel a task at each of its awaits until it has ended; a turn must not stay open for that.
+    Some frameworks cancel a task at each of its awaits until it ends. A turn must not stay open because of that.
     """
     cancelled = None
-    while not work.done():
+    while not future.done():
         try:
-            await asyncio.wait([work])
+            await asyncio.wait([future])
         except asyncio.CancelledError as error:
             cancelled = error
     return cancelled
 
 
-async def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Run what must not be left undone to its end; a cancelling that came meanwhile is raised after it."""
-    task = asyncio.ensure_future(work)
-    cancelled = await _settled(task)
+async def _run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, even if this task is cancelled meanwhile; then raise the cancellation."""
+    task = asyncio.ensure_future(coroutine)
+    cancelled = await _wait_until_done(task)
     result = task.result()
     if cancelled is not None:
         raise cancelled
@@ -50,43 +56,51 @@ async def _finished(work: Coroutine[Any, Any, T]) -> T:
 
 
 class AsyncTurn:
-    """An open turn. As a context manager it completes at the end, and is kept as failed or cancelled on an error."""
+    """An open turn, from the user's message to the end of the answer.
+
+    As a context manager, it is completed at the end of the block. An exception ends it as failed, a cancelled task and
+    other BaseExceptions as cancelled; the exception propagates.
+    """
 
     def __init__(
-        self, session: AsyncSession, begin: Callable[[], Op[ops.turns.Step]], lease: float, wait: float
+        self,
+        session: AsyncSession,
+        make_op: Callable[[], Operation[storage.turns.TurnWrite]],
+        lease: float,
+        wait: float,
     ) -> None:
         self.session = session
         self.info: TurnInfo | None = None
         self.lease = int(lease * 1000)
-        self._begin = begin
+        self._make_op = make_op
         self._wait = wait
-        self._held: ops.turns.Held | None = None
-        self._untouched = False  # it was reopened, and nothing was added since
-        self._streams: list[AsyncStream] = []  # those that are open
+        self._handle: storage.turns.HeldTurn | None = None
+        self._unchanged = False  # True until something is added to a reopened turn
+        self._streams: list[AsyncStream] = []  # the open ones
 
     async def _open(self) -> Self:
-        until = time.monotonic() + self._wait
-        while self._held is None:
+        deadline = time.monotonic() + self._wait
+        while self._handle is None:
             try:
-                step = await self._begun()
+                step = await self._begin_turn()
             except SessionBusy:
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     raise
-                await asyncio.sleep(POLL)
+                await asyncio.sleep(POLL_INTERVAL)
             else:
-                self._held, self._untouched = step.held, step.reopened
+                self._handle, self._unchanged = step.held, step.resumed
                 self.session.saw(step.counts)
         return self
 
-    async def _begun(self) -> ops.turns.Step:
-        """Open the turn. One that is cancelled in the middle of it is not left open behind its task's back."""
-        opening = asyncio.ensure_future(self.session.store.run(self._begin()))
+    async def _begin_turn(self) -> storage.turns.TurnWrite:
+        """Open the turn. If this task is cancelled meanwhile, cancel the turn too, so that none stays open."""
+        task = asyncio.ensure_future(self.session.store.run(self._make_op()))
         try:
-            return await asyncio.shield(opening)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await _settled(opening)
-            if opening.exception() is None:
-                self._held = opening.result().held
+            await _wait_until_done(task)
+            if task.exception() is None:
+                self._handle = task.result().held
                 await self.cancel()
             raise
 
@@ -94,37 +108,49 @@ class AsyncTurn:
         return self._open().__await__()
 
     @property
-    def held(self) -> ops.turns.Held:
-        """Where the turn is stored."""
-        if self._held is None:
-            raise InvalidValue("This turn is not open yet. Enter it with `async with`, or await it.")
-        return self._held
+    def handle(self) -> storage.turns.HeldTurn:
+        """The location of the stored turn, for operations of recollect.storage."""
+        if self._handle is None:
+            raise InvalidValue("This turn is not open yet. Enter it with `async with`, or await it first.")
+        return self._handle
 
     @property
     def id(self) -> str:
         """The id of the message that opened the turn."""
-        return f"{self.held.number}.{self.held.position}"
+        return f"{self.handle.number}.{self.handle.position}"
 
     async def add(
         self, message: Messages, format: Format | None = None, *, key: str | None = None
-    ) -> ops.appends.Appended:
-        """Add a step: a message, many, or a provider's response, on disk when this returns. A `key` adds it once."""
+    ) -> storage.appends.Appended:
+        """Add a step: a message, several, or a provider's response. It is on disk when this returns.
+
+        `key` is an idempotency key, as in session.append(). The lease is renewed. Raise TurnClosed if the turn has
+        ended.
+        """
         store = self.session.store
-        given = drafts(message, format)
-        op = ops.turns.add(store.scope(), self.session.id, self.held, given, lease=self.lease, key=key)
+        drafts = read_drafts(message, format)
+        op = storage.turns.add_messages(store.scope(), self.session.id, self.handle, drafts, lease=self.lease, key=key)
         step = await store.run(op)
-        self._untouched = False
+        self._unchanged = False
         self.session.saw(step.counts)
         return step.appended
 
     async def renew(self) -> None:
-        """Hold the turn for another lease without adding anything, and notify whoever watches the session."""
+        """Renew the lease without adding a step, and notify watchers of the session.
+
+        Call it while the turn waits for longer than its lease. Raise TurnClosed if the turn has ended.
+        """
         store = self.session.store
-        self.session.saw(await store.run(ops.turns.hold(store.scope(), self.session.id, self.held, lease=self.lease)))
+        self.session.saw(
+            await store.run(storage.turns.extend_lease(store.scope(), self.session.id, self.handle, lease=self.lease))
+        )
 
     def stream(self) -> AsyncStream:
-        """Open an answer that is given text as it arrives: `async with turn.stream() as answer`, or `await` it."""
-        self._untouched = False
+        """Return an answer to which you write text as it arrives: `async with turn.stream() as answer`, or await it.
+
+        Opening it raises TurnClosed if the turn has ended.
+        """
+        self._unchanged = False
         return AsyncStream(self, self._streams)
 
     async def complete(
@@ -135,35 +161,42 @@ class AsyncTurn:
         output_tokens: int | None = None,
         latency_ms: float | None = None,
     ) -> TurnInfo:
-        """End the turn well, with what the run used where that is known."""
-        return await self._end("completed", ops.turns.Usage(model, input_tokens, output_tokens, latency_ms))
+        """End the turn as completed, with the usage of the run, and return its TurnInfo.
+
+        Without these arguments, the model and the tokens are those of the steps, and the latency is measured. Raise
+        TurnClosed if the turn has ended.
+        """
+        return await self._end("completed", storage.turns.TurnUsage(model, input_tokens, output_tokens, latency_ms))
 
     async def fail(self, error: Any = None) -> TurnInfo:
-        """End the turn as failed, with the error."""
-        told = failure(error) if isinstance(error, BaseException) else error
-        return await self._end("failed", ops.turns.Usage(error=told))
+        """End the turn as failed, and return its TurnInfo. `error` is an exception or any JSON value."""
+        details = describe_error(error) if isinstance(error, BaseException) else error
+        return await self._end("failed", storage.turns.TurnUsage(error=details))
 
     async def cancel(self) -> TurnInfo:
-        """End the turn as cancelled."""
-        return await self._end("cancelled", ops.turns.Usage())
+        """End the turn as cancelled, and return its TurnInfo."""
+        return await self._end("cancelled", storage.turns.TurnUsage())
 
     async def interrupt(self, error: Any = None) -> TurnInfo:
-        """End the turn as interrupted: its answer is not whole. resume_turn() reopens it."""
-        told = failure(error) if isinstance(error, BaseException) else error
-        return await self._end("interrupted", ops.turns.Usage(error=told))
+        """End the turn as interrupted, because its answer is incomplete, and return its TurnInfo.
 
-    async def _end(self, status: _Ending, usage: ops.turns.Usage) -> TurnInfo:
-        return await _finished(self._ended(status, usage))
+        `error` is an exception or any JSON value. session.resume_turn() reopens the turn.
+        """
+        details = describe_error(error) if isinstance(error, BaseException) else error
+        return await self._end("interrupted", storage.turns.TurnUsage(error=details))
 
-    async def _ended(self, status: _Ending, usage: ops.turns.Usage) -> TurnInfo:
+    async def _end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+        return await _run_to_completion(self._store_end(status, usage))
+
+    async def _store_end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
         store = self.session.store
-        for stream in self._streams:  # nobody closed them: what arrived last is not stored yet
+        for stream in self._streams:  # the caller did not close them: their last text is not stored yet
             try:
                 await stream.flush()
             except RecollectError:
                 if status == "completed":
                     raise
-        op = ops.turns.end(store.scope(), self.session.id, self.held, status, usage)
+        op = storage.turns.end_turn(store.scope(), self.session.id, self.handle, status, usage)
         self.info, counts = await store.run(op)
         self.session.saw(counts)
         return self.info
@@ -177,30 +210,36 @@ class AsyncTurn:
         if self.info is not None:
             return
         if error is None:
-            await (self.interrupt() if self._untouched else self.complete())
+            await (self.interrupt() if self._unchanged else self.complete())
             return
         try:
             await (self.fail(error) if isinstance(error, Exception) else self.cancel())
-        except RecollectError as trouble:
-            error.add_note(f"The turn could not be marked as ended: {trouble}")
+        except RecollectError as failure:
+            error.add_note(f"The end of the turn could not be stored: {failure}")
 
 
 class AsyncStream:
-    """An answer in progress. Its text is stored about once a second, and when it is closed."""
+    """An answer in progress: one assistant message. Its text is stored about once a second, and when it is closed.
+
+    As a context manager, it is closed at the end of the block. An exception stores the received text with the state
+    "error", a cancellation with "interrupted".
+    """
 
     def __init__(self, turn: AsyncTurn, streams: list[AsyncStream]) -> None:
         self.turn = turn
         self._streams = streams
-        self._flow: ops.streams.Flow | None = None
-        self._gathering = Gathering(time.monotonic())
+        self._handle: storage.turns.OpenStream | None = None
+        self._buffer = StreamBuffer(time.monotonic())
         self._timer: asyncio.Task[None] | None = None
         self._open = False
 
     async def _begin(self) -> Self:
-        if self._flow is None:
-            session, draft = self.turn.session, self._gathering.draft("streaming")
-            op = ops.streams.begin(session.store.scope(), session.id, self.turn.held, draft, lease=self.turn.lease)
-            self._flow, counts = await session.store.run(op)
+        if self._handle is None:
+            session, draft = self.turn.session, self._buffer.draft("streaming")
+            op = storage.turns.begin_stream(
+                session.store.scope(), session.id, self.turn.handle, draft, lease=self.turn.lease
+            )
+            self._handle, counts = await session.store.run(op)
             self._open = True
             self._streams.append(self)
             session.saw(counts)
@@ -210,60 +249,63 @@ class AsyncStream:
         return self._begin().__await__()
 
     @property
-    def flow(self) -> ops.streams.Flow:
-        """Where the answer is stored."""
-        if self._flow is None:
-            raise InvalidValue("This answer is not open yet. Enter it with `async with`, or await it.")
-        return self._flow
+    def handle(self) -> storage.turns.OpenStream:
+        """The location of the stored answer, for operations of recollect.storage."""
+        if self._handle is None:
+            raise InvalidValue("This stream is not open yet. Enter it with `async with`, or await it first.")
+        return self._handle
 
     @property
     def id(self) -> str:
         """The id of the message."""
-        return self.flow.id
+        return self.handle.id
 
-    async def write(self, text: str, kind: Kind = "text") -> None:
-        """Take a chunk of text, or of reasoning."""
+    async def write(self, text: str, kind: ChunkKind = "text") -> None:
+        """Add a chunk of text, or of reasoning. It is stored with the next flush, about once a second."""
         self._check_open()
-        if self._gathering.add(text, kind, time.monotonic()):
+        if self._buffer.add(text, kind, time.monotonic()):
             await self.flush()
         elif self._timer is None:
             self._timer = asyncio.create_task(self._flush_later())
 
     async def _flush_later(self) -> None:
-        """Store what came last even if nothing follows for a while. If that fails, the next write tries and says so."""
-        await asyncio.sleep(EVERY)
+        """Store the last received text even if nothing follows. An error is ignored here: the next write raises it."""
+        await asyncio.sleep(FLUSH_INTERVAL)
         self._timer = None
-        if self._open and self._gathering.dirty:
+        if self._open and self._buffer.dirty:
             with contextlib.suppress(RecollectError):
                 await self.flush()
 
     async def flush(self) -> None:
-        """Store what has arrived so far, now."""
+        """Store the received text now. It is on disk when this returns."""
         self._check_open()
         session = self.turn.session
-        draft = self._gathering.draft("streaming")
-        op = ops.streams.write(session.store.scope(), session.id, self.flow, draft, lease=self.turn.lease)
+        draft = self._buffer.draft("streaming")
+        op = storage.turns.write_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         session.saw(await session.store.run(op))
-        self._gathering.stored(time.monotonic())
+        self._buffer.mark_stored(time.monotonic())
 
     async def close(self, message: Messages | None = None, format: Format | None = None) -> None:
-        """Complete the answer; `message` is the whole of it in the provider's form, where there is one."""
+        """Complete the answer. `message` is the provider's final message, which replaces the collected text.
+
+        Raise InvalidValue if `message` is not one assistant message; the stream then stays open.
+        """
         self._check_open()
-        given = self._gathering.draft("completed") if message is None else answer(message, format)
-        await self._end(given)
+        draft = self._buffer.draft("completed") if message is None else read_answer(message, format)
+        await self._end(draft)
 
     def _check_open(self) -> None:
         if not self._open:
-            raise InvalidValue("This answer is closed. Open another one with turn.stream().")
+            raise InvalidValue("This stream is closed. Open another one with turn.stream().")
 
     async def _end(self, draft: Draft) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await _finished(self._ended(draft))
+        await _run_to_completion(self._store_end(draft))
 
-    async def _ended(self, draft: Draft) -> None:
+    async def _store_end(self, draft: Draft) -> None:
         session = self.turn.session
-        op = ops.streams.close(session.store.scope(), session.id, self.flow, draft, lease=self.turn.lease)
+        op = storage.turns.close_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         session.saw(await session.store.run(op))
         self._open = False
         self._streams.remove(self)
@@ -280,6 +322,6 @@ class AsyncStream:
             await self.close()
             return
         try:
-            await self._end(self._gathering.cut_off(error))
-        except RecollectError as trouble:
-            error.add_note(f"The answer could not be marked as cut off: {trouble}")
+            await self._end(self._buffer.cut_off(error))
+        except RecollectError as failure:
+            error.add_note(f"The end of the answer could not be stored: {failure}")

@@ -1,4 +1,4 @@
-"""Changes as they are committed, by anyone: an iterator for a task."""
+"""AsyncWatch: an asynchronous iterator over the changes that any process commits."""
 
 from __future__ import annotations
 
@@ -9,99 +9,105 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
-from recollect import ops
-from recollect.engine.bell import REST, SLICE, Bell
+from recollect import storage
+from recollect.engine.change_notifier import RESCAN_FACTOR, WAIT_SLICE, ChangeNotifier
 from recollect.errors import StoreClosed
-from recollect.model.change import Change
+from recollect.model.session import Change
 
 if TYPE_CHECKING:
     from recollect.store_async import AsyncStore
 
 
 class AsyncWatch:
-    """Changes from the moment that it is entered, awaited or first asked. Ends as a Watch does, or with its task."""
+    """An iterator over the changes since it was entered, awaited or first read: (session id, revision).
 
-    def __init__(self, store: AsyncStore, bell: Callable[[], Bell], session: str | None, timeout: float | None) -> None:
+    It ends when it is closed, or after `timeout` seconds without a change. After its store is closed, it raises
+    StoreClosed.
+    """
+
+    def __init__(
+        self, store: AsyncStore, open_notifier: Callable[[], ChangeNotifier], session: str | None, timeout: float | None
+    ) -> None:
         self._store = store
         self._session = session
         self._timeout = timeout
-        self._known = ops.changes.Known(session)
+        self._revisions = storage.sessions.KnownRevisions(session)
         self._ready: list[Change] = []
-        self._open, self._orphaned = True, False
+        self._open, self._store_closed = True, False
         self._process = os.getpid()
-        self._make = bell
-        self._bell: Bell | None = None
+        self._open_notifier = open_notifier
+        self._notifier: ChangeNotifier | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recollect-watch")
-        self._rest = 0.0
+        self._next_rescan = 0.0
 
-    async def _begun(self) -> Self:
-        if self._bell is None and self._open:
-            self._bell = await asyncio.get_running_loop().run_in_executor(self._thread, self._make)
-            await self._look()
+    async def _start(self) -> Self:
+        if self._notifier is None and self._open:
+            self._notifier = await asyncio.get_running_loop().run_in_executor(self._thread, self._open_notifier)
+            await self._rescan()
             self._ready.clear()
         return self
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        return self._begun().__await__()
+        return self._start().__await__()
 
-    async def _look(self) -> None:
-        begun = time.monotonic()
-        found = await self._store.run(ops.changes.revisions(self._store.scope(), self._session))
-        self._ready += self._known.all(found)
-        self._rest = time.monotonic() + REST * (time.monotonic() - begun)
+    async def _rescan(self) -> None:
+        start = time.monotonic()
+        rows = await self._store.run(storage.sessions.revisions(self._store.scope(), self._session))
+        self._ready += self._revisions.replace_all(rows)
+        self._next_rescan = time.monotonic() + RESCAN_FACTOR * (time.monotonic() - start)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Change:
-        await self._begun()
-        until = None if self._timeout is None else time.monotonic() + self._timeout
+        await self._start()
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
         while self._open and not self._ready:
-            left = SLICE if until is None else until - time.monotonic()
-            if left <= 0:
+            remaining = WAIT_SLICE if deadline is None else deadline - time.monotonic()
+            if remaining <= 0:
                 break
-            await self._hear(left)
-        if self._orphaned:
+            await self._wait(remaining)
+        if self._store_closed:
             raise StoreClosed
         if not self._open or not self._ready:
             raise StopAsyncIteration
         return self._ready.pop(0)
 
-    async def orphan(self) -> None:
-        """End the watch because its store is closed: whoever waits for a change, or asks for one later, is told."""
-        if self._open and self._process == os.getpid():  # after fork() the connection is the parent's
-            self._orphaned = True
+    async def end_with_store(self) -> None:
+        """End the watch because its store was closed. A waiting or later iteration raises StoreClosed."""
+        if self._open and self._process == os.getpid():  # after fork(), the connection belongs to the parent process
+            self._store_closed = True
             await self.close()
 
-    async def _hear(self, left: float) -> None:
-        bell = self._bell
-        if bell is None:
+    async def _wait(self, remaining: float) -> None:
+        notifier = self._notifier
+        if notifier is None:
             return
-        waiting = asyncio.get_running_loop().run_in_executor(self._thread, bell.wait, min(left, SLICE))
+        future = asyncio.get_running_loop().run_in_executor(self._thread, notifier.wait, min(remaining, WAIT_SLICE))
         try:
-            rung = await waiting
+            notification = await future
         except asyncio.CancelledError:
-            bell.ring()  # the thread is not to wait on
+            notifier.notify()  # wake the thread, which would wait for up to WAIT_SLICE seconds
             raise
-        if rung is not None and rung.everything:
-            await asyncio.sleep(min(max(self._rest - time.monotonic(), 0), left))
-            if rung.anew:
-                self._known.doubt()
-            await self._look()
-        elif rung is not None:
-            self._ready += self._known.some(rung.rows)
+        if notification is not None and notification.everything:
+            await asyncio.sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
+            if notification.new_database:
+                self._revisions.invalidate()
+            await self._rescan()
+        elif notification is not None:
+            self._ready += self._revisions.update(notification.rows)
 
     async def close(self) -> None:
-        """End the watch, also from another task."""
+        """End the watch. Another task may call this while the iteration waits."""
         self._open = False
-        bell, self._bell = self._bell, None
-        if bell is not None:
-            bell.ring()
-            await asyncio.get_running_loop().run_in_executor(self._thread, bell.close)
+        notifier, self._notifier = self._notifier, None
+        if notifier is not None:
+            notifier.notify()
+            await asyncio.get_running_loop().run_in_executor(self._thread, notifier.close)
         self._thread.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
-        return await self._begun()
+        return await self._start()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

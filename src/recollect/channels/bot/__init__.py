@@ -1,56 +1,54 @@
-"""What every bot shares. An adapter knows its platform and nothing of talks; this room knows talks and no platform.
+"""The part of a bot that does not depend on a platform. The adapters are channels/discord and channels/telegram.
 
-    incoming.py    a message as a value: Incoming, Author, Attachment
-    access.py      who may talk: Access
-    desk.py        one line per place, each message answered once: Desk; ledger.py: what is taken on; recovery.py
-    delivery.py    an answer shown while it comes; outlet.py: where it goes (Outlet, SlowDown, Undelivered)
-    splitting.py   long answers in pieces; tables.py: Markdown tables for platforms that have none
-    approving.py   a tool that waits for approval: a message with buttons (Askable outlets), and who pressed one
-    presenting.py  what the model sees of a message; command.py: the slash commands; secret.py: keeping a token hidden
+    incoming.py          Incoming, Author and IncomingFile; AllowList; how a message is presented to the model
+    dispatcher.py        Dispatcher: one FIFO queue per chat, each message answered once; recovery after a restart
+    ledger.py            Ledger: the messages that are accepted and not answered yet
+    delivery.py          Outlet; Delivery: an answer shown while it streams
+    chat_markdown.py     splitting long answers into messages; Markdown tables for platforms without tables
+    approval_prompts.py  asking for approval of a tool call with buttons
+    slash_commands.py    the slash commands of a bot
+    token_redaction.py   Secrets: keeps a bot's token out of logs and errors
 
 How an adapter uses it:
 
     secrets = Secrets(token)
-    with secrets.hidden():                                       # no log record of any library shows the token
+    with secrets.hidden():                                       # no log record of any library contains the token
         async with agent:
-            desk = Desk(agent, "discord:BOT_ID", reach, Access(users, guilds, roles), inherit=...)
-            await desk.open()                                    # takes up what a restart left; then see desk.marks
+            dispatcher = Dispatcher(agent, "discord:BOT_ID", reach, AllowList(users, guilds, roles), inherit=...)
+            await dispatcher.open()                              # resumes after a restart; then read dispatcher.marks
             ...                                                  # for each message of the platform:
-            incoming = Incoming(id=..., place=keys.DiscordChannel("42"), author=Author(id, name), text=..., ...)
-            if await desk.admit(incoming):                       # addressed, new, allowed; a stranger is told once
+            incoming = Incoming(id=..., place=DiscordChannelKey("42"), author=Author(id, name), text=...)
+            if await dispatcher.admit(incoming):                 # addressed to the bot, new and allowed
                 incoming = msgspec.structs.replace(incoming, attachments=await fetch())
-                await desk.take(incoming, mark=("42", message_id))   # on disk when it returns; answered behind its back
+                await dispatcher.take(incoming, mark=("42", message_id))  # stored; answered in the background
             ...
-            await desk.close()                                   # answers in progress end, and say so
+            await dispatcher.close()                             # stops answers in progress, with a note in the chat
 
-`reach(incoming)` gives an Outlet: limit, pace, gathers, measure(text), and async send(text) -> id, edit(id, text),
-typing(). It is also called for messages from before a restart, so it needs nothing but the Incoming (its place, guild
-and `extra`, which is the adapter's own JSON). Outlets raise SlowDown(seconds) or Undelivered(reason, again=bool) and
-nothing else. Texts are Markdown: the adapter lays them out, with tables.laid_out() where it has no tables. Slash
-commands of the platform become `Incoming(text="/rename A title", ...)`; command.described() lists (name, arguments,
-help) to register. The text has no mention of the bot in it.
+`reach(incoming)` returns an Outlet: limit, pace, gathers, measure(text), and async send(text) -> id, edit(id, text),
+typing(). It is also called for messages from before a restart, so it must need nothing but the Incoming (its place,
+guild and `extra`, which is the adapter's own JSON). Outlets raise errors.RateLimited or errors.DeliveryFailed
+and nothing else. Texts are Markdown: the adapter renders them, with chat_markdown.render_tables() if the platform has
+no tables. Slash commands of the platform become `Incoming(text="/rename A title", ...)`;
+slash_commands.list_commands() returns (name, arguments, help) to register. Remove mentions of the bot from `text`.
 """
 
 from __future__ import annotations
 
-from recollect.channels.bot.access import Access
-from recollect.channels.bot.desk import Desk
-from recollect.channels.bot.incoming import Attachment, Author, Incoming
-from recollect.channels.bot.outlet import Button, Outlet, SlowDown, Undelivered
-from recollect.channels.bot.secret import Secrets
-from recollect.channels.bot.splitting import split, utf16
+from recollect.channels.bot.chat_markdown import split, utf16_length
+from recollect.channels.bot.delivery import Button, Outlet
+from recollect.channels.bot.dispatcher import Dispatcher
+from recollect.channels.bot.incoming import AllowList, Author, Incoming, IncomingFile
+from recollect.channels.bot.token_redaction import Secrets
 
 __all__ = [
-    "Access",
-    "Attachment",
+    "AllowList",
     "Author",
     "Button",
-    "Desk",
+    "Dispatcher",
     "Incoming",
+    "IncomingFile",
     "Outlet",
     "Secrets",
-    "SlowDown",
-    "Undelivered",
     "split",
-    "utf16",
+    "utf16_length",
 ]

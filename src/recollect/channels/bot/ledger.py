@@ -1,7 +1,7 @@
-"""What a bot has taken on and not yet answered, kept in the store, so that a restart knows it.
+"""Ledger of a bot: the messages that are accepted and not answered yet, kept in the store for the next start.
 
-An entry is written before the platform is told that its message arrived, and goes when the answer stands there. Marks
-say how far the adapter has read, in its own words. A store that fails does not stop the bot: the ledger is behind then.
+An entry is written before the message is confirmed to the platform, and removed when the answer is delivered.
+Marks are the adapter's read positions. A failing store does not stop the bot: the ledger is behind until it recovers.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from recollect.store_async import AsyncStore
 _log = logging.getLogger(__name__)
 
 
-class Entry(msgspec.Struct):
-    """A message that waits for its answer, what was sent of the answer, and whether files came with it."""
+class LedgerEntry(msgspec.Struct):
+    """A message that waits for its answer, the ids of the sent messages of the answer, and whether it has files.
+
+    Stored as JSON: field names are permanent.
+    """
 
     incoming: Incoming
     sent: list[str] = []
     files: bool = False
 
 
-class _Page(msgspec.Struct):
+class _LedgerState(msgspec.Struct):
     marks: dict[str, str] = {}
-    open: dict[str, Entry] = {}
+    open: dict[str, LedgerEntry] = {}
 
 
 class Ledger:
@@ -39,67 +42,67 @@ class Ledger:
     def __init__(self, store: AsyncStore, bot: str) -> None:
         self._store = store
         self._setting = f"bot:{bot}"
-        self._page = _Page()
+        self._state = _LedgerState()
         self._lock = asyncio.Lock()
-        self._changed = self._stored = 0
+        self._version = self._stored_version = 0
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """How far the adapter has read."""
-        return self._page.marks
+        """The read positions of the adapter."""
+        return self._state.marks
 
     @property
-    def entries(self) -> list[Entry]:
-        """What waits, in the order it came."""
-        return list(self._page.open.values())
+    def entries(self) -> list[LedgerEntry]:
+        """The open entries, in the order of arrival."""
+        return list(self._state.open.values())
 
     def has(self, incoming: Incoming) -> bool:
-        """Say whether a message waits already."""
-        return incoming.name in self._page.open
+        """Return whether a message has an open entry."""
+        return incoming.name in self._state.open
 
     async def load(self) -> None:
-        """Read what was there when the bot last ran. What can not be read any more is let go, and said so."""
-        kept = await self._store.setting(self._setting)
+        """Read the stored ledger. An unreadable one is dropped with a warning."""
+        record = await self._store.setting(self._setting)
         try:
-            self._page = _Page() if kept is None else msgspec.convert(kept, _Page)
+            self._state = _LedgerState() if record is None else msgspec.convert(record, _LedgerState)
         except msgspec.ValidationError as error:
-            _log.warning("What the bot had taken on can not be read, and is let go: %s", error)
+            _log.warning("The bot's ledger cannot be read and starts empty. Unanswered messages are lost: %s", error)
 
     async def take(self, incoming: Incoming, mark: tuple[str, str] | None = None) -> None:
-        """Take a message on, and how far the adapter has read with it."""
-        self._page.open[incoming.name] = Entry(incoming.without_files(), files=bool(incoming.attachments))
+        """Add an entry for a message, and store the adapter's read position with it."""
+        self._state.open[incoming.name] = LedgerEntry(incoming.without_files(), files=bool(incoming.attachments))
         await self.mark(mark)
 
     async def mark(self, mark: tuple[str, str] | None) -> None:
-        """Note how far the adapter has read."""
+        """Store a read position of the adapter."""
         if mark is not None:
-            self._page.marks[mark[0]] = mark[1]
+            self._state.marks[mark[0]] = mark[1]
         await self._save()
 
-    async def sent(self, incoming: Incoming, messages: list[str]) -> None:
-        """Note which messages the answer has."""
-        entry = self._page.open.get(incoming.name)
+    async def record_sent(self, incoming: Incoming, messages: list[str]) -> None:
+        """Store the ids of the messages that the answer has so far."""
+        entry = self._state.open.get(incoming.name)
         if entry is not None:
             entry.sent = list(messages)
             await self._save()
 
     async def done(self, incoming: Incoming) -> None:
-        """Let go of a message that is answered."""
-        if self._page.open.pop(incoming.name, None) is not None:
+        """Remove the entry of a message that is answered."""
+        if self._state.open.pop(incoming.name, None) is not None:
             await self._save()
 
     async def _save(self) -> None:
-        """Write the page. Those who wait together are written together."""
-        self._changed += 1
-        mine = self._changed
+        """Write the ledger. Concurrent calls share one write."""
+        self._version += 1
+        change = self._version
         async with self._lock:
-            if self._stored >= mine:
+            if self._stored_version >= change:
                 return
-            now = self._changed
-            plain: Any = msgspec.to_builtins(self._page)
+            latest = self._version
+            record: Any = msgspec.to_builtins(self._state)
             try:
-                await self._store.set_setting(self._setting, plain)
+                await self._store.set_setting(self._setting, record)
             except StoreError as error:
-                _log.warning("What the bot has taken on can not be stored at the moment: %s", error)
+                _log.warning("The bot's ledger cannot be stored at the moment: %s", error)
                 return
-            self._stored = now
+            self._stored_version = latest

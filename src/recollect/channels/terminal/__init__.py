@@ -1,9 +1,9 @@
-"""A talk in a terminal: input, the answer as it streams, the picker; and the same without a terminal.
+"""Conversations in a terminal: input, the streamed answer, the session picker; and the same for pipes.
 
-    talk.py     the loop: read, run a command or ask, show
-    screen.py   what a person sees; plain.py: the same for pipes and for programs (JSON lines)
-    entry.py    the input line; picker.py: choosing a session
-    markdown.py the answer as Markdown while it comes; safe.py: what may reach a terminal
+    conversation.py  TerminalConversation: the loop, the menus, and messages from other windows
+    screen.py        Screen: output for a person; plain.py: plain text for pipes and JSON lines for programs
+    prompt.py        the input line and its menus; picker.py: choosing a session
+    type_ahead.py    keys that are pressed before a prompt reads them; sanitize.py: text that is safe for a terminal
 
-Only this folder and the command line know prompt_toolkit and rich.
+Only this package and the command line import prompt_toolkit and rich.
 """

@@ -1,4 +1,4 @@
-"""Choosing a session: type to search, see what it is about, open, rename, fork or delete it. Every key is shown."""
+"""The session picker: search, preview, open, rename, fork and delete. Every key is shown."""
 
 from __future__ import annotations
 
@@ -24,242 +24,246 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.styles import Style
 
-from recollect.channels.terminal.safe import cut, line
+from recollect.channels.terminal.sanitize import clean_line, truncate_line
 from recollect.errors import RecollectError
+from recollect.model.humanize import format_relative
 from recollect.store_async import AsyncSession, AsyncStore
 
-_MOST = 200
-_PREVIEWED = 8
-_QUOTED = 400
-_WIDE = 100
+_MAX_ROWS = 200  # sessions, the latest ones; older ones are found by the search
+_PREVIEW_MESSAGES = 8  # latest messages in the preview: about one screen
+_MAX_PREVIEW_LENGTH = 400  # characters of a message in the preview
+_WIDE_COLUMNS = 100  # with fewer columns the preview is below the list, not next to it
+_TIME_WIDTH = 11  # columns of the longest relative time, "12 Mar 2024"
 _STYLE = Style.from_dict({
     "title": "bold", "chosen": "reverse", "dim": "ansibrightblack", "key": "bold", "you": "bold ansicyan",
     "note": "ansiyellow",
 })  # fmt: skip
-_KEYS = (
+_KEY_HINTS = (
     ("Enter", "open"), ("Ctrl-R", "rename"), ("Ctrl-F", "fork"), ("Ctrl-X", "delete"),
-    ("Ctrl-Z", "undo"), ("Esc", "leave"),
+    ("Ctrl-Z", "undo"), ("Esc", "close"),
 )  # fmt: skip
 
 
-_ESCAPE = 0.1
-"""Seconds after which Esc is a key by itself."""
+_ESCAPE_TIMEOUT = 0.1  # seconds after which Esc is a key of its own and not the start of an escape sequence
 
 
-class Row(NamedTuple):
-    """A session in the list, how many messages it has without tool steps, and what of it fits the search."""
+class PickerRow(NamedTuple):
+    """A session in the list, its number of messages without tool steps, and a snippet of the search hit."""
 
     session: AsyncSession
     messages: int = 0
-    fits: str = ""
+    snippet: str = ""
 
     @property
     def title(self) -> str:
-        """What it is called."""
-        return line(_called(self.session))
+        """The title, or else the id."""
+        return clean_line(_session_label(self.session))
 
 
 class Picker:
-    """The screen on which a session is chosen."""
+    """The full-screen list in which a person chooses a session."""
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
-        self._rows: list[Row] = []
-        self._chosen = 0
+        self._rows: list[PickerRow] = []
+        self._index = 0
         self._note = ""
         self._previews: dict[tuple[str, int], list[tuple[str, str]]] = {}
         self._deleted: list[str] = []
-        self._renames = False
-        self._search = Buffer(multiline=False, on_text_changed=lambda _: self._soon(self._load()))
+        self._renaming = False
+        self._search = Buffer(multiline=False, on_text_changed=lambda _: self._start(self._load()))
         self._title = Buffer(multiline=False)
-        self._app: Application[str | None] = self._made()
-        # Esc is the beginning of other keys: for those one need not wait as long as for what a person types.
-        self._app.ttimeoutlen = self._app.timeoutlen = _ESCAPE
+        self._app: Application[str | None] = self._build_app()
+        # Escape sequences arrive at once, so a short wait is enough to tell them from the Esc key.
+        self._app.ttimeoutlen = self._app.timeoutlen = _ESCAPE_TIMEOUT
 
     async def run(self) -> str | None:
-        """Show it; give the id of the session that was chosen, or None."""
+        """Show the picker; return the id of the chosen session, or None."""
         await self._load()
         return await self._app.run_async()
 
-    def _soon(self, work: Any) -> None:
-        self._app.create_background_task(self._told(work))
+    def _start(self, coroutine: Any) -> None:
+        self._app.create_background_task(self._run_and_report(coroutine))
 
-    async def _told(self, work: Any) -> None:
-        """Do something, and tell what is wrong: another window may have taken the session away."""
+    async def _run_and_report(self, coroutine: Any) -> None:
+        """Await a coroutine and show its error: another window may have deleted the session."""
         try:
-            await work
+            await coroutine
         except RecollectError as error:
-            self._note = cut(str(error), max(self._columns - 2, 20))
+            self._note = truncate_line(str(error), max(self._columns - 2, 20))
             self._app.invalidate()
 
     async def _load(self) -> None:
-        words = self._search.text.strip()
-        found = await self._store.list_sessions(_MOST)
-        rows = [Row(session) for session in found if _matches(session, words)]
-        if words:
-            rows += await self._by_text(words, {row.session.id for row in rows})
+        query = self._search.text.strip()
+        sessions = await self._store.list_sessions(_MAX_ROWS)
+        rows = [PickerRow(session) for session in sessions if _matches(session, query)]
+        if query:
+            rows += await self._search_text(query, {row.session.id for row in rows})
         counts = await self._store.shown_counts([row.session for row in rows])
         rows = [row._replace(messages=count) for row, count in zip(rows, counts, strict=True)]
-        if words == self._search.text.strip():
-            self._rows, self._chosen = rows, min(self._chosen, max(len(rows) - 1, 0))
-            self._look()
+        if query == self._search.text.strip():
+            self._rows, self._index = rows, min(self._index, max(len(rows) - 1, 0))
+            self._load_preview()
 
-    async def _by_text(self, words: str, known: set[str]) -> list[Row]:
-        rows: list[Row] = []
+    async def _search_text(self, query: str, known_ids: set[str]) -> list[PickerRow]:
+        rows: list[PickerRow] = []
         try:
-            hits = await self._store.search(words, limit=_MOST // 4)
+            hits = await self._store.search(query, limit=_MAX_ROWS // 4)
         except RecollectError:
-            return []  # half a query is no query yet
+            return []  # the query is still being typed
         for hit in hits:
-            if hit.session not in known and (session := await self._store.get_session(hit.session)) is not None:
-                known.add(hit.session)
-                rows.append(Row(session, fits=line(hit.text)))
+            if hit.session not in known_ids and (session := await self._store.get_session(hit.session)) is not None:
+                known_ids.add(hit.session)
+                rows.append(PickerRow(session, snippet=clean_line(hit.text)))
         return rows
 
     @property
-    def _here(self) -> AsyncSession | None:
-        return self._rows[self._chosen].session if self._rows else None
+    def _session(self) -> AsyncSession | None:
+        return self._rows[self._index].session if self._rows else None
 
-    def _look(self) -> None:
-        """Read the preview of the chosen session, unless it is known."""
-        session = self._here
+    def _load_preview(self) -> None:
+        """Read the preview of the current session, unless it is cached."""
+        session = self._session
         if session is not None and (session.id, session.revision) not in self._previews:
-            self._soon(self._preview(session))
+            self._start(self._read_preview(session))
         self._app.invalidate()
 
-    async def _preview(self, session: AsyncSession) -> None:
-        said = [
-            ("class:you", "> " + cut(message.text, _QUOTED))
+    async def _read_preview(self, session: AsyncSession) -> None:
+        lines = [
+            ("class:you", "> " + truncate_line(message.text, _MAX_PREVIEW_LENGTH))
             if message.role == "user"
-            else ("", cut(message.text, _QUOTED))
-            for message in await session.messages(_PREVIEWED)
+            else ("", truncate_line(message.text, _MAX_PREVIEW_LENGTH))
+            for message in await session.messages(_PREVIEW_MESSAGES)
             if message.text and message.role in ("user", "assistant")
         ]
-        self._previews[session.id, session.revision] = said or [("class:dim", "Nothing was said yet.")]
+        self._previews[session.id, session.revision] = lines or [("class:dim", "No messages yet.")]
         self._app.invalidate()
 
-    def _made(self) -> Application[str | None]:
-        renames = Condition(lambda: self._renames)
-        wide = Condition(lambda: self._columns >= _WIDE)
-        beside = Window(FormattedTextControl(self._previewed), wrap_lines=True)
-        below = Window(FormattedTextControl(self._previewed), wrap_lines=True, height=Dimension.exact(8))
-        rows = Window(FormattedTextControl(self._listed), wrap_lines=False)
+    def _build_app(self) -> Application[str | None]:
+        renaming = Condition(lambda: self._renaming)
+        wide = Condition(lambda: self._columns >= _WIDE_COLUMNS)
+        side_preview = Window(FormattedTextControl(self._render_preview), wrap_lines=True)
+        bottom_preview = Window(FormattedTextControl(self._render_preview), wrap_lines=True, height=Dimension.exact(8))
+        rows = Window(FormattedTextControl(self._render_list), wrap_lines=False)
         body = VSplit([
-            HSplit([rows, ConditionalContainer(HSplit([_rule(), below]), ~wide)]),
-            ConditionalContainer(VSplit([_bar(), beside]), wide),
+            HSplit([rows, ConditionalContainer(HSplit([_rule(), bottom_preview]), ~wide)]),
+            ConditionalContainer(VSplit([_bar(), side_preview]), wide),
         ])  # fmt: skip
-        searched = Window(BufferControl(self._search, [BeforeInput("Search: ", "class:title")]), height=1)
-        retitled = Window(BufferControl(self._title, [BeforeInput("New title: ", "class:note")]), height=1)
-        self._field, self._title_field = searched, retitled
-        top = HSplit([ConditionalContainer(searched, ~renames), ConditionalContainer(retitled, renames)])
-        foot = Window(FormattedTextControl(self._footer), height=1)
-        layout = Layout(HSplit([top, _rule(), body, foot]), focused_element=searched)
-        return Application(layout, key_bindings=self._keys(renames), style=_STYLE, full_screen=True)
+        search_window = Window(BufferControl(self._search, [BeforeInput("Search: ", "class:title")]), height=1)
+        title_window = Window(BufferControl(self._title, [BeforeInput("New title: ", "class:note")]), height=1)
+        self._search_window, self._title_window = search_window, title_window
+        top = HSplit([ConditionalContainer(search_window, ~renaming), ConditionalContainer(title_window, renaming)])
+        footer = Window(FormattedTextControl(self._footer), height=1)
+        layout = Layout(HSplit([top, _rule(), body, footer]), focused_element=search_window)
+        return Application(layout, key_bindings=self._keys(renaming), style=_STYLE, full_screen=True)
 
     @property
     def _columns(self) -> int:
         return self._app.output.get_size().columns
 
-    def _listed(self) -> StyleAndTextTuples:
+    def _render_list(self) -> StyleAndTextTuples:
         if not self._rows:
-            nothing = "Nothing fits." if self._search.text.strip() else "There are no conversations yet."
-            return [("class:dim", f" {nothing}")]
+            text = "No matching conversations." if self._search.text.strip() else "No conversations yet."
+            return [("class:dim", f" {text}")]
         size = self._app.output.get_size()
-        room = max(size.rows - (4 if size.columns >= _WIDE else 13), 3)
-        first = max(0, min(self._chosen - room // 2, len(self._rows) - room))
-        shown: StyleAndTextTuples = []
-        width = size.columns // 2 - 2 if size.columns >= _WIDE else size.columns - 2
-        for index, row in enumerate(self._rows[first : first + room], first):
-            shown += [*self._line(row, width, chosen=index == self._chosen), ("", "\n")]
-        return shown
+        row_limit = max(size.rows - (4 if size.columns >= _WIDE_COLUMNS else 13), 3)
+        first = max(0, min(self._index - row_limit // 2, len(self._rows) - row_limit))
+        fragments: StyleAndTextTuples = []
+        width = size.columns // 2 - 2 if size.columns >= _WIDE_COLUMNS else size.columns - 2
+        for index, row in enumerate(self._rows[first : first + row_limit], first):
+            fragments += [*self._line(row, width, is_current=index == self._index), ("", "\n")]
+        return fragments
 
-    def _line(self, row: Row, width: int, *, chosen: bool) -> StyleAndTextTuples:
+    def _line(self, row: PickerRow, width: int, *, is_current: bool) -> StyleAndTextTuples:
         pin = "\u2022 " if row.session.pinned_at else "  "
-        about = f"{_ago(row.session.active_at)}  {row.messages:>5} "
-        title = cut(row.title + (f"  {row.fits}" if row.fits else ""), width - len(about) - 3)
-        text = f"{pin}{title:<{width - len(about) - 2}}{about}"
-        return [("class:chosen" if chosen else "", text)]
+        active = format_relative(row.session.active_at, time.time_ns() // 1_000_000)
+        details = f"{active:>{_TIME_WIDTH}}  {row.messages:>5} "
+        title = truncate_line(row.title + (f"  {row.snippet}" if row.snippet else ""), width - len(details) - 3)
+        text = f"{pin}{title:<{width - len(details) - 2}}{details}"
+        return [("class:chosen" if is_current else "", text)]
 
-    def _previewed(self) -> StyleAndTextTuples:
-        session = self._here
+    def _render_preview(self) -> StyleAndTextTuples:
+        session = self._session
         if session is None:
             return []
-        called = _called(session)
-        below = ([] if called == session.id else [line(session.id)]) + [line(session.model or "no model yet")]
-        head: StyleAndTextTuples = [
-            ("class:title", cut(called, 80)), ("", "\n"),
-            ("class:dim", "\n".join(below) + "\n\n"),
+        label = _session_label(session)
+        facts = ([] if label == session.id else [clean_line(session.id)]) + [
+            clean_line(session.model or "no model yet")
+        ]
+        fragments: StyleAndTextTuples = [
+            ("class:title", truncate_line(label, 80)), ("", "\n"),
+            ("class:dim", "\n".join(facts) + "\n\n"),
         ]  # fmt: skip
         columns = self._columns
-        width = columns - columns // 2 - 3 if columns >= _WIDE else columns - 1
+        width = columns - columns // 2 - 3 if columns >= _WIDE_COLUMNS else columns - 1
         for style, text in self._previews.get((session.id, session.revision), []):
-            head += [(style, "\n".join(textwrap.wrap(text, width))), ("", "\n\n")]
-        return head
+            fragments += [(style, "\n".join(textwrap.wrap(text, width))), ("", "\n\n")]
+        return fragments
 
     def _footer(self) -> StyleAndTextTuples:
         if self._note:
             return [("class:note", f" {self._note}")]
-        keys = (("Enter", "rename"), ("Esc", "leave it as it is")) if self._renames else _KEYS
-        shown: StyleAndTextTuples = []
-        for key, does in keys:
-            shown += [("class:key", f" {key}"), ("class:dim", f" {does} ")]
-        return shown
+        keys = (("Enter", "rename"), ("Esc", "cancel")) if self._renaming else _KEY_HINTS
+        fragments: StyleAndTextTuples = []
+        for key, action in keys:
+            fragments += [("class:key", f" {key}"), ("class:dim", f" {action} ")]
+        return fragments
 
-    def _keys(self, renames: Condition) -> KeyBindings:
+    def _keys(self, renaming: Condition) -> KeyBindings:
         keys = KeyBindings()
-        bind = {
+        bindings = {
             ("up",): lambda: self._move(-1), ("c-p",): lambda: self._move(-1), ("pageup",): lambda: self._move(-10),
             ("down",): lambda: self._move(1), ("c-n",): lambda: self._move(1), ("pagedown",): lambda: self._move(10),
-            ("enter",): self._open, ("c-r",): self._rename, ("c-f",): lambda: self._soon(self._fork()),
-            ("c-x",): lambda: self._soon(self._delete()), ("c-z",): lambda: self._soon(self._restore()),
+            ("enter",): self._open, ("c-r",): self._rename, ("c-f",): lambda: self._start(self._fork()),
+            ("c-x",): lambda: self._start(self._delete()), ("c-z",): lambda: self._start(self._restore()),
             ("escape",): lambda: self._app.exit(result=None), ("c-c",): lambda: self._app.exit(result=None),
         }  # fmt: skip
-        for key, work in bind.items():
-            keys.add(*key, filter=~renames, eager=key != ("escape",))(_does(work))
-        keys.add("enter", filter=renames)(_does(lambda: self._soon(self._retitle())))
-        keys.add("escape", filter=renames)(_does(self._leave_title))
-        keys.add("c-c", filter=renames)(_does(self._leave_title))
+        for key, action in bindings.items():
+            keys.add(*key, filter=~renaming, eager=key != ("escape",))(_key_handler(action))
+        keys.add("enter", filter=renaming)(_key_handler(lambda: self._start(self._retitle())))
+        keys.add("escape", filter=renaming)(_key_handler(self._cancel_rename))
+        keys.add("c-c", filter=renaming)(_key_handler(self._cancel_rename))
         return keys
 
     def _move(self, by: int) -> None:
         self._note = ""
-        self._chosen = max(0, min(self._chosen + by, len(self._rows) - 1))
-        self._look()
+        self._index = max(0, min(self._index + by, len(self._rows) - 1))
+        self._load_preview()
 
     def _open(self) -> None:
-        if self._here is not None:
-            self._app.exit(result=self._here.id)
+        if self._session is not None:
+            self._app.exit(result=self._session.id)
 
     def _rename(self) -> None:
-        if self._here is not None:
-            self._renames = True
-            self._title.text = self._here.title or ""
+        if self._session is not None:
+            self._renaming = True
+            self._title.text = self._session.title or ""
             self._title.cursor_position = len(self._title.text)
-            self._app.layout.focus(self._title_field)
+            self._app.layout.focus(self._title_window)
 
-    def _leave_title(self) -> None:
-        self._renames = False
-        self._app.layout.focus(self._field)
+    def _cancel_rename(self) -> None:
+        self._renaming = False
+        self._app.layout.focus(self._search_window)
 
     async def _retitle(self) -> None:
-        session, title = self._here, self._title.text.strip()
-        self._leave_title()
+        session, title = self._session, self._title.text.strip()
+        self._cancel_rename()
         if session is not None and title:
             await session.update(title=title)
-            self._note = f"Renamed to {cut(title, 60)}."
+            self._note = f"Renamed to {truncate_line(title, 60)}."
             await self._load()
 
     async def _fork(self) -> None:
-        if self._here is not None:
-            fork = await self._here.fork(title=f"{self._here.title} (fork)" if self._here.title else None)
+        if self._session is not None:
+            fork = await self._session.fork(title=f"{self._session.title} (fork)" if self._session.title else None)
             self._app.exit(result=fork.id)
 
     async def _delete(self) -> None:
-        if self._here is not None:
-            session = self._here
+        if self._session is not None:
+            session = self._session
             await self._store.delete_session(session.id)
             self._deleted.append(session.id)
-            self._note = f"{cut(_called(session), 50)} is in the trash. Ctrl-Z brings it back."
+            self._note = f"Moved {truncate_line(_session_label(session), 50)} to the trash. Ctrl-Z restores it."
             await self._load()
 
     async def _restore(self) -> None:
@@ -267,36 +271,28 @@ class Picker:
             try:
                 session = await self._store.restore_session(self._deleted.pop())
             except RecollectError as error:
-                self._note = cut(str(error), 100)
+                self._note = truncate_line(str(error), 100)
                 return
-            self._note = f"{cut(_called(session), 50)} is back."
+            self._note = f"Restored {truncate_line(_session_label(session), 50)}."
             await self._load()
 
 
-def _called(session: AsyncSession) -> str:
-    """Give what a person calls a session: its title, that it is new, or else its id."""
+def _session_label(session: AsyncSession) -> str:
+    """Return the title of a session, or its id, or that it is new."""
     return session.title or (session.id if session.message_count else "New conversation")
 
 
-def _matches(session: AsyncSession, words: str) -> bool:
-    told = f"{_called(session)} {session.id}".lower()
-    return all(word in told for word in words.lower().split())
+def _matches(session: AsyncSession, query: str) -> bool:
+    text = f"{_session_label(session)} {session.id}".lower()
+    return all(word in text for word in query.lower().split())
 
 
-def _does(work: Any) -> Any:
-    def does(event: KeyPressEvent) -> None:
+def _key_handler(action: Any) -> Any:
+    def handle(event: KeyPressEvent) -> None:
         del event
-        work()
+        action()
 
-    return does
-
-
-def _ago(then: int) -> str:
-    minutes = max(int(time.time() - then / 1000) // 60, 0)
-    for size, unit in ((525_600, "y"), (43_200, "mo"), (1_440, "d"), (60, "h")):
-        if minutes >= size:
-            return f"{minutes // size}{unit}".rjust(5)
-    return (f"{minutes}m" if minutes else "now").rjust(5)
+    return handle
 
 
 def _rule() -> Window:

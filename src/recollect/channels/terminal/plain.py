@@ -1,4 +1,4 @@
-"""A talk without a terminal: plain text for pipes, JSON lines for programs."""
+"""Conversation output without a terminal: plain text for pipes, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import json
 import sys
 from typing import Any
 
-from recollect.agent.commands import Outcome
+from recollect.agent.commands import CommandOutcome
 from recollect.agent.events import Delegated, Event, Notice, Responded, TextDelta, ToolFinished, ToolStarted, TurnEnded
-from recollect.channels.terminal.safe import clean, cut
-from recollect.formats import truncation
+from recollect.channels.terminal.sanitize import clean, truncate_line
+from recollect.formats import remainder
 
-_WIDTH = 200
+_MAX_ASIDE_LENGTH = 200  # characters of a tool call or its output on standard error
 
 
 class PlainScreen:
-    """The answer to standard output as it comes; everything about it to standard error."""
+    """Prints the streamed answer to standard output, and notices and tool calls to standard error."""
 
     def __init__(self) -> None:
         self._open = False
 
     def event(self, event: Event) -> None:
-        """Show what happens."""
+        """Print an event."""
         match event:
             case TextDelta():
                 self._write(clean(event.text))
             case Responded():
                 self._line()
             case ToolStarted():
-                _aside(f"> {event.tool} {json.dumps(event.arguments, ensure_ascii=False, default=str)}")
+                _print_aside(f"> {event.tool} {json.dumps(event.arguments, ensure_ascii=False, default=str)}")
             case ToolFinished():
-                _aside(f"< {event.output}")
+                _print_aside(f"< {event.output}")
             case Delegated() if event.tool:
-                _aside(f"  {event.agent}: {event.tool}")
+                _print_aside(f"  {event.agent}: {event.tool}")
             case Notice():
-                _aside(event.text, len(event.text))
+                _print_aside(event.text, len(event.text))
             case TurnEnded():
                 self._line()
                 if event.error or event.truncated:
-                    _aside(event.error or truncation.SENTENCE)
+                    _print_aside(event.error or remainder.TRUNCATED_NOTICE)
             case _:
                 pass
 
-    def outcome(self, outcome: Outcome) -> None:
-        """Show what a command did."""
+    def outcome(self, outcome: CommandOutcome) -> None:
+        """Print the outcome of a command."""
         if outcome.text:
             (sys.stderr if outcome.failed else sys.stdout).write(clean(outcome.text) + "\n")
 
@@ -57,24 +57,24 @@ class PlainScreen:
             self._write("\n")
 
 
-def _aside(text: str, width: int = _WIDTH) -> None:
+def _print_aside(text: str, width: int = _MAX_ASIDE_LENGTH) -> None:
     sys.stdout.flush()
-    sys.stderr.write(cut(text, width) + "\n")
+    sys.stderr.write(truncate_line(text, width) + "\n")
     sys.stderr.flush()
 
 
 class JsonScreen:
-    """One JSON object on each line, for each thing that happens."""
+    """Prints each event as one line of JSON."""
 
     def event(self, event: Event) -> None:
         """Print an event."""
-        _print(event.to_dict())
+        _print_json(event.to_dict())
 
-    def outcome(self, outcome: Outcome) -> None:
-        """Print what a command did."""
-        _print({"event": "command", "text": outcome.text, "action": outcome.action, "failed": outcome.failed})
+    def outcome(self, outcome: CommandOutcome) -> None:
+        """Print the outcome of a command."""
+        _print_json({"event": "command", "text": outcome.text, "action": outcome.action, "failed": outcome.failed})
 
 
-def _print(plain: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(plain, default=str) + "\n")
+def _print_json(value: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, default=str) + "\n")
     sys.stdout.flush()

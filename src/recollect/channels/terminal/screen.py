@@ -1,7 +1,8 @@
-"""What a person sees in a terminal: the answer as Markdown while it comes, tools as they run, notices, outcomes.
+"""Screen: the answer as Markdown while it streams, running tools, notices and the results of commands.
 
-With NO_COLOR or a dumb terminal the same is shown without colours. Nothing that a model, a tool or the store wrote
-reaches the terminal before safe.clean() has seen it.
+Complete Markdown blocks are printed once; the incomplete one is drawn below them. Redrawing the whole answer for each
+word would flicker, and would fail once it is longer than the screen. With NO_COLOR or a dumb terminal there are no
+colors. All text from a model, a tool or the store passes sanitize.clean() first.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -22,7 +24,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from recollect.agent.approvals import Approval
-from recollect.agent.commands import Outcome
+from recollect.agent.commands import CommandOutcome
 from recollect.agent.events import (
     ApprovalAnswered,
     Delegated,
@@ -38,30 +40,105 @@ from recollect.agent.events import (
     TurnStarted,
 )
 from recollect.agent.recall import is_recalled
-from recollect.channels.terminal.markdown import Blocks
-from recollect.channels.terminal.safe import clean, cut, line
-from recollect.formats import remainder, truncation
+from recollect.channels.terminal.sanitize import clean, clean_line, truncate_line
+from recollect.formats import remainder
+from recollect.model.humanize import pluralize, truncate
 from recollect.model.json import UNSET
-from recollect.model.message import Message
-from recollect.model.part import DataPart
+from recollect.model.message import DataPart, Message
 
-_WIDEST = 100
-_FOLDED = 3
-_ARGUMENTS = 12  # lines of a call's arguments that are shown before "Show all arguments" is chosen
-_TICK = 0.08
-_FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
-_MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "canceled": ("\u2013", "yellow")}
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])\s")
 
-_DECISIONS = {
+
+class MarkdownBlocks:
+    """Splits a growing Markdown text into complete blocks, which later text cannot change, and an incomplete one.
+
+    Each line is parsed once: the time for one long block must not grow with the square of its length.
+    """
+
+    def __init__(self) -> None:
+        self._begin([])
+        self._partial = ""
+
+    def _begin(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._fence: str | None = None
+        self._has_text = self._in_list = False
+        self._blank: int | None = None
+        """The number of lines up to a blank line in a list. It ends the block if the list does not continue."""
+
+    @property
+    def incomplete(self) -> str:
+        """The text that is not a complete block yet."""
+        return "".join(self._lines) + self._partial
+
+    def feed(self, text: str) -> list[str]:
+        """Add a piece of text; return the blocks that it completes."""
+        *lines, self._partial = (self._partial + text).split("\n")
+        blocks: list[str] = []
+        for line in lines:
+            block = self._add_line(f"{line}\n")
+            if block.strip():
+                blocks.append(block.strip("\n"))
+        return blocks
+
+    def finish(self) -> str:
+        """Return the incomplete block, and reset."""
+        remaining, self._partial = self.incomplete.strip("\n"), ""
+        self._begin([])
+        return remaining
+
+    def _add_line(self, line: str) -> str:
+        """Add a line; return the block that it completes, or an empty text.
+
+        A block ends with a closing fence, or with a blank line outside a fence that does not continue a list.
+        """
+        block = ""
+        if self._blank is not None and line.strip():
+            if not line[:1].isspace() and not _LIST_ITEM.match(line):
+                block, lines = "".join(self._lines[: self._blank]), self._lines[self._blank :]
+                self._begin(lines)
+            self._blank = None
+        self._lines.append(line)
+        mark = _FENCE.match(line)
+        if self._fence is not None:
+            if mark and mark[1].startswith(self._fence) and not line.strip().strip(self._fence[0]):
+                return self._end_block()
+        elif mark:
+            self._fence = mark[1]
+        elif not line.strip():
+            if self._has_text and not self._in_list:
+                return self._end_block()
+            if self._has_text and self._blank is None:
+                self._blank = len(self._lines)
+        else:
+            self._in_list = bool(_LIST_ITEM.match(line)) or (self._in_list and line[:1].isspace())
+        self._has_text = self._has_text or bool(line.strip())
+        return block
+
+    def _end_block(self) -> str:
+        block = "".join(self._lines)
+        self._begin([])
+        return block
+
+
+_MAX_WIDTH = 100  # columns; longer lines are hard to read
+_OUTPUT_LINES = 3  # lines of tool output; the store has all of it
+_ARGUMENT_LINES = 12  # lines of a call's arguments that are shown before "Show all arguments" is chosen
+_REFRESH_SECONDS = 0.08  # about 12 frames per second, enough for the spinner
+_SPINNER_FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
+_STATUS_MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "canceled": ("\u2013", "yellow")}
+
+_DECISION_TEXTS = {
     "once": "Allowed once.",
-    "session": "Allowed in this conversation. /approvals lists what is allowed.",
-    "always": "Always allowed. /approvals lists what is allowed.",
-    "deny": "Not allowed; it is not run.",
+    "session": "Allowed in this conversation. /approvals lists all approvals.",
+    "always": "Always allowed. /approvals lists all approvals.",
+    "deny": "Denied. The tool was not run.",
 }
 
 
-class _LeftHeading(Heading):
-    """A heading at the left, where the eye is; the library centres it in a box."""
+class _LeftAlignedHeading(Heading):
+    """A left-aligned heading; rich centers it in a box."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = self.text
@@ -69,62 +146,62 @@ class _LeftHeading(Heading):
         yield text
 
 
-class _Markdown(Markdown):
-    elements = {**Markdown.elements, "heading_open": _LeftHeading}  # noqa: RUF012  as the library has it
+class _LeftAlignedMarkdown(Markdown):
+    elements = {**Markdown.elements, "heading_open": _LeftAlignedHeading}  # noqa: RUF012  a class attribute in rich, too
 
 
-class _Lines:
-    """Markdown without the blank lines that the library puts around code; where asked, only as much as fits below."""
+class _TrimmedLines:
+    """Markdown without the blank lines that rich adds around code; with `tail`, only the lines that fit the screen."""
 
-    def __init__(self, shown: RenderableType, *, tail: bool = False) -> None:
-        self._shown = shown
+    def __init__(self, content: RenderableType, *, tail: bool = False) -> None:
+        self._content = content
         self._tail = tail
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = console.render_lines(self._shown, options, pad=False)
-        while rows and _blank(rows[0]):
+        rows = console.render_lines(self._content, options, pad=False)
+        while rows and _is_blank(rows[0]):
             del rows[0]
-        while rows and _blank(rows[-1]):
+        while rows and _is_blank(rows[-1]):
             del rows[-1]
         for row in rows[-max(console.height - 4, 3) :] if self._tail else rows:
             yield from row
             yield Segment.line()
 
 
-def _blank(row: list[Segment]) -> bool:
+def _is_blank(row: list[Segment]) -> bool:
     return not any(segment.text.strip() for segment in row)
 
 
-def markdown(text: str, *, tail: bool = False) -> RenderableType:
-    """Render what a model wrote."""
-    return _Lines(_Markdown(clean(text), code_theme="ansi_dark", hyperlinks=False), tail=tail)
+def render_markdown(text: str, *, tail: bool = False) -> RenderableType:
+    """Return sanitized, rendered Markdown."""
+    return _TrimmedLines(_LeftAlignedMarkdown(clean(text), code_theme="ansi_dark", hyperlinks=False), tail=tail)
 
 
 class Screen:
-    """Draws a talk. Between start and end of a turn a live region below shows what is not complete yet."""
+    """Draws a conversation. During a turn, a live region at the bottom shows the incomplete block and running tools."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=False)
         self._live: Live | None = None
-        self._ticking: asyncio.Task[None] | None = None
-        self._blocks = Blocks()
-        self._thought = ""
+        self._refresh_task: asyncio.Task[None] | None = None
+        self._blocks = MarkdownBlocks()
+        self._reasoning = ""
         self._tools: dict[str, tuple[str, float]] = {}
-        self._asked: dict[str, str] = {}
-        self._helpers: dict[str, Delegated] = {}
-        self._spoke = False
+        self._tool_names: dict[str, str] = {}
+        self._delegates: dict[str, Delegated] = {}
+        self._has_printed = False
 
     @property
     def _width(self) -> int:
-        return min(self.console.width, _WIDEST)
+        return min(self.console.width, _MAX_WIDTH)
 
-    def _print(self, shown: RenderableType) -> None:
+    def _print(self, content: RenderableType) -> None:
         if self._live is not None:
-            self._live.refresh()  # what is printed now is no longer below
-        self.console.print(shown, width=self._width)
+            self._live.refresh()  # the text that is printed now leaves the live region
+        self.console.print(content, width=self._width)
 
     def event(self, event: Event) -> None:
-        """Show what happens."""
+        """Show an event."""
         match event:
             case TurnStarted():
                 self._begin()
@@ -133,34 +210,34 @@ class Screen:
             case Notice():
                 self.notice(event.text, warning=event.level == "warning")
             case Titled():
-                self.titled(event.title)
+                self.set_title(event.title)
             case _:
                 self._step(event)
 
     def _step(self, event: Event) -> None:
         match event:
             case TextDelta():
-                self._said(event.text)
+                self._add_text(event.text)
             case ReasoningDelta():
-                self._thought += event.text
+                self._reasoning += event.text
             case Responded():
                 self._complete()
             case ToolStarted():
-                self._tools[event.call_id] = (_call(event), time.monotonic())
+                self._tools[event.call_id] = (_format_call(event), time.monotonic())
             case ToolFinished():
                 self._tool(event)
             case ApprovalAnswered():
-                self.notice(_DECISIONS.get(event.decision, event.decision))
+                self.notice(_DECISION_TEXTS.get(event.decision, event.decision))
             case Delegated():
-                self._helpers[event.session] = event
+                self._delegates[event.session] = event
                 if event.ended:
-                    del self._helpers[event.session]
+                    del self._delegates[event.session]
             case _:
                 pass
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
-        """Leave the screen to something else for a while."""
+        """Stop drawing inside this context, so that a menu can use the screen."""
         live = self._live
         if live is not None:
             live.stop()
@@ -169,205 +246,209 @@ class Screen:
         finally:
             if live is not None and live is self._live:
                 live.start()
-                self._ticking = asyncio.get_running_loop().create_task(self._tick(live))
+                self._refresh_task = asyncio.get_running_loop().create_task(self._refresh_loop(live))
 
-    def approval(self, approval: Approval, *, whole: bool = False) -> bool:
-        """Show the call that waits for approval; return whether all of its arguments are shown."""
-        name = line(f"{approval.tool} of the MCP server {approval.server}")
+    def approval(self, approval: Approval, *, full: bool = False) -> bool:
+        """Show the call that waits for approval; return whether its arguments are shown completely."""
+        name = clean_line(f"{approval.tool} of the MCP server {approval.server}")
         self._print(Text(f"? May the model run {name}?", style="bold yellow"))
         rows = clean(approval.text).splitlines()
-        room = self._width - 2
-        shown = (
-            rows if whole else [row if len(row) <= room else f"{row[: room - 1]}\u2026" for row in rows[:_ARGUMENTS]]
-        )
-        for row in shown:
+        max_width = self._width - 2
+        visible = rows if full else [truncate(row, max_width) for row in rows[:_ARGUMENT_LINES]]
+        for row in visible:
             self._print(Text(f"  {row}"))
-        if whole or shown == rows:
+        if full or visible == rows:
             return True
-        self._print(Text(f"  \u2026 {len(approval.text):,} characters in all", style="dim"))
+        self._print(Text(f"  \u2026 {len(approval.text):,} characters in total", style="dim"))
         return False
 
-    def titled(self, title: str) -> None:
-        """Put the title where a terminal shows it."""
+    def set_title(self, title: str) -> None:
+        """Set the window title of the terminal."""
         if self.console.is_terminal and not self.console.is_dumb_terminal:
-            self.console.set_window_title(line(title))
+            self.console.set_window_title(clean_line(title))
 
     def _begin(self) -> None:
-        self._spoke = False
+        self._has_printed = False
         self.console.print()
         if self.console.is_terminal and not self.console.is_dumb_terminal:
             self._live = Live(
-                get_renderable=self._below,
+                get_renderable=self._render_live,
                 console=self.console,
                 transient=True,
-                auto_refresh=False,  # its thread and a print would draw over each other
+                auto_refresh=False,  # rich's refresh thread and a print would draw over each other
                 vertical_overflow="crop",
             )
             self._live.start()
-            self._ticking = asyncio.get_running_loop().create_task(self._tick(self._live))
+            self._refresh_task = asyncio.get_running_loop().create_task(self._refresh_loop(self._live))
 
-    async def _tick(self, live: Live) -> None:
+    async def _refresh_loop(self, live: Live) -> None:
         while live.is_started:
             live.refresh()
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(_REFRESH_SECONDS)
 
-    def _said(self, text: str) -> None:
-        self._fold_thought()
+    def _add_text(self, text: str) -> None:
+        self._print_reasoning()
         for block in self._blocks.feed(text):
             self._block(block)
 
     def _block(self, block: str) -> None:
-        if self._spoke:
+        if self._has_printed:
             self._print("")
-        self._print(markdown(block))
-        self._spoke = True
+        self._print(render_markdown(block))
+        self._has_printed = True
 
-    def _fold_thought(self) -> None:
-        if self._thought.strip():
-            words = cut(self._thought, self._width - 12)
-            self._print(Text.assemble(("\u2026 thought: ", "dim"), (words, "dim italic")))
-        self._thought = ""
+    def _print_reasoning(self) -> None:
+        if self._reasoning.strip():
+            excerpt = truncate_line(self._reasoning, self._width - 12)
+            self._print(Text.assemble(("\u2026 reasoning: ", "dim"), (excerpt, "dim italic")))
+        self._reasoning = ""
 
     def _complete(self) -> None:
-        self._fold_thought()
-        left = self._blocks.finish()
-        if left.strip():
-            self._block(left)
+        self._print_reasoning()
+        remaining = self._blocks.finish()
+        if remaining.strip():
+            self._block(remaining)
 
     def _tool(self, event: ToolFinished) -> None:
-        called, _ = self._tools.pop(event.call_id, (event.tool, 0.0))
-        mark, style = _MARKS[event.status]
-        if self._spoke:
+        call, _ = self._tools.pop(event.call_id, (event.tool, 0.0))
+        mark, style = _STATUS_MARKS[event.status]
+        if self._has_printed:
             self._print("")
-        self._print(Text.assemble((f"{mark} ", style), (cut(called, self._width - 14), "bold"), (_took(event), "dim")))
-        for row in _folded(event.output, self._width):
+        self._print(
+            Text.assemble(
+                (f"{mark} ", style), (truncate_line(call, self._width - 14), "bold"), (_format_latency(event), "dim")
+            )
+        )
+        for row in _shorten_output(event.output, self._width):
             self._print(Text(f"  {row}", style="dim"))
-        self._spoke = True
+        self._has_printed = True
 
-    def _below(self) -> RenderableType:
-        """Draw what is not complete yet: the text so far, the thought, the tools that run, or that we wait."""
-        shown: list[RenderableType] = []
-        if self._blocks.rest.strip():
-            shown += ([""] if self._spoke else []) + [markdown(self._blocks.rest, tail=True)]
-        if self._thought:
-            shown.append(_turning(f"thinks: {cut(self._thought[-300:], self._width - 14)}", "dim"))
+    def _render_live(self) -> RenderableType:
+        """Render the live region: the incomplete block, the reasoning, running tools, or a spinner."""
+        parts: list[RenderableType] = []
+        if self._blocks.incomplete.strip():
+            parts += ([""] if self._has_printed else []) + [render_markdown(self._blocks.incomplete, tail=True)]
+        if self._reasoning:
+            parts.append(_spinner_line(f"thinking: {truncate_line(self._reasoning[-300:], self._width - 14)}", "dim"))
         now = time.monotonic()
-        for called, since in self._tools.values():
-            shown.append(_turning(f"{cut(called, self._width - 14)}  {now - since:.0f} s", "cyan"))
-        for helper in self._helpers.values():
-            shown.append(Text(f"  {cut(_progress(helper), self._width - 4)}", style="dim"))
-        if not shown:
-            shown.append(_turning("Ctrl-C stops the answer", "dim"))
-        return Padding(Group(*shown), (0, max(self.console.width - self._width, 0), 0, 0))
+        for call, since in self._tools.values():
+            parts.append(_spinner_line(f"{truncate_line(call, self._width - 14)}  {now - since:.0f} s", "cyan"))
+        for delegate in self._delegates.values():
+            parts.append(Text(f"  {truncate_line(_format_progress(delegate), self._width - 4)}", style="dim"))
+        if not parts:
+            parts.append(_spinner_line("Ctrl-C stops the answer", "dim"))
+        return Padding(Group(*parts), (0, max(self.console.width - self._width, 0), 0, 0))
 
     def _end(self, event: TurnEnded) -> None:
         self._complete()
         if self._live is not None:
             self._live.stop()
             self._live = None
-        if self._ticking is not None:
-            self._ticking.cancel()
+        if self._refresh_task is not None:
+            self._refresh_task.cancel()
         self._tools.clear()
-        self._helpers.clear()
+        self._delegates.clear()
         if event.error:
             self.notice(event.error, warning=True)
         elif event.status == "cancelled":
-            self.notice("Stopped. What came until here is kept.")
+            self.notice("Stopped. The partial answer is stored.")
         elif event.truncated:
-            self.notice(truncation.SENTENCE, warning=True)
-        self._print(Text(_used(event), style="dim"))
+            self.notice(remainder.TRUNCATED_NOTICE, warning=True)
+        self._print(Text(_format_usage(event), style="dim"))
         self.console.print()
 
     def notice(self, text: str, *, warning: bool = False) -> None:
-        """Show something that is no part of the answer."""
+        """Show a notice that is not part of the answer."""
         self._print(Text(("! " if warning else "\u00b7 ") + clean(text), style="yellow" if warning else "dim"))
 
-    def outcome(self, outcome: Outcome) -> None:
-        """Show what a command did."""
+    def outcome(self, outcome: CommandOutcome) -> None:
+        """Show the outcome of a command."""
         if outcome.text:
             self.console.print()
-            self._print(Text(clean(outcome.text), style="yellow") if outcome.failed else markdown(outcome.text))
+            self._print(Text(clean(outcome.text), style="yellow") if outcome.failed else render_markdown(outcome.text))
             self.console.print()
 
     def welcome(self, title: str, facts: str) -> None:
-        """Say where one is."""
-        self._print(Rule(Text(cut(title, self._width - 8), style="bold"), style="dim", align="left"))
-        self._print(Text(cut(facts, self._width), style="dim"))
+        """Show the title, and the facts below it."""
+        self._print(Rule(Text(truncate_line(title, self._width - 8), style="bold"), style="dim", align="left"))
+        self._print(Text(truncate_line(facts, self._width), style="dim"))
         self.console.print()
 
-    def past(self, messages: Sequence[Message], earlier: int) -> None:
-        """Show the end of what was said before."""
+    def show_history(self, messages: Sequence[Message], earlier: int) -> None:
+        """Show the latest messages, and the number of earlier ones."""
         if earlier:
-            self.notice(f"{earlier:,} earlier messages are above these. /history N shows more.")
+            self.notice(f"{pluralize(earlier, 'earlier message')} not shown. Use /history N to show more.")
         for message in messages:
             self.message(message)
 
-    def entered(self, text: str) -> None:
-        """Show a message of the person's, as the input line shows it."""
+    def user_message(self, text: str) -> None:
+        """Show a message of the person like in the input line."""
         rows = clean(text).splitlines()
-        shown = Text("\n".join([f"> {rows[0]}", *(f"  {row}" for row in rows[1:])]), style="bold")
-        self._print(Group(shown, Text("")))
+        content = Text("\n".join([f"> {rows[0]}", *(f"  {row}" for row in rows[1:])]), style="bold")
+        self._print(Group(content, Text("")))
 
     def message(self, message: Message) -> None:
         """Show one stored message."""
         if is_recalled(message):
-            self.notice(f"Recalled: {cut(message.text, self._width - 14)}")
+            self.notice(f"Recalled: {truncate_line(message.text, self._width - 14)}")
         elif message.role == "user" and message.text:
-            self.entered(message.text)
+            self.user_message(message.text)
         elif message.role == "assistant" and message.text:
-            self._print(Group(markdown(message.text), Text("")))
-        self._asked |= {call.call_id: call.tool for call in message.tool_calls}
+            self._print(Group(render_markdown(message.text), Text("")))
+        self._tool_names |= {call.call_id: call.tool for call in message.tool_calls}
         for part in message.tool_results:
-            mark, style = _MARKS[part.status]
-            tool = part.tool or self._asked.pop(part.call_id, "tool")
-            told = cut(f"{tool}: {part.output}", self._width - 4)
-            self._print(Text.assemble((f"{mark} ", style), (told, "dim"), "\n"))
-        for part in remainder.shown(message):
+            mark, style = _STATUS_MARKS[part.status]
+            tool = part.tool or self._tool_names.pop(part.call_id, "tool")
+            summary = truncate_line(f"{tool}: {part.output}", self._width - 4)
+            self._print(Text.assemble((f"{mark} ", style), (summary, "dim"), "\n"))
+        for part in remainder.visible_parts(message):
             if isinstance(part, DataPart):
                 value: Any = part.native if part.data is UNSET else part.data
-                self._print(Text(cut(f"[data] {json.dumps(value, ensure_ascii=False)}", self._width - 4), style="dim"))
+                self._print(
+                    Text(truncate_line(f"[data] {json.dumps(value, ensure_ascii=False)}", self._width - 4), style="dim")
+                )
         if message.state in ("interrupted", "error"):
-            self.notice("This answer was cut off; what came is above.")
-        elif truncation.is_truncated(message):
-            self.notice(truncation.SENTENCE, warning=True)
+            self.notice("This answer was interrupted; the stored part is above.")
+        elif remainder.is_truncated(message):
+            self.notice(remainder.TRUNCATED_NOTICE, warning=True)
 
 
-def _turning(text: str, style: str) -> Text:
-    """Write a line that shows that something goes on."""
-    return Text(f"{_FRAMES[int(time.monotonic() * 10) % len(_FRAMES)]} {text}", style=style)
+def _spinner_line(text: str, style: str) -> Text:
+    """Return a line with a spinner."""
+    return Text(f"{_SPINNER_FRAMES[int(time.monotonic() * 10) % len(_SPINNER_FRAMES)]} {text}", style=style)
 
 
-def _call(event: ToolStarted) -> str:
+def _format_call(event: ToolStarted) -> str:
     arguments: Any = event.arguments
     if isinstance(arguments, dict):
-        told = ", ".join(
+        text = ", ".join(
             f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in arguments.items()
         )
     else:
-        told = str(arguments or "")
-    return f"{event.tool}({told})"
+        text = str(arguments or "")
+    return f"{event.tool}({text})"
 
 
-def _progress(helper: Delegated) -> str:
-    told = f"runs {helper.tool}" if helper.tool else helper.line or "begins"
-    return f"{helper.agent}: {told}"
+def _format_progress(delegate: Delegated) -> str:
+    activity = f"running {delegate.tool}" if delegate.tool else delegate.line or "starting"
+    return f"{delegate.agent}: {activity}"
 
 
-def _took(event: ToolFinished) -> str:
+def _format_latency(event: ToolFinished) -> str:
     seconds = event.latency_ms / 1000
-    return f"  {seconds:.1f} s" if seconds >= 0.1 else f"  {event.latency_ms} ms"  # noqa: PLR2004  below it is no wait
+    return f"  {seconds:.1f} s" if seconds >= 0.1 else f"  {event.latency_ms} ms"  # noqa: PLR2004  shorter times in milliseconds
 
 
-def _folded(output: str, width: int) -> list[str]:
-    rows = [cut(row, width - 4) for row in clean(output).splitlines() if row.strip()]
-    if len(rows) <= _FOLDED:
+def _shorten_output(output: str, width: int) -> list[str]:
+    rows = [truncate_line(row, width - 4) for row in clean(output).splitlines() if row.strip()]
+    if len(rows) <= _OUTPUT_LINES:
         return rows
-    return [*rows[:_FOLDED], f"\u2026 {len(rows) - _FOLDED} more lines are kept"]
+    return [*rows[:_OUTPUT_LINES], f"\u2026 {len(rows) - _OUTPUT_LINES} more lines"]
 
 
-def _used(event: TurnEnded) -> str:
+def _format_usage(event: TurnEnded) -> str:
     parts = [event.model or ""]
     if event.input_tokens is not None:
         parts.append(f"{event.input_tokens:,} tokens in, {event.output_tokens or 0:,} out")
     parts.append(f"{(event.latency_ms or 0) / 1000:.1f} s")
-    return " \u00b7 ".join(line(part) for part in parts if part)
+    return " \u00b7 ".join(clean_line(part) for part in parts if part)

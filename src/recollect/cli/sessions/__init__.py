@@ -1,38 +1,38 @@
-"""`recollect sessions`: conversations. Each module holds a few commands that belong together."""
+"""`recollect sessions`: conversations. Each module holds related commands."""
 
 from __future__ import annotations
 
 import click
 
-from recollect.cli.group import Group
+from recollect.cli.group import LazyGroup
 
 _HERE = "recollect.cli.sessions"
 
 
 @click.group(
-    cls=Group,
+    cls=LazyGroup,
     lazy={
-        "list": (f"{_HERE}.listing:list_", "List conversations, the newest activity first."),
-        "show": (f"{_HERE}.reading:show", "Print a conversation."),
-        "search": (f"{_HERE}.searching:search", "Find what was said, in all conversations or in one."),
-        "rename": (f"{_HERE}.marks:rename", "Give a conversation another title."),
-        "pin": (f"{_HERE}.marks:pin", "Pin conversations."),
-        "unpin": (f"{_HERE}.marks:unpin", "Unpin conversations."),
-        "archive": (f"{_HERE}.marks:archive", "Put conversations out of sight, and keep them."),
-        "unarchive": (f"{_HERE}.marks:unarchive", "Bring archived conversations back into the list."),
-        "delete": (f"{_HERE}.trash:delete", "Put conversations in the trash."),
-        "restore": (f"{_HERE}.trash:restore", "Take conversations out of the trash, whole."),
-        "erase": (f"{_HERE}.trash:erase", "Erase conversations for good."),
-        "fork": (f"{_HERE}.forking:fork", "Make a new conversation that shares the past of another."),
-        "export": (f"{_HERE}.transfer:export", "Write conversations to a file."),
-        "import": (f"{_HERE}.transfer:import_", "Read conversations from a file that was exported."),
-        "stats": (f"{_HERE}.figures:stats", "Count conversations, messages and tokens."),
-        "tools": (f"{_HERE}.figures:tools", "Count tool calls, failures and how long they took."),
-        "prune": (f"{_HERE}.pruning:prune", "Let go of what is old, or too much."),
+        "list": (f"{_HERE}.listing:list_", "List conversations, most recently active first."),
+        "show": (f"{_HERE}.show:show", "Print a conversation."),
+        "search": (f"{_HERE}.search:search", "Search messages in all conversations or in one."),
+        "rename": (f"{_HERE}.edit:rename", "Change the title of a conversation."),
+        "pin": (f"{_HERE}.edit:pin", "Pin conversations."),
+        "unpin": (f"{_HERE}.edit:unpin", "Unpin conversations."),
+        "archive": (f"{_HERE}.edit:archive", "Archive conversations."),
+        "unarchive": (f"{_HERE}.edit:unarchive", "Unarchive conversations."),
+        "delete": (f"{_HERE}.deletion:delete", "Move conversations to the trash."),
+        "restore": (f"{_HERE}.deletion:restore", "Restore conversations from the trash."),
+        "erase": (f"{_HERE}.deletion:erase", "Erase conversations permanently."),
+        "fork": (f"{_HERE}.edit:fork", "Fork a conversation."),
+        "export": (f"{_HERE}.transfer:export", "Export conversations to a file."),
+        "import": (f"{_HERE}.transfer:import_", "Import conversations from a file."),
+        "stats": (f"{_HERE}.statistics:stats", "Count conversations, messages and tokens."),
+        "tools": (f"{_HERE}.statistics:tools", "Count tool calls and failures, and measure latency."),
+        "prune": (f"{_HERE}.deletion:prune", "Delete old or excess conversations."),
     },
 )
 def sessions() -> None:
-    """Find, read, change, keep and let go of conversations.
+    """Manage conversations.
 
-    A conversation is named by its id, by its title, or by the beginning of its id where only one begins so.
+    Refer to a conversation by its id, its title, or a unique prefix of its id.
     """

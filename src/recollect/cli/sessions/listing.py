@@ -1,4 +1,4 @@
-"""`sessions list`: what conversations there are."""
+"""`sessions list`: the list of conversations."""
 
 from __future__ import annotations
 
@@ -7,107 +7,107 @@ from typing import Any
 
 import click
 
-from recollect.cli import options, place
-from recollect.cli.document import print_page
-from recollect.cli.group import Command
-from recollect.cli.moment import ago
-from recollect.cli.screen import glyph, is_terminal, remark, safe
-from recollect.cli.table import Cell, Column, print_table
-from recollect.model.amount import count
-from recollect.model.value import iso
+from recollect.cli import options, store_access
+from recollect.cli.group import StoreCommand
+from recollect.cli.json_output import print_page
+from recollect.cli.output import Cell, Column, glyph, is_terminal, print_note, print_table, sanitize
+from recollect.cli.times import now
+from recollect.model.humanize import format_count, format_relative
+from recollect.model.value import format_iso
 
-_PAGE = 1_000
-_UUID, _SHORTEST = 36, 13
+_PAGE = 1_000  # sessions per query with --all; the maximum of the store
+_UUID_LENGTH = 36  # characters of a generated id
+_MIN_ID_LENGTH = 13  # characters of a UUIDv7: its timestamp, which is almost always unique
 
-_SHAPE = (
+_COLUMNS = (
     Column("", style={"fg": "yellow"}),
-    Column("ID", least=13, style={"fg": "cyan"}),
-    Column("TITLE", least=24, style={"bold": True}),
+    Column("ID", min_width=13, style={"fg": "cyan"}),
+    Column("TITLE", min_width=24, style={"bold": True}),
     Column("MSGS", ">", drop=1),
     Column("TOKENS", ">", drop=4),
     Column("SUBS", ">", drop=2, style={"dim": True}),
-    Column("CHANNEL", least=8, drop=5, style={"dim": True}),
-    Column("MODEL", least=12, drop=3, style={"dim": True}),
+    Column("CHANNEL", min_width=8, drop=5, style={"dim": True}),
+    Column("MODEL", min_width=12, drop=3, style={"dim": True}),
     Column("ACTIVE", style={"fg": "green"}),
 )
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=StoreCommand)
 @options.limit()
-@click.option("--all", "everything", is_flag=True, help="All of them, however many.")
+@click.option("--all", "everything", is_flag=True, help="List all conversations.")
 @options.after
 @click.option(
     "--sort",
     type=click.Choice(["activity", "created", "title"]),
     default="activity",
     show_default=True,
-    help="What comes first: the newest activity, the newest, or the first by title.",
+    help="Sort by latest activity, by creation (newest first), or by title.",
 )
-@click.option("--pinned-first", is_flag=True, help="Pinned ones before the others.")
+@click.option("--pinned-first", is_flag=True, help="List pinned conversations first.")
 @options.filters
 @options.as_json
-def list_(*, limit: int, everything: bool, after: str | None, sort: str, as_json: bool, **given: Any) -> None:
-    """List conversations, the newest activity first.
+def list_(*, limit: int, everything: bool, after: str | None, sort: str, as_json: bool, **filter_options: Any) -> None:
+    """List conversations, most recently active first.
 
-    Archived ones, sub-agents' and the trash are left out unless asked for. On a terminal it is a table. On a pipe each
-    line has, between tabs: id, title, messages, tokens, sub-agents, channel, model, last activity, marks.
+    Leaves out archived conversations, those of sub-agents and the trash, unless an option includes them. On a pipe,
+    each line has tab-separated fields: id, title, messages, tokens, sub-agents, channel, model, last activity, marks.
     """
-    asked = options.chosen(given)
+    filters = options.to_store_filters(filter_options)
     if sort != "activity":
-        asked["order"] = sort
-    with place.reading() as store:
-        page = store.list_sessions(_PAGE if everything else limit, after=after, **asked)
-        found: list[Any] = list(page)
+        filters["order"] = sort
+    with store_access.open_for_reading() as store:
+        page = store.list_sessions(_PAGE if everything else limit, after=after, **filters)
+        sessions: list[Any] = list(page)
         while everything and page.next:
-            page = store.list_sessions(_PAGE, after=page.next, **asked)
-            found += page
-        counts = [] if as_json else store.shown_counts(found)
+            page = store.list_sessions(_PAGE, after=page.next, **filters)
+            sessions += page
+        counts = [] if as_json else store.shown_counts(sessions)
     if as_json:
-        print_page("sessions", found, page.next)
+        print_page("sessions", sessions, page.next)
         return
-    shape = (*_SHAPE[:-1], _SHAPE[-1]._replace(title="DELETED")) if given["trash"] else _SHAPE
-    print_table(shape, list(_rows(found, counts)))
-    _remarks(found, page.next, given)
+    columns = (*_COLUMNS[:-1], _COLUMNS[-1]._replace(title="DELETED")) if filter_options["trash"] else _COLUMNS
+    print_table(columns, list(_rows(sessions, counts)))
+    _print_notes(sessions, page.next, filter_options)
 
 
-def _rows(found: list[Any], counts: list[int]) -> Iterator[list[Cell]]:
-    shortened = _short_ids([session.id for session in found])
-    for session, messages in zip(found, counts, strict=True):
+def _rows(sessions: list[Any], counts: list[int]) -> Iterator[list[Cell]]:
+    short_ids = _short_ids([session.id for session in sessions])
+    for session, messages in zip(sessions, counts, strict=True):
         marks = [name for name, at in (("pinned", session.pinned_at), ("archived", session.archived_at)) if at]
         delegates = str(session.delegate_count or "")
-        untitled = None if session.title else {"dim": True}
+        title_style = None if session.title else {"dim": True}
         cells = [
-            Cell(shortened[session.id], session.id),
-            Cell(session.title or glyph("line"), session.title or "", untitled),
+            Cell(short_ids[session.id], session.id),
+            Cell(session.title or glyph("line"), session.title or "", title_style),
             Cell(f"{messages:,}", str(messages)),
-            Cell(count(session.token_count), str(session.token_count)),
+            Cell(format_count(session.token_count), str(session.token_count)),
             Cell(f"+{delegates}" if delegates else "", delegates),
             Cell(session.channel or ""),
             Cell(session.model or ""),
-            Cell(ago(session.deleted_at or session.active_at), iso(session.active_at)),
+            Cell(format_relative(session.deleted_at or session.active_at, now()), format_iso(session.active_at)),
         ]
         mark = Cell("".join(glyph("pin" if name == "pinned" else name) for name in marks), ",".join(marks))
         yield [mark, *cells] if is_terminal() else [*cells, mark]
 
 
 def _short_ids(ids: list[str]) -> dict[str, str]:
-    """Shorten made-up ids to what still names each of them here; ids that somebody chose stay as they are."""
-    made = sorted(id for id in ids if len(id) == _UUID and id.count("-") == 4)  # noqa: PLR2004
-    short = {id: id for id in ids}
-    for at, id in enumerate(made):
-        near = [made[other] for other in (at - 1, at + 1) if 0 <= other < len(made) and made[other] != id]
-        size = _SHORTEST
-        while any(other.startswith(id[:size]) for other in near):
-            size += 1
-        short[id] = id[:size]
-    return short
+    """Return each id with its short form: generated ids as a prefix that is unique in this list, others unchanged."""
+    uuids = sorted(id for id in ids if len(id) == _UUID_LENGTH and id.count("-") == 4)  # noqa: PLR2004
+    result = {id: id for id in ids}
+    for index, id in enumerate(uuids):
+        neighbors = [uuids[other] for other in (index - 1, index + 1) if 0 <= other < len(uuids) and uuids[other] != id]
+        length = _MIN_ID_LENGTH
+        while any(other.startswith(id[:length]) for other in neighbors):
+            length += 1
+        result[id] = id[:length]
+    return result
 
 
-def _remarks(found: list[Any], next: str | None, given: dict[str, Any]) -> None:
-    """Say beside the list that it is empty, or that there is more."""
-    if not found and any(value for value in given.values()):
-        remark("No conversation fits.")
-    elif not found:
-        remark(f"No conversations yet in {safe(place.where())}")
+def _print_notes(sessions: list[Any], next: str | None, filter_options: dict[str, Any]) -> None:
+    """Print a notice if the list is empty or incomplete."""
+    if not sessions and any(value for value in filter_options.values()):
+        print_note("No matching conversations.")
+    elif not sessions:
+        print_note(f"No conversations yet in {sanitize(store_access.database_location())}.")
     elif next and is_terminal():
-        remark("There are more: -n N lists so many, --all all of them.")
+        print_note("There are more conversations. Use -n N or --all to list them.")

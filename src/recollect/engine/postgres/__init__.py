@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg: a pool of connections, one transaction for an operation, group commit under asyncio."""
+"""The PostgreSQL engine, on psycopg: a connection pool, one transaction per operation, group commit under asyncio."""
 
 import logging
 
@@ -9,11 +9,11 @@ try:
     import psycopg_pool  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError as error:
     raise StoreUnavailable(
-        "PostgreSQL needs a driver that is not installed. Install it with: pip install 'recollect[postgres]'",
+        "The PostgreSQL driver is not installed. Install it with: pip install 'recollect[postgres]'",
         path="postgresql",
         reason=str(error),
     ) from error
 
-# While a server is away the pool warns at every try, and logging prints warnings that nobody handles into the person's
-# terminal. What is wrong is said by our own error. A program that sets up logging still gets them.
+# While a server is unreachable, the pool logs a warning at each attempt, which Python's logging prints to stderr if the
+# program has not set it up. Recollect's own error has the reason. A program that sets up logging still gets them.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""A postgresql:// URL: what goes to the server, what is meant for us, and how it is shown without its password."""
+"""PostgreSQL addresses: the libpq settings and own options of a URL, and its form without the password."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from recollect.engine.url import parted
-from recollect.errors import InvalidValue, displayed
+from recollect.engine.url import split_url
+from recollect.errors import InvalidValue, format_value
 
+# Connections per store, unless ?pool_size= states another number. They are opened as needed; ten stores that use all of
+# them exhaust a server with the default max_connections of 100.
 POOL_SIZE = 10
-_OURS = ("pool_size", "prepare", "listen", "replica")
+_REPLICA_CONNECT_TIMEOUT = 2  # seconds. The primary answers a read for which the replica has no connection by then
+_OWN_OPTIONS = ("pool_size", "prepare", "listen", "replica")
 _OFF, _ON = ("off", "false", "no", "0"), ("on", "true", "yes", "1")
-_PORT = "5432"
-# A server that vanishes without a word is noticed within half a minute.
+_DEFAULT_PORT = "5432"
+# Seconds; tcp_user_timeout is in milliseconds. A server that vanishes without closing the connection is noticed within
+# 30 seconds (15 + 3 * 5), instead of the two hours of the system's default.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
     "fallback_application_name": "recollect",
@@ -29,108 +33,115 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class Address:
-    """Where a server is, and how it is used.
+    """A server, and the options of its URL.
 
-    `pool_size`, `prepare`, `listen` and `replica` in the query of the URL are for us; everything else is the server's.
+    `pool_size`, `prepare`, `listen` and `replica` in the query of the URL are Recollect's; all others are libpq's.
     """
 
     def __init__(self, url: str) -> None:
-        scheme, place, items = parted(url)
+        scheme, authority, items = split_url(url)
         query = [item.partition("=") for item in items]
-        ours = {name: unquote(value) for name, _, value in query if name in _OURS}
-        rest = [item for item in query if item[0] not in _OURS]  # as it is: the driver reads it itself
+        own_options = {name: unquote(value) for name, _, value in query if name in _OWN_OPTIONS}
+        # Passed on undecoded: libpq decodes them itself.
+        libpq_options = [item for item in query if item[0] not in _OWN_OPTIONS]
         try:
-            self._known = conninfo_to_dict(f"{scheme}{place}?{'&'.join(''.join(item) for item in rest)}")
+            self._parameters = conninfo_to_dict(
+                f"{scheme}{authority}?{'&'.join(''.join(item) for item in libpq_options)}"
+            )
         except psycopg.Error:
-            # The driver's sentence repeats parts of the URL, which may be the password.
-            raise _no_url([unquote(name) for name, equals, _ in rest if equals]) from None
-        self.pool_size = _size(ours.get("pool_size"))
-        self.prepares = _prepares(ours.get("prepare", "on"))
-        # Text is sent and read as UTF-8, whatever the environment, the role or the database say of other programs.
-        self.conninfo = make_conninfo("", **{**_defaults(), **self._known, "client_encoding": "UTF8"})
-        self.listening = self._elsewhere(ours.get("listen"))
-        self.replica = self._replicas(ours.get("replica"))
-        self.shown = self._shown()
+            # The driver's message repeats parts of the URL, which may include the password.
+            raise _invalid_url([unquote(name) for name, equals, _ in libpq_options if equals]) from None
+        self.pool_size = _parse_pool_size(own_options.get("pool_size"))
+        self.prepares = _parse_prepare(own_options.get("prepare", "on"))
+        # Text is always UTF-8; the environment, the role or the database may set another encoding for other programs.
+        self.conninfo = make_conninfo("", **{**_defaults(), **self._parameters, "client_encoding": "UTF8"})
+        self.listen_conninfo = self._listen_conninfo(own_options.get("listen"))
+        self.replica = self._replica_conninfo(own_options.get("replica"))
+        self.display_url = self._display_url()
 
-    def _elsewhere(self, places: str | None) -> str:
-        """Give the way to the server for one who listens: past a pooler, where `listen` names the servers behind it."""
-        return make_conninfo(self.conninfo, **_named("listen", places)) if places else self.conninfo
+    def _listen_conninfo(self, hosts: str | None) -> str:
+        """Return the settings of the connection for LISTEN: to the hosts in `listen` behind a pooler, if set."""
+        return make_conninfo(self.conninfo, **_parse_hosts("listen", hosts)) if hosts else self.conninfo
 
-    def _replicas(self, places: str | None) -> str | None:
-        """Give the way to the servers that may be read from, if there are any: one of them, whichever answers."""
-        if not places:
+    def _replica_conninfo(self, hosts: str | None) -> str | None:
+        """Return the settings of the connection to a replica, or None. Of several, the first that answers is used."""
+        if not hosts:
             return None
-        named = _named("replica", places)
-        return make_conninfo(self.conninfo, **named, target_session_attrs="any", connect_timeout=2)
+        parameters = _parse_hosts("replica", hosts)
+        # "any": a target_session_attrs=read-write of the URL would refuse every replica.
+        return make_conninfo(
+            self.conninfo, **parameters, target_session_attrs="any", connect_timeout=_REPLICA_CONNECT_TIMEOUT
+        )
 
-    def _shown(self) -> str:
-        """Give a URL that leads here, without the password."""
-        known = self._known
-        user = f"{quote(str(known['user']), safe='')}@" if known.get("user") else ""
-        hosts, ports = str(known.get("host") or "").split(","), str(known.get("port") or "").split(",")
-        named = [
-            f"{_in_url(host)}:{port}" if port else _in_url(host)
+    def _display_url(self) -> str:
+        """Return the URL without the password."""
+        parameters = self._parameters
+        user = f"{quote(str(parameters['user']), safe='')}@" if parameters.get("user") else ""
+        hosts, ports = str(parameters.get("host") or "").split(","), str(parameters.get("port") or "").split(",")
+        locations = [
+            f"{_quote_host(host)}:{port}" if port else _quote_host(host)
             for host, port in zip(hosts, ports * len(hosts), strict=False)
         ]
-        service = f"?service={quote(str(known['service']), safe='')}" if known.get("service") else ""
-        return f"postgresql://{user}{','.join(named)}/{quote(str(known.get('dbname') or ''), safe='')}{service}"
+        service = f"?service={quote(str(parameters['service']), safe='')}" if parameters.get("service") else ""
+        return (
+            f"postgresql://{user}{','.join(locations)}/{quote(str(parameters.get('dbname') or ''), safe='')}{service}"
+        )
 
     def without_password(self, text: str) -> str:
-        """Take the password out of what the driver says, should it be there."""
-        password = self._known.get("password")
+        """Return a text of the driver with the password masked."""
+        password = self._parameters.get("password")
         return text.replace(str(password), "***") if password else text
 
 
 def _defaults() -> dict[str, Any]:
-    """Give what we would have of the driver where neither the URL nor the environment says anything else."""
-    named = "PGCONNECT_TIMEOUT" in os.environ
-    return {name: value for name, value in _DEFAULTS.items() if not (named and name == "connect_timeout")}
+    """Return the connection defaults; a variable of the environment overrides connect_timeout."""
+    has_timeout = "PGCONNECT_TIMEOUT" in os.environ
+    return {name: value for name, value in _DEFAULTS.items() if not (has_timeout and name == "connect_timeout")}
 
 
-def _named(name: str, places: str) -> dict[str, str]:
-    """Read `host:port`, or several with commas between, in the place of the server that the URL names."""
-    pairs = [_pair(place) for place in places.split(",")]
+def _parse_hosts(name: str, hosts: str) -> dict[str, str]:
+    """Parse `host:port`, or several with commas, as settings that replace the host of the URL."""
+    pairs = [_parse_host(location) for location in hosts.split(",")]
     if not all(host and port.isdecimal() for host, port in pairs):
-        raise InvalidValue(f"{name} is host:port, or several with commas between; got {displayed(places)}.")
+        raise InvalidValue(f"{name} must be host:port, or several of these with commas, got {format_value(hosts)}.")
     return {"host": ",".join(host for host, _ in pairs), "port": ",".join(port for _, port in pairs), "hostaddr": ""}
 
 
-def _pair(place: str) -> tuple[str, str]:
-    """Read `host:port` or `host`; an address with colons of its own stands in brackets."""
-    host, colon, port = place.rpartition(":")
-    if not colon or place.endswith("]"):
-        host, port = place, _PORT
+def _parse_host(location: str) -> tuple[str, str]:
+    """Parse `host:port` or `host`; an IPv6 address is in brackets."""
+    host, colon, port = location.rpartition(":")
+    if not colon or location.endswith("]"):
+        host, port = location, _DEFAULT_PORT
     return host.removeprefix("[").removesuffix("]"), port
 
 
-def _in_url(host: str) -> str:
+def _quote_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("/") else quote(host, safe="")
 
 
-def _prepares(text: str) -> bool:
+def _parse_prepare(text: str) -> bool:
     if text.lower() in (*_OFF, *_ON):
         return text.lower() in _ON
-    raise InvalidValue(f"prepare is on or off; got {displayed(text)}.")
+    raise InvalidValue(f"prepare must be on or off, got {format_value(text)}.")
 
 
-def _no_url(names: list[str]) -> InvalidValue:
-    known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-    other = next((name for name in names if name not in known), None)
-    if other is not None:
+def _invalid_url(names: list[str]) -> InvalidValue:
+    keywords = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    unknown = next((name for name in names if name not in keywords), None)
+    if unknown is not None:
         return InvalidValue(
-            f"This is no URL of a PostgreSQL server: {displayed(other)} after its ? is nothing that can be set "
-            "there. What "
-            "there is besides pool_size, prepare, listen and replica is in the manual of PostgreSQL's libpq."
+            f"This is not a PostgreSQL URL: {format_value(unknown)} is not a known option. The options are pool_size, "
+            "prepare, listen, replica, and the connection parameters of libpq (see the PostgreSQL manual)."
         )
     return InvalidValue(
-        "This is no URL of a PostgreSQL server. It looks like postgresql://user:password@host:5432/database; "
-        "characters such as @ : / in a password are written %40 %3A %2F."
+        "This is not a PostgreSQL URL. Use postgresql://user:password@host:5432/database; "
+        "write @ : / in a password as %40 %3A %2F."
     )
 
 
-def _size(text: str | None) -> int:
+def _parse_pool_size(text: str | None) -> int:
     if text is None:
         return POOL_SIZE
     if text.isdecimal() and len(text) < 10 and int(text) > 0:  # noqa: PLR2004
         return int(text)
-    raise InvalidValue(f"pool_size is a number from 1 on; got {displayed(text)}.")
+    raise InvalidValue(f"pool_size must be a positive integer, got {format_value(text)}.")

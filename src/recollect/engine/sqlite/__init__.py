@@ -1,1 +1,1 @@
-"""SQLite through apsw: the file and its connections, one writer, group commit under asyncio."""
+"""The SQLite engine, on apsw: connections, one writer, group commit under asyncio."""

@@ -1,6 +1,6 @@
-"""A connection to the database file: how a new file is made, and how every connection is set up.
+"""SQLite connections: how a new file is initialized and how every connection is configured.
 
-What only a new file can take is decided here; docs/format.md says why, with the figures.
+docs/internals/sqlite.md explains the settings that only a new file accepts.
 """
 
 from __future__ import annotations
@@ -15,33 +15,38 @@ import apsw
 from recollect.engine.url import MEMORY
 from recollect.errors import StoreUnavailable
 
-PAGE_SIZE = 4096
-CHECKPOINT = 1_000
-"""Pages of log after which it is folded into the file. A short log is soon overwritten in place, which is quicker."""
-
-CHECKPOINT_OF_MANY = 4_000
-"""The same where many commit together: pages that are written again and again are folded once."""
-
-CHECKSUM_BYTES = 8
-TIMEOUT = 30.0
+PAGE_SIZE = 4096  # bytes. The page size of most file systems, so that a page is written in one piece
+# Pages in the WAL (4 MB) that trigger a checkpoint. A short WAL is soon overwritten in place, which is faster than
+# growing it; a shorter one would be checkpointed, with an fsync of the file, more often.
+CHECKPOINT_PAGES = 1_000
+GROUP_CHECKPOINT_PAGES = 4_000  # the same with group commit: a page that many batches change is checkpointed once
+CHECKSUM_BYTES = 8  # reserved at the end of each page, as the checksum VFS requires
+TIMEOUT = 30.0  # seconds that an operation waits for a lock, unless the caller passes another timeout
 APPLICATION_ID = 0x52434C54  # "RCLT"
 
-_VFS = "cksmvfs"
-_STATEMENTS = 256
-_LOG_LIMIT = 64 * 1024 * 1024
+_VFS = "cksmvfs"  # the name that SQLite's extension `cksumvfs` registers; the spelling is SQLite's
+_STATEMENT_CACHE_SIZE = 256  # prepared statements; more than there are queries, so that none is prepared twice
+# Bytes. A larger WAL, such as that of an import, is truncated to this after a checkpoint.
+_WAL_SIZE_LIMIT = 64 * 1024 * 1024
+# KiB of page cache of a writer. A transaction that changes more spills pages to the WAL before it commits.
 _CACHE_KIB = 8_000
-_BRIEFLY = 0.0005
-_TURN = 0.03
-_OFTEN = 0.0001
-_RARELY = 50 * _OFTEN
+# Waiting for the write lock, in seconds. A single write is over within _FIRST_BACKOFF. If the lock is held after that,
+# others write continuously, and handing the lock to another process costs as much as a write (its page cache is
+# dropped, another core wakes up). So a waiter backs off for _BACKOFF. Then it polls often, until one of them pauses.
+_FIRST_BACKOFF = 0.0005  # seconds. About the duration of one write
+_BACKOFF = 0.03  # seconds. One handover of the lock per 30 ms costs the writers little
+_POLL_STEP = 0.0001  # seconds. The delay grows by this on each attempt
+_POLL_MAX = 50 * _POLL_STEP  # 5 ms. SQLite's own delays grow to 100 ms, during which no process writes
+# Seconds between two attempts at an action that SQLite does not wait for. Only opening, migrating and restoring use it.
+_RETRY_INTERVAL = 0.01
 _vfs_lock = threading.Lock()
 
 
 def checksum_vfs() -> str | None:
-    """Name the VFS that writes and checks a checksum in each page; None where apsw was built without it.
+    """Return the name of the VFS that writes and verifies page checksums; None if apsw was built without it.
 
-    It is one of the extensions that apsw's wheels carry. Loading it makes it everybody's default, which is undone:
-    other users of apsw in this process keep what they had.
+    It is one of the extensions in apsw's wheels. Loading it makes it the default VFS of the process; this function then
+    restores the previous default for other users of apsw.
     """
     with _vfs_lock:
         if _VFS in apsw.vfs_names():
@@ -49,60 +54,59 @@ def checksum_vfs() -> str | None:
         folder = os.path.join(os.path.dirname(apsw.__file__), "sqlite_extra_binaries")
         if not os.path.isdir(folder) or not any(name.startswith("cksumvfs.") for name in os.listdir(folder)):
             return None
-        default = apsw.vfs_names()[0]
-        carrier = apsw.Connection(MEMORY)
-        carrier.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
-        carrier.load_extension(os.path.join(folder, "cksumvfs"))
-        carrier.close()
+        default = apsw.vfs_names()[0]  # SQLite lists the default VFS first
+        loader = apsw.Connection(MEMORY)
+        loader.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+        loader.load_extension(os.path.join(folder, "cksumvfs"))
+        loader.close()
         apsw.set_default_vfs(default)
         return _VFS
 
 
 def connect(path: str, timeout: float) -> apsw.Connection:
-    """Open a connection that may write: each page that it moves into the file gets its checksum.
+    """Open a connection that may write. Each page that it checkpoints into the file gets a checksum.
 
-    Checksums are written but not enforced. A stock SQLite that so much as reads a file whose log was left by a crash
-    moves pages without one, and a conversation must not be refused for that; connect_verified() is for who wants to
-    know.
+    Checksums are written but not enforced: a stock SQLite that opens a file after a crash checkpoints its WAL and
+    writes pages without a checksum, and the store must still open such a file. connect_verified() enforces them.
     """
     if path == MEMORY:
-        connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENTS)
+        connection = apsw.Connection(MEMORY, statementcachesize=_STATEMENT_CACHE_SIZE)
     else:
-        name, flags = _opened_as(path, apsw.SQLITE_OPEN_READWRITE)
-        connection = apsw.Connection(name, flags=flags, vfs=checksum_vfs(), statementcachesize=_STATEMENTS)
-        accept_pages(connection)
-    return _prepared(connection, timeout)
+        name, flags = _open_arguments(path, apsw.SQLITE_OPEN_READWRITE)
+        connection = apsw.Connection(name, flags=flags, vfs=checksum_vfs(), statementcachesize=_STATEMENT_CACHE_SIZE)
+        disable_checksum_verification(connection)
+    return _set_defaults(connection, timeout)
 
 
-def accept_pages(connection: apsw.Connection) -> None:
-    """Have pages read that have no fitting checksum. A file that had none yet when it was opened asks for it again."""
+def disable_checksum_verification(connection: apsw.Connection) -> None:
+    """Allow reading pages whose checksum does not match. Needed again after a new file got its first checksums."""
     connection.execute("PRAGMA checksum_verification = OFF")
 
 
 def connect_reader(path: str, timeout: float, *, verify: bool = False) -> apsw.Connection:
-    """Open a connection that only reads. It never moves a page into the file, so it needs no checksums.
+    """Open a read-only connection. It never writes a page to the file, so it needs no checksums.
 
-    With `verify` a page that does not match its checksum is an error. Only one thread at a time may use it, and its
-    users see to that: SQLite's own lock around every column of every row took a twentieth of the time of a load.
+    With `verify`, a page that does not match its checksum is an error. Only one thread at a time may use the
+    connection, which the callers ensure: SQLite's own mutex around every column took 5% of the time of a read.
     """
-    name, flags = _opened_as(path, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX)
+    name, flags = _open_arguments(path, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOMUTEX)
     vfs = checksum_vfs() if verify else None
-    connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=_STATEMENTS)
+    connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=_STATEMENT_CACHE_SIZE)
     if vfs is not None:
         connection.execute("PRAGMA checksum_verification = ON")
-    return _prepared(connection, timeout)
+    return _set_defaults(connection, timeout)
 
 
 def connect_verified(path: str, timeout: float) -> apsw.Connection:
-    """Open a connection on which reading a page that does not match its checksum is an error."""
-    name, flags = _opened_as(path, apsw.SQLITE_OPEN_READWRITE)
+    """Open a connection that may write, and on which reading a page with a wrong checksum is an error."""
+    name, flags = _open_arguments(path, apsw.SQLITE_OPEN_READWRITE)
     connection = apsw.Connection(name, flags=flags, vfs=checksum_vfs())
     connection.execute("PRAGMA checksum_verification = ON")
-    return _prepared(connection, timeout)
+    return _set_defaults(connection, timeout)
 
 
-def sealed(path: str) -> bool:
-    """Say if a file is on a file system that is mounted read-only."""
+def is_read_only_mount(path: str) -> bool:
+    """Return whether a file is on a file system that is mounted read-only."""
     if path == MEMORY or not hasattr(os, "statvfs"):
         return False
     try:
@@ -111,118 +115,126 @@ def sealed(path: str) -> bool:
         return False
 
 
-def frozen(path: str) -> tuple[int, int, int] | None:
-    """Give the state of a file that can only be read: it is sealed, and has no log beside it. None for any other.
+def immutable_state(path: str) -> tuple[int, int, int] | None:
+    """Return the state of a file that can be opened as immutable: on a read-only mount, without a WAL. Else None.
 
-    A log that is there holds what is not in the file, or is another process's, which writes through another mount. One
-    that begins to do so later is told by the state.
+    A WAL holds commits that are not in the file yet, or belongs to a process that writes through another mount. If
+    such a process begins later, the state (inode, mtime, size) changes.
     """
     real = os.path.realpath(path)
-    if not sealed(path) or os.path.exists(f"{real}-wal") or os.path.exists(f"{real}-shm"):
+    if not is_read_only_mount(path) or os.path.exists(f"{real}-wal") or os.path.exists(f"{real}-shm"):
         return None
-    found = os.stat(real)
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    status = os.stat(real)
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _opened_as(path: str, flags: int) -> tuple[str, int]:
-    """Give the name and the flags to open a file with. One that can only be read has no index of its log made."""
-    if frozen(path) is None:
+def _open_arguments(path: str, flags: int) -> tuple[str, int]:
+    """Return the name and the flags to open a file with. `immutable` needs no -shm file, which could not be created."""
+    if immutable_state(path) is None:
         return path, flags
-    from urllib.parse import quote  # noqa: PLC0415  hardly anyone needs it
+    from urllib.parse import quote  # noqa: PLC0415  only for files on read-only mounts
 
-    kept = flags & apsw.SQLITE_OPEN_NOMUTEX
-    return f"file:{quote(os.path.realpath(path))}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | kept
+    nomutex = flags & apsw.SQLITE_OPEN_NOMUTEX
+    return (
+        f"file:{quote(os.path.realpath(path))}?immutable=1",
+        apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | nomutex,
+    )
 
 
-def _prepared(connection: apsw.Connection, timeout: float) -> apsw.Connection:
-    wait_at_most(connection, timeout)
-    # Without this, SQLite prepares a statement again whenever a value that could change its plan is bound anew, which
-    # tripled the time of short statements. Our plans are checked by tests and hinted where they matter.
+def _set_defaults(connection: apsw.Connection, timeout: float) -> apsw.Connection:
+    set_lock_timeout(connection, timeout)
+    # Query planner stability guarantee. Without it, SQLite prepares a statement again whenever a bound value that could
+    # change its plan changes, which tripled the time of short statements. Tests check the plans that matter.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    # An automatic index is built again on each run of a statement; a plan that needs one lacks a real index.
     connection.execute("PRAGMA automatic_index = OFF")
     return connection
 
 
-def wait_at_most(connection: apsw.Connection, seconds: float, first: Callable[[], None] | None = None) -> None:
-    """Wait for a lock; SQLite's own steps grow to 100 ms, in which nobody writes.
+def set_lock_timeout(
+    connection: apsw.Connection, seconds: float, on_first_wait: Callable[[], None] | None = None
+) -> None:
+    """Wait up to `seconds` for a lock, with backoff.
 
-    `first` is called when a lock is met, before it is waited for.
+    `on_first_wait` is called once per wait, before its first delay.
     """
-    begun = 0.0
+    start = 0.0
 
-    def again(count: int) -> bool:
-        nonlocal begun
+    def busy_handler(count: int) -> bool:  # SQLite counts the calls for one lock from 0
+        nonlocal start
         now = time.monotonic()
         if count == 0:
-            begun = now
-            if first is not None:
-                first()
-        elif now - begun > seconds:
+            start = now
+            if on_first_wait is not None:
+                on_first_wait()
+        elif now - start > seconds:
             return False
-        time.sleep(_pause(count, now - begun))
+        time.sleep(_backoff_delay(count, now - start))
         return True
 
-    connection.set_busy_handler(again)
+    connection.set_busy_handler(busy_handler)
 
 
-def _pause(count: int, waited: float) -> float:
-    """Say how long to wait before the next look: by chance, so that two who wait do not wake together for ever.
+def _backoff_delay(count: int, seconds: float) -> float:
+    """Return the seconds until the next attempt, with jitter, so that two waiters do not keep waking together.
 
-    A single write is over soon. Where the lock is held after that, others write without a break, and a change of the
-    writer costs as much as a write: they have their turn. Then it is looked often, until somebody makes a pause.
+    The comment at _FIRST_BACKOFF explains the three phases.
     """
-    chance = (time.perf_counter_ns() & 1023) / 1024
+    jitter = (time.perf_counter_ns() & 1023) / 1024  # 0 to 1; the module `random` would be an import at start
     if count == 0:
-        return _BRIEFLY * chance
-    if waited < _TURN:
-        return (_TURN - waited) * (0.5 + chance)
-    return min(_OFTEN * count, _RARELY) * chance
+        return _FIRST_BACKOFF * jitter
+    if seconds < _BACKOFF:
+        return (_BACKOFF - seconds) * (0.5 + jitter)
+    return min(_POLL_STEP * count, _POLL_MAX) * jitter
 
 
 def configure(connection: apsw.Connection) -> None:
-    """Set durability and safety. None of it is kept in the file, so every connection does it."""
+    """Set the pragmas for durability and safety. SQLite does not store them in the file, so every writer sets them.
+
+    synchronous=FULL: a commit returns after the fsync of the WAL. secure_delete overwrites deleted rows with zeros.
+    """
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
-    connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_SIZE_LIMIT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
 
 
-def shape(connection: apsw.Connection, path: str) -> None:
-    """Give a new, empty file what only a new file can take."""
+def initialize_file(connection: apsw.Connection, path: str) -> None:
+    """Set page size, checksums, auto_vacuum and WAL, which only a new, empty file accepts."""
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.reserve_bytes(reserve=CHECKSUM_BYTES)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    keep_log(connection, path)
+    enable_wal(connection, path)
 
 
-def expect_checksums(copy: apsw.Connection, source: apsw.Connection) -> None:
-    """Have every page of a copy get its checksum: those of the log have none yet, and none have in memory.
+def enable_checksums(copy: apsw.Connection, source: apsw.Connection) -> None:
+    """Make every page of a copy get a checksum: pages in the WAL have none yet, and pages in memory never have.
 
-    The VFS reads in the first page that there are any. Where a copy is larger than the cache, SQLite writes that page
-    last, so it is there from the start. A source that is damaged or shaped otherwise is copied as it is.
+    The VFS reads in page 1 whether the file has checksums. If a copy is larger than the cache, SQLite writes page 1
+    last, so it is written here first. A source that is damaged or has another page size is copied unchanged.
     """
     try:
-        shaped = source.execute("PRAGMA page_size").fetchall() == [(PAGE_SIZE,)]
-        if shaped and source.reserve_bytes() == CHECKSUM_BYTES:
+        is_default_page_size = source.execute("PRAGMA page_size").fetchall() == [(PAGE_SIZE,)]
+        if is_default_page_size and source.reserve_bytes() == CHECKSUM_BYTES:
             copy.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             copy.reserve_bytes(reserve=CHECKSUM_BYTES)
-            copy.execute("PRAGMA user_version = 1")
+            copy.execute("PRAGMA user_version = 1")  # any change writes page 1; the copy overwrites it
     except (apsw.CorruptError, apsw.NotADBError):
         return
 
 
-def keep_log(connection: apsw.Connection, path: str) -> None:
-    """Have the file keep a write-ahead log."""
+def enable_wal(connection: apsw.Connection, path: str) -> None:
+    """Switch the file to WAL mode. Raise StoreUnavailable if the file system does not support it."""
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if path != MEMORY and mode != "wal":
-        raise StoreUnavailable(path=path, reason=f"the file system does not take a write-ahead log ({mode})")
+        raise StoreUnavailable(path=path, reason=f"the file system does not support WAL mode ({mode})")
 
 
-def patiently(action: Callable[[], None], timeout: float) -> None:
-    """Repeat an action while the file is locked.
+def retry_while_locked(action: Callable[[], None], timeout: float) -> None:
+    """Repeat an action while the file is locked, up to `timeout` seconds; then raise apsw.BusyError.
 
-    A change of the journal mode does not wait for a lock as other statements do.
+    SQLite does not call the busy handler for a change of the journal mode.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -231,6 +243,6 @@ def patiently(action: Callable[[], None], timeout: float) -> None:
         except apsw.BusyError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.01)
+            time.sleep(_RETRY_INTERVAL)
         else:
             return

@@ -1,4 +1,4 @@
-"""The HTTP API under /api/v1: everything that the store and the page do, as JSON. One file for each resource."""
+"""The HTTP API under /api/v1: the operations of the store and the agent as JSON. One module for each resource."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ from typing import Any
 from litestar import Router
 
 from recollect.server.api import (
-    approvals,
-    branches,
-    changes,
     chat,
     compactions,
-    files,
+    event_stream,
     health,
     messages,
     search,
     sessions,
     settings,
-    snapshots,
     statistics,
-    tools,
     transfer,
     turns,
 )
 
 PATH = "/api/v1"
-_RESOURCES: tuple[Any, ...] = (
-    health, sessions, messages, turns, chat, approvals, tools, branches, search, compactions, snapshots, settings,
-    transfer, statistics, changes, files,
-)  # fmt: skip
-ROUTES: list[Any] = [Router(PATH, route_handlers=[route for resource in _RESOURCES for route in resource.ROUTES])]
+_HANDLERS: list[Any] = [
+    *health.ROUTES, *sessions.SESSION_ROUTES, *sessions.BRANCH_ROUTES, *messages.MESSAGE_ROUTES, *messages.FILE_ROUTES,
+    *turns.TURN_ROUTES, *turns.TOOL_CALL_ROUTES, *chat.CHAT_ROUTES, *chat.APPROVAL_ROUTES, *search.ROUTES,
+    *compactions.COMPACTION_ROUTES, *compactions.SNAPSHOT_ROUTES, *settings.ROUTES, *transfer.ROUTES,
+    *statistics.ROUTES, *event_stream.ROUTES,
+]  # fmt: skip
+ROUTES: list[Any] = [Router(PATH, route_handlers=_HANDLERS)]

@@ -1,4 +1,4 @@
-"""Streaming chat: say something to the model, follow the answer, stop it, ask again, and the slash commands."""
+"""Chat: send a message to the model, follow or stop the answer, answer approvals, and run slash commands."""
 
 from __future__ import annotations
 
@@ -12,85 +12,150 @@ import msgspec
 from litestar import Request, Response, get, post
 from litestar.response import Stream
 
+from recollect.agent import approvals
+from recollect.agent.approvals import Approval, Decision
 from recollect.agent.commands import COMMANDS, Action
 from recollect.errors import InvalidValue
-from recollect.model.part import AttachmentPart
-from recollect.server import actions, files
+from recollect.model.message import AttachmentPart
+from recollect.server import actions, attachments
+from recollect.server.access import encode_path_segment
 from recollect.server.account import Account
-from recollect.server.api import shapes, stream
-from recollect.server.api.answer import Key, MessagePath, SessionPath, found, message_id, told
-from recollect.server.names import piece
+from recollect.server.api import event_stream, schemas
+from recollect.server.api.responses import (
+    IdempotencyKey,
+    MessagePath,
+    SessionPath,
+    json_response,
+    open_session,
+    parse_message_id,
+)
 
 TAGS = ["chat"]
-Model = Annotated[
-    str | None, msgspec.Meta(description="The model to ask, remembered for the session.", examples=["demo"])
+_APPROVAL_FIELDS = ("id", "session", "call_id", "server", "tool", "arguments", "who")
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that waits for approval."""
+
+    id: str
+    session: str
+    call_id: str
+    server: Annotated[str, msgspec.Meta(description="The name of the MCP server.")]
+    tool: Annotated[str, msgspec.Meta(description="The name of the tool on its server.")]
+    arguments: Any
+    who: Annotated[
+        str, msgspec.Meta(description="The user who started the turn, such as `discord:12`; empty for the owner.")
+    ]
+
+
+class PendingApproval(msgspec.Struct, frozen=True, kw_only=True):
+    """The tool call that waits for approval, or null."""
+
+    approval: ApprovalRequest | None
+
+
+class ApprovalDecision(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A decision: allow this call, allow the tool in this session, always allow it, or deny."""
+
+    id: Annotated[str, msgspec.Meta(description="The id of the approval, so that no other one is answered.")]
+    decision: Decision
+
+
+def _approval_to_dict(approval: Approval | None) -> dict[str, Any] | None:
+    return None if approval is None else {name: getattr(approval, name) for name in _APPROVAL_FIELDS}
+
+
+@get("/sessions/{session:str}/approval", tags=TAGS, operation_id="get_approval")
+async def get_approval(account: Account, session: SessionPath) -> Response[PendingApproval]:
+    """Return the tool call that waits for approval in a session, in any process."""
+    return json_response(
+        {"approval": _approval_to_dict(await approvals.pending_approval(await open_session(account, session)))}
+    )
+
+
+@post("/sessions/{session:str}/approval", tags=TAGS, operation_id="answer_approval", status_code=200)
+async def answer_approval(account: Account, session: SessionPath, data: ApprovalDecision) -> Response[PendingApproval]:
+    """Allow or deny a tool call that waits for approval. The response contains the answered request."""
+    return json_response(
+        {
+            "approval": _approval_to_dict(
+                await approvals.answer(await open_session(account, session), data.decision, data.id)
+            )
+        }
+    )
+
+
+APPROVAL_ROUTES: list[Any] = [get_approval, answer_approval]
+
+
+ModelName = Annotated[
+    str | None, msgspec.Meta(description="The model to use. It becomes the session's model.", examples=["demo"])
 ]
 
-Approvals = Annotated[
+ApprovalsFlag = Annotated[
     bool,
     msgspec.Meta(
-        description="Whether tools that need approval wait until it is given with `answer_approval`. If not, they are "
-        "not run."
+        description="Whether tools that need approval wait for `answer_approval`. If false, they are not run."
     ),
 ]
 
 
 class Attachment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A file that goes with what is said."""
+    """A file attached to a message."""
 
     name: str | None = None
     mime_type: Annotated[str, msgspec.Meta(examples=["image/png"])]
-    data: Annotated[str, msgspec.Meta(description="Its bytes as base64.")]
+    data: Annotated[str, msgspec.Meta(description="The bytes in base64.")]
 
 
-class Saying(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a person says."""
+class NewChatMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A user message to send to the model."""
 
     text: Annotated[str, msgspec.Meta(examples=["What did we decide about the garden?"])] = ""
     attachments: list[Attachment] = []
-    model: Model = None
-    take_over: Annotated[bool, msgspec.Meta(description="Whether to end another turn that is open.")] = False
-    approvals: Approvals = False
+    model: ModelName = None
+    take_over: Annotated[bool, msgspec.Meta(description="Whether to end another open turn.")] = False
+    approvals: ApprovalsFlag = False
 
 
 class Edit(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is said in the place of a message. Its attachments stay unless others are given."""
+    """The text that replaces a message. Its attachments are kept unless others are sent."""
 
     text: str
     attachments: list[Attachment] | None = None
-    model: Model = None
-    approvals: Approvals = False
+    model: ModelName = None
+    approvals: ApprovalsFlag = False
 
 
-class Again(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to ask again: the question of a message's turn, or the last one."""
+class RegenerateRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The answer to regenerate: the turn of a message, or the last turn."""
 
     message: str | None = None
-    model: Model = None
-    approvals: Approvals = False
+    model: ModelName = None
+    approvals: ApprovalsFlag = False
 
 
-class Choice(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The model to ask, where it is another one."""
+class ModelSelection(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The model to use, if another one."""
 
-    model: Model = None
-    approvals: Approvals = False
+    model: ModelName = None
+    approvals: ApprovalsFlag = False
 
 
-class Stopped(msgspec.Struct, frozen=True):
-    """Whether there was an answer to stop."""
+class StopResult(msgspec.Struct, frozen=True):
+    """Whether an answer was stopped."""
 
     stopped: bool
 
 
 class CommandLine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A slash command as it is typed."""
+    """A slash command as typed."""
 
     line: Annotated[str, msgspec.Meta(examples=["/rename A better title"])]
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What a command did: Markdown to show, in which session the talk goes on, and what a surface does next."""
+class OutcomeSchema(msgspec.Struct, frozen=True):
+    """The result of a command: Markdown to show, the session to continue in, and an action for the client."""
 
     session: str
     text: str
@@ -113,55 +178,61 @@ class Commands(msgspec.Struct, frozen=True):
     commands: list[Command]
 
 
-def _parts(given: list[Attachment]) -> list[AttachmentPart]:
-    made: list[AttachmentPart] = []
-    for item in given:
+def _attachment_parts(files: list[Attachment]) -> list[AttachmentPart]:
+    parts: list[AttachmentPart] = []
+    for item in files:
         try:
             data = base64.b64decode(item.data, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidValue(f"The data of {item.name or 'an attachment'!r} is not base64.") from error
-        made.append(files.taken(item.name, item.mime_type, data))
-    return made
+            raise InvalidValue(f"The data of {item.name or 'an attachment'!r} must be base64.") from error
+        parts.append(attachments.accept_file(item.name, item.mime_type, data))
+    return parts
 
 
-async def _begun(request: Request[Any, Any, Any], account: Account, said: actions.Said) -> Response[Any] | Stream:
-    """Answer with the run, or with its events where the client takes a stream."""
-    if stream.TYPE in request.headers.get("accept", "") and said.run is not None:
-        return stream.respond(account, stream.of_run(said.run))
-    running = said.run is not None and not said.run.ended
-    address = f"/api/v1/sessions/{piece(said.session)}/events"
-    plain = {"session": said.session, "turn": said.turn, "running": running, "events": address}
-    return told(plain, 202, Location=address)
+async def _turn_response(
+    request: Request[Any, Any, Any], account: Account, started_turn: actions.StartedTurn
+) -> Response[Any] | Stream:
+    """Return the started turn, or its event stream if the client accepts one."""
+    if event_stream.EVENT_STREAM_TYPE in request.headers.get("accept", "") and started_turn.run is not None:
+        return event_stream.stream_response(account, event_stream.turn_events(started_turn.run))
+    running = started_turn.run is not None and not started_turn.run.ended
+    address = f"/api/v1/sessions/{encode_path_segment(started_turn.session)}/events"
+    plain = {"session": started_turn.session, "turn": started_turn.turn, "running": running, "events": address}
+    return json_response(plain, 202, Location=address)
 
 
-async def _asked(
+async def _ask_again(
     request: Request[Any, Any, Any],
     account: Account,
     session: str,
-    ask: Callable[..., Awaitable[actions.Said]],
-    data: Again | Choice | None,
+    action: Callable[..., Awaitable[actions.StartedTurn]],
+    data: RegenerateRequest | ModelSelection | None,
     key: str | None,
 ) -> Any:
-    """Ask again for an answer in a session, in whichever way, with the model that was chosen for it."""
-    name = (await found(account, session)).id
-    chosen = Choice() if data is None else data
-    said = await ask(account, name, model=chosen.model, key=key, asks=chosen.approvals)
-    return await _begun(request, account, said)
+    """Run an action that requests another answer in a session."""
+    name = (await open_session(account, session)).id
+    options = ModelSelection() if data is None else data
+    started_turn = await action(account, name, model=options.model, key=key, wait_for_approval=options.approvals)
+    return await _turn_response(request, account, started_turn)
 
 
 @post("/sessions/{session:str}/chat", tags=TAGS, operation_id="say", status_code=202)
 async def say(
-    request: Request[Any, Any, Any], account: Account, session: SessionPath, data: Saying, key: Key = None
-) -> Response[shapes.Run]:
-    """Say something. What was said is on disk when this answers, and the answer goes on whoever listens.
+    request: Request[Any, Any, Any],
+    account: Account,
+    session: SessionPath,
+    data: NewChatMessage,
+    key: IdempotencyKey = None,
+) -> Response[schemas.RunSchema]:
+    """Send a message to the model. It is on disk when the response is sent, and the turn runs without a client.
 
-    With `Accept: text/event-stream` it answers with the events of the turn, to its end.
+    With `Accept: text/event-stream`, the response is the event stream of the turn.
     """
-    said = await actions.say(
-        account, (await found(account, session)).id, data.text, _parts(data.attachments), model=data.model, key=key,
-        take_over=data.take_over, asks=data.approvals,
+    started_turn = await actions.send_message(
+        account, (await open_session(account, session)).id, data.text, _attachment_parts(data.attachments),
+        model=data.model, key=key, take_over=data.take_over, wait_for_approval=data.approvals,
     )  # fmt: skip
-    return await _begun(request, account, said)
+    return await _turn_response(request, account, started_turn)
 
 
 @post("/sessions/{session:str}/messages/{message:str}/edit", tags=TAGS, operation_id="edit_message", status_code=202)
@@ -171,15 +242,22 @@ async def edit_message(
     session: SessionPath,
     message: MessagePath,
     data: Edit,
-    key: Key = None,
-) -> Response[shapes.Run]:
-    """Say something else in the place of a message, on a branch of its own. What was there is kept."""
-    parts = None if data.attachments is None else _parts(data.attachments)
-    name = (await found(account, session)).id
-    said = await actions.edit(
-        account, name, message_id(message), data.text, parts, model=data.model, key=key, asks=data.approvals
+    key: IdempotencyKey = None,
+) -> Response[schemas.RunSchema]:
+    """Replace a user message on a new branch and answer it. The original stays on its branch."""
+    parts = None if data.attachments is None else _attachment_parts(data.attachments)
+    name = (await open_session(account, session)).id
+    started_turn = await actions.edit_message(
+        account,
+        name,
+        parse_message_id(message),
+        data.text,
+        parts,
+        model=data.model,
+        key=key,
+        wait_for_approval=data.approvals,
     )
-    return await _begun(request, account, said)
+    return await _turn_response(request, account, started_turn)
 
 
 @post("/sessions/{session:str}/regenerate", tags=TAGS, operation_id="regenerate", status_code=202)
@@ -187,12 +265,12 @@ async def regenerate(
     request: Request[Any, Any, Any],
     account: Account,
     session: SessionPath,
-    data: Again | None = None,
-    key: Key = None,
-) -> Response[shapes.Run]:
-    """Ask the same again, on a branch of its own. The answer that was there is kept."""
-    place = None if data is None or data.message is None else message_id(data.message)
-    return await _asked(request, account, session, partial(actions.regenerate, message_id=place), data, key)
+    data: RegenerateRequest | None = None,
+    key: IdempotencyKey = None,
+) -> Response[schemas.RunSchema]:
+    """Answer a question again on a new branch. The previous answer stays on its branch."""
+    message_id = None if data is None or data.message is None else parse_message_id(data.message)
+    return await _ask_again(request, account, session, partial(actions.regenerate, message_id=message_id), data, key)
 
 
 @post("/sessions/{session:str}/retry", tags=TAGS, operation_id="retry", status_code=202)
@@ -200,11 +278,11 @@ async def retry(
     request: Request[Any, Any, Any],
     account: Account,
     session: SessionPath,
-    data: Choice | None = None,
-    key: Key = None,
-) -> Response[shapes.Run]:
-    """Ask the last question again, after an answer that failed."""
-    return await _asked(request, account, session, actions.retry, data, key)
+    data: ModelSelection | None = None,
+    key: IdempotencyKey = None,
+) -> Response[schemas.RunSchema]:
+    """Retry the last question after a failed answer."""
+    return await _ask_again(request, account, session, actions.retry, data, key)
 
 
 @post("/sessions/{session:str}/continue", tags=TAGS, operation_id="carry_on", status_code=202)
@@ -212,17 +290,17 @@ async def carry_on(
     request: Request[Any, Any, Any],
     account: Account,
     session: SessionPath,
-    data: Choice | None = None,
-    key: Key = None,
-) -> Response[shapes.Run]:
-    """Ask for the rest of an answer that was cut off."""
-    return await _asked(request, account, session, actions.carry_on, data, key)
+    data: ModelSelection | None = None,
+    key: IdempotencyKey = None,
+) -> Response[schemas.RunSchema]:
+    """Ask the model to continue an answer that was cut off."""
+    return await _ask_again(request, account, session, actions.continue_answer, data, key)
 
 
 @post("/sessions/{session:str}/stop", tags=TAGS, operation_id="stop", status_code=200)
-async def stop(account: Account, session: SessionPath) -> Stopped:
-    """End the answer that this server writes now; what came is kept."""
-    return Stopped(await actions.stop(account, (await found(account, session)).id))
+async def stop(account: Account, session: SessionPath) -> StopResult:
+    """Stop the running answer. The text received so far is kept."""
+    return StopResult(await actions.stop_answer(account, (await open_session(account, session)).id))
 
 
 @get("/commands", tags=TAGS, operation_id="list_commands", sync_to_thread=False)
@@ -232,31 +310,37 @@ def list_commands() -> Commands:
 
 
 @post("/sessions/{session:str}/commands", tags=TAGS, operation_id="run_command", status_code=200)
-async def run_command(account: Account, session: SessionPath, data: CommandLine) -> Response[Outcome]:
-    """Run a slash command in a session. A mistake is an outcome too, with `failed`."""
-    done = await actions.command(account, (await found(account, session)).id, data.line)
-    outcome = done.outcome
+async def run_command(account: Account, session: SessionPath, data: CommandLine) -> Response[OutcomeSchema]:
+    """Run a slash command in a session. If it fails, the response has `failed`."""
+    result = await actions.run_command(account, (await open_session(account, session)).id, data.line)
+    outcome = result.outcome
     plain = {
-        "session": done.session, "text": outcome.text, "action": outcome.action, "data": outcome.data,
+        "session": result.session, "text": outcome.text, "action": outcome.action, "data": outcome.data,
         "failed": outcome.failed,
     }  # fmt: skip
-    return told(plain)
+    return json_response(plain)
 
 
-@get("/sessions/{session:str}/events", tags=TAGS, operation_id="follow_session", media_type=stream.TYPE)
+@get(
+    "/sessions/{session:str}/events",
+    tags=TAGS,
+    operation_id="follow_session",
+    media_type=event_stream.EVENT_STREAM_TYPE,
+)
 async def follow_session(request: Request[Any, Any, Any], account: Account, session: SessionPath) -> Stream:
-    """Follow a session: all of the turn that runs, then each change and each turn that follows, as an event stream.
+    """Follow a session: the running turn, then every change and every later turn, as an event stream.
 
     Events are `ready`, `change`, and those of a turn: `turn_started`, `text`, `reasoning`, `tool_started`,
-    `tool_finished`, `approval_requested`, `approval_answered`, `response`, `notice`, `titled`, `turn_ended`. Send the
-    last id back as `Last-Event-ID` to go on where a stream was cut off. A `change` says that what is stored
-    has another revision now: read it.
+    `tool_finished`, `approval_requested`, `approval_answered`, `response`, `notice`, `titled`, `turn_ended`. To resume,
+    send the last id as `Last-Event-ID`. A `change` means that the session has a new revision: read it again.
     """
-    opened = await found(account, session)
-    last = stream.Cursor.read(request.headers.get("last-event-id"))
-    return stream.respond(account, stream.of_session(account, opened.id, opened.revision, last))
+    handle = await open_session(account, session)
+    cursor = event_stream.StreamCursor.read(request.headers.get("last-event-id"))
+    return event_stream.stream_response(
+        account, event_stream.session_events(account, handle.id, handle.revision, cursor)
+    )
 
 
-ROUTES: list[Any] = [
+CHAT_ROUTES: list[Any] = [
     say, edit_message, regenerate, retry, carry_on, stop, list_commands, run_command, follow_session,
 ]  # fmt: skip

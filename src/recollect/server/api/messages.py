@@ -1,4 +1,4 @@
-"""Messages: pages of them, one, more of them; the history that a provider accepts next."""
+"""Messages: list, read, append, delete, pin; their files; the history that a provider accepts next."""
 
 from __future__ import annotations
 
@@ -6,50 +6,49 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, post, put
-from litestar.params import QueryParameter
+from litestar.params import PathParameter, QueryParameter
 
-from recollect import ops
+from recollect import storage
 from recollect.model.message import Format, Message
+from recollect.server import attachments
 from recollect.server.account import Account
-from recollect.server.api import shapes
-from recollect.server.api.answer import (
+from recollect.server.api import schemas
+from recollect.server.api.responses import (
+    IdempotencyKey,
     IfMatch,
     IfNoneMatch,
-    Key,
     Limit,
     MessagePath,
     SessionPath,
-    expected,
-    found,
-    has,
-    matching,
-    message_id,
-    told,
-    unchanged,
+    expected_revision,
+    has_revision,
+    json_response,
+    not_modified,
+    open_matching_session,
+    open_session,
+    parse_message_id,
 )
 
 TAGS = ["messages"]
-MessageFormat = Annotated[
-    Format | None, msgspec.Meta(description="The format of the messages; guessed where it is clear.")
-]
-Given = Annotated[
+MessageFormat = Annotated[Format | None, msgspec.Meta(description="The format of the messages. Detected if not given.")]
+MessageInput = Annotated[
     Any,
     msgspec.Meta(
-        description="One message or a list of them, in any format: a provider's dicts, or a role with text.",
+        description="One message or a list of messages, in any format: a provider's dicts, or a role with text.",
         examples=[{"role": "user", "content": "Hello"}],
     ),
 ]
 
 
 class NewMessages(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Messages to be added to the end of a session, all or none."""
+    """Messages to append to a session, all or none."""
 
-    messages: Given
+    messages: MessageInput
     format: MessageFormat = None
 
 
-def plain(message: Message) -> dict[str, Any]:
-    """Write a message as it is answered."""
+def message_to_dict(message: Message) -> dict[str, Any]:
+    """Return a message as JSON data."""
     return message.to_dict()
 
 
@@ -58,124 +57,172 @@ async def list_messages(
     account: Account,
     session: SessionPath,
     limit: Limit = 50,
-    before: Annotated[str | None, QueryParameter(description="Those before this one.")] = None,
-    after: Annotated[str | None, QueryParameter(description="Those after this one; `0`: from the first.")] = None,
-    branch: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Not the active branch.")] = None,
-    deleted: Annotated[bool, QueryParameter(description="With those that were deleted.")] = False,
+    before: Annotated[str | None, QueryParameter(description="Only messages before this message id.")] = None,
+    after: Annotated[
+        str | None, QueryParameter(description="Only messages after this message id; `0` starts at the first message.")
+    ] = None,
+    branch: Annotated[
+        int | None, QueryParameter(ge=1, le=2**31, description="Read this branch instead of the active one.")
+    ] = None,
+    deleted: Annotated[bool, QueryParameter(description="Include deleted messages.")] = False,
     if_none_match: IfNoneMatch = None,
-) -> Response[shapes.Messages]:
-    """Read a page of messages, the oldest first: the last ones, or those before or after a message."""
-    opened = await found(account, session)
-    if has(if_none_match, opened.revision):
-        return unchanged(opened.revision)
+) -> Response[schemas.MessagesSchema]:
+    """Read a page of messages, oldest first: the latest, or those before or after a message."""
+    handle = await open_session(account, session)
+    if has_revision(if_none_match, handle.revision):
+        return not_modified(handle.revision)
     store = account.store
     if after is None and branch is None:
-        place = None if before is None else message_id(before)
-        op = ops.messages.backward(store.scope(), opened.id, before=place, limit=limit, deleted=deleted)
-        some = await store.run(op)
-        older, newer = some.more is not None and some.more > 1, before is not None
+        message_id = None if before is None else parse_message_id(before)
+        operation = storage.messages.read_backward(
+            store.scope(), handle.id, before=message_id, limit=limit, deleted=deleted
+        )
+        page = await store.run(operation)
+        older, newer = page.more is not None and page.more > 1, before is not None
     else:
-        key = None if branch is None else await store.run(ops.branches.key(store.scope(), opened.id, branch))
-        start = 0 if after in (None, "0") else ops.paths.parse(message_id(str(after)))[1]
-        op = ops.messages.forward(store.scope(), opened.id, after=start, branch=key, limit=limit, deleted=deleted)
-        some = await store.run(op)
-        older, newer = start > 0, some.more is not None
-    ids = [message.id for message in some.messages]
-    answer = {
-        "messages": [plain(message) for message in some.messages],
+        key = None if branch is None else await store.run(storage.branches.branch_key(store.scope(), handle.id, branch))
+        start = 0 if after in (None, "0") else storage.paths.parse_message_id(parse_message_id(str(after)))[1]
+        operation = storage.messages.read_forward(
+            store.scope(), handle.id, after=start, branch=key, limit=limit, deleted=deleted
+        )
+        page = await store.run(operation)
+        older, newer = start > 0, page.more is not None
+    ids = [message.id for message in page.messages]
+    body = {
+        "messages": [message_to_dict(message) for message in page.messages],
         "before": ids[0] if ids and older else None,
         "next": ids[-1] if ids and newer else None,
-        "revision": opened.revision,
+        "revision": handle.revision,
     }
-    return told(answer, revision=opened.revision)
+    return json_response(body, revision=handle.revision)
 
 
 @post("/sessions/{session:str}/messages", tags=TAGS, operation_id="append_messages")
 async def append_messages(
-    account: Account, session: SessionPath, data: NewMessages, key: Key = None, if_match: IfMatch = None
-) -> Response[shapes.Appended]:
-    """Add messages to the end of a session, in any format. They are on disk when this answers."""
-    opened = await found(account, session)
-    made = await opened.append(data.messages, data.format, key, expected=expected(if_match))
-    return appended(made)
+    account: Account, session: SessionPath, data: NewMessages, key: IdempotencyKey = None, if_match: IfMatch = None
+) -> Response[schemas.AppendedSchema]:
+    """Append messages to a session, in any format. They are on disk when the response is sent."""
+    handle = await open_session(account, session)
+    append = await handle.append(data.messages, data.format, key, expected=expected_revision(if_match))
+    return append_response(append)
 
 
-def appended(made: ops.appends.Appended) -> Response[Any]:
-    """Answer with what was made; 200 where it had been made before."""
-    told_of = {"ids": made.ids, **msgspec.to_builtins(made)}
-    return told(told_of, 200 if made.repeated else 201, revision=made.revision)
+def append_response(append: storage.appends.Appended) -> Response[Any]:
+    """Return the response to an append: 201, or 200 if the same key stored it before."""
+    body = {"ids": append.ids, **msgspec.to_builtins(append)}
+    return json_response(body, 200 if append.repeated else 201, revision=append.revision)
 
 
 @get("/sessions/{session:str}/history", tags=TAGS, operation_id="get_history")
 async def get_history(
     account: Account,
     session: SessionPath,
-    format: Annotated[Format, QueryParameter(description="The form that the provider takes.")] = "recollect",
-    budget: Annotated[int | None, QueryParameter(ge=1, le=2**53, description="Tokens that it may have.")] = None,
-    limit: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Messages that it may have.")] = None,
-    counter: Annotated[Literal["o200k", "cl100k"] | None, QueryParameter(description="Who counts the tokens.")] = None,
-    repair: Annotated[bool, QueryParameter(description="Whether what a provider would refuse is mended.")] = True,
+    format: Annotated[Format, QueryParameter(description="The provider's message format.")] = "recollect",
+    budget: Annotated[int | None, QueryParameter(ge=1, le=2**53, description="Maximum number of tokens.")] = None,
+    limit: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Maximum number of messages.")] = None,
+    counter: Annotated[
+        Literal["o200k", "cl100k"] | None,
+        QueryParameter(description="The tokenizer that counts tokens. Default: an estimate."),
+    ] = None,
+    repair: Annotated[bool, QueryParameter(description="Whether to repair what the provider would reject.")] = True,
     if_none_match: IfNoneMatch = None,
-) -> Response[shapes.History]:
-    """Give what a provider accepts next: the active path within a budget, and what was mended in it."""
-    opened = await found(account, session)
-    if has(if_none_match, opened.revision):
-        return unchanged(opened.revision)
-    view = await opened.history(format, budget, limit=limit, counter=counter, repair=repair)
-    answer = {
+) -> Response[schemas.HistorySchema]:
+    """Return the history to send to a provider: the model-visible messages within a budget, and the repairs in it."""
+    handle = await open_session(account, session)
+    if has_revision(if_none_match, handle.revision):
+        return not_modified(handle.revision)
+    view = await handle.history(format, budget, limit=limit, counter=counter, repair=repair)
+    body = {
         "format": format,
         "messages": list(view),
         "repairs": [item.to_dict() for item in view.repairs],
-        "revision": opened.revision,
+        "revision": handle.revision,
     }
-    return told(answer, revision=opened.revision)
+    return json_response(body, revision=handle.revision)
 
 
 @get("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="get_message")
-async def get_message(account: Account, session: SessionPath, message: MessagePath) -> Response[shapes.Message]:
+async def get_message(account: Account, session: SessionPath, message: MessagePath) -> Response[schemas.MessageSchema]:
     """Read one message, deleted or not."""
-    return told(plain(await (await found(account, session)).message(message_id(message))))
+    return json_response(
+        message_to_dict(await (await open_session(account, session)).message(parse_message_id(message)))
+    )
 
 
 @get("/sessions/{session:str}/messages/{message:str}/response", tags=TAGS, operation_id="get_response")
 async def get_response(account: Account, session: SessionPath, message: MessagePath) -> Response[Any]:
-    """Give the whole response that a message came with, as the provider sent it; null where there was none."""
-    return told(await (await found(account, session)).response(message_id(message)))
+    """Return the complete provider response that a message came with; null if none was stored."""
+    return json_response(await (await open_session(account, session)).response(parse_message_id(message)))
 
 
 @delete("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="delete_message", status_code=200)
 async def delete_message(
     account: Account, session: SessionPath, message: MessagePath, if_match: IfMatch = None
-) -> Response[shapes.Message]:
-    """Take a message out of the conversation; it can be restored."""
-    opened = await matching(account, session, if_match)
-    return told(plain(await opened.delete_message(message_id(message))), revision=opened.revision)
+) -> Response[schemas.MessageSchema]:
+    """Delete a message. It can be restored."""
+    handle = await open_matching_session(account, session, if_match)
+    return json_response(
+        message_to_dict(await handle.delete_message(parse_message_id(message))), revision=handle.revision
+    )
 
 
 @post(
     "/sessions/{session:str}/messages/{message:str}/restore", tags=TAGS, operation_id="restore_message", status_code=200
 )
-async def restore_message(account: Account, session: SessionPath, message: MessagePath) -> Response[shapes.Message]:
-    """Bring a deleted message back."""
-    opened = await found(account, session)
-    return told(plain(await opened.restore_message(message_id(message))), revision=opened.revision)
+async def restore_message(
+    account: Account, session: SessionPath, message: MessagePath
+) -> Response[schemas.MessageSchema]:
+    """Restore a deleted message."""
+    handle = await open_session(account, session)
+    return json_response(
+        message_to_dict(await handle.restore_message(parse_message_id(message))), revision=handle.revision
+    )
 
 
 @put("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="pin_message")
-async def pin_message(account: Account, session: SessionPath, message: MessagePath) -> Response[shapes.Message]:
-    """Keep a message in every history, however old it is."""
-    opened = await found(account, session)
-    return told(plain(await opened.pin_message(message_id(message))), revision=opened.revision)
+async def pin_message(account: Account, session: SessionPath, message: MessagePath) -> Response[schemas.MessageSchema]:
+    """Pin a message: every history contains it, regardless of its age."""
+    handle = await open_session(account, session)
+    return json_response(message_to_dict(await handle.pin_message(parse_message_id(message))), revision=handle.revision)
 
 
 @delete("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="unpin_message", status_code=200)
-async def unpin_message(account: Account, session: SessionPath, message: MessagePath) -> Response[shapes.Message]:
-    """Let a message leave the history again when it is old."""
-    opened = await found(account, session)
-    return told(plain(await opened.unpin_message(message_id(message))), revision=opened.revision)
+async def unpin_message(
+    account: Account, session: SessionPath, message: MessagePath
+) -> Response[schemas.MessageSchema]:
+    """Unpin a message."""
+    handle = await open_session(account, session)
+    return json_response(
+        message_to_dict(await handle.unpin_message(parse_message_id(message))), revision=handle.revision
+    )
 
 
-ROUTES: list[Any] = [
+MESSAGE_ROUTES: list[Any] = [
     list_messages, append_messages, get_history, get_message, get_response, delete_message, restore_message,
     pin_message, unpin_message,
 ]  # fmt: skip
+
+
+@get(
+    "/sessions/{session:str}/messages/{message:str}/files/{number:int}",
+    tags=["files"],
+    operation_id="get_file",
+    media_type="application/octet-stream",
+)
+async def get_file(
+    account: Account,
+    session: SessionPath,
+    message: MessagePath,
+    number: Annotated[
+        int, PathParameter(ge=0, le=10_000, description="The index of the file in the message, counted from 0.")
+    ],
+) -> Response[bytes]:
+    """Return a file of a message. Raster images and plain text are served inline, everything else as a download."""
+    file = attachments.serve_attachment(
+        await (await open_session(account, session)).message(parse_message_id(message)), number
+    )
+    headers = {name: value for name, value in file.headers.items() if name != "Content-Type"}
+    return Response(file.data, media_type=file.headers["Content-Type"], headers=headers)
+
+
+FILE_ROUTES: list[Any] = [get_file]

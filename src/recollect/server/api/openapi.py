@@ -1,8 +1,9 @@
-"""The description of the API: OpenAPI 3.1, made from the handlers and their structs. No page shows it."""
+"""The OpenAPI 3.1 document of the API, generated from the handlers and their structs."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from litestar.connection import Request
@@ -11,16 +12,16 @@ from litestar.openapi.plugins import OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from recollect import __version__
-from recollect.server.problem import TYPE
+from recollect.server.problems import PROBLEM_TYPE
 
 _DESCRIPTION = (
-    "Everything that Recollect's store and page do, as JSON. Ids of sessions are percent-encoded whole. Lists go on "
-    "with the `next` of a page. An error is problem+json, with a `code` that stays."
+    "The operations of Recollect's store and agent as JSON. Session ids in paths are percent-encoded, including "
+    "slashes. Pass the `next` of a page as `after` to read the next page. Errors are problem+json with a stable `code`."
 )
 _ETAG = {"ETag": {"description": "The session's revision.", "schema": {"type": "string"}}}
 _PROBLEM: dict[str, Any] = {
-    "description": "What went wrong: a code that stays, and a sentence that says what to do.",
-    "content": {TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    "description": "An error: a stable code, and a sentence with the next step.",
+    "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 _PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -32,71 +33,96 @@ _PROBLEM_SCHEMA: dict[str, Any] = {
         "title": {"type": "string"},
         "detail": {"type": "string"},
         "type": {"type": "string"},
-        "fields": {"type": "object", "description": "What the error is about, such as `session`."},
+        "fields": {"type": "object", "description": "Values that the error refers to, such as `session`."},
     },
 }
-_STREAMS = ("follow_session", "follow_changes")
+_SCHEMA_SUFFIX = "Schema"
+_COMPONENT_NAMES = {
+    "ApprovalDecision": "Answer", "ApprovalRequest": "Question", "CompleteTurn": "WholeTurn",
+    "EmptyTrashResult": "Emptied", "EraseResult": "Erased", "LastSession": "Last", "ModelSelection": "Choice",
+    "NewChatMessage": "Saying", "OpenTurn": "Begun", "PendingApproval": "Waiting", "RegenerateRequest": "Again",
+    "SessionReference": "Named", "StopResult": "Stopped", "ToolResult": "Result",
+}  # fmt: skip
+"""Classes whose component has another name. Component names are part of the interface: generated clients use them."""
+_SCHEMA_REFERENCE = re.compile(r'"#/components/schemas/(\w+)"')
+_EVENT_STREAMS = ("follow_session", "follow_changes")
 _BYTES = ("export_sessions", "export_session", "get_file")
-_RUNS = ("say", "edit_message", "regenerate", "retry", "carry_on")
-_OTHER = dict.fromkeys(("create_session", "begin_turn", "append_messages", "save_turn", "add_to_turn"), "200")
-"""What answers with another status where the same was done before, under the same key."""
+_TURN_STARTS = ("say", "edit_message", "regenerate", "retry", "carry_on")
+_REPEATED_STATUS = dict.fromkeys(("create_session", "begin_turn", "append_messages", "save_turn", "add_to_turn"), "200")
+"""Operations whose status differs if an earlier request with the same key did the work."""
 
 _NOT_MODIFIED = ("get_session", "list_messages", "get_history")
 _LAST_ID: dict[str, Any] = {
     "name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"},
-    "description": "The id of the last event that the client has.",
+    "description": "The id of the last event that the client received.",
 }  # fmt: skip
 
 
-class Document(OpenAPIRenderPlugin):
-    """Gives the description as it is committed in docs/openapi.json."""
+class OpenApiRenderer(OpenAPIRenderPlugin):
+    """Serves the document that is committed as docs/openapi.json."""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
-        """Write it."""
-        return json.dumps(finished(openapi_schema)).encode()
+        """Return the finished document as JSON."""
+        return json.dumps(finish_document(openapi_schema)).encode()
 
 
-def config() -> OpenAPIConfig:
-    """Say what the description begins with, and that it is the only thing that is served."""
+def openapi_config() -> OpenAPIConfig:
+    """Return the framework's configuration: the document is served, no HTML page is."""
     return OpenAPIConfig(
         title="Recollect",
         version=__version__,
         description=_DESCRIPTION,
-        path="/api/v1/openapi.json",  # under /api/v1 the framework would answer what is not there
-        render_plugins=[Document(path="/", media_type="application/json")],  # pyright: ignore[reportArgumentType]
+        path="/api/v1/openapi.json",  # with /api/v1 alone, the framework would answer unknown paths
+        render_plugins=[OpenApiRenderer(path="/", media_type="application/json")],  # pyright: ignore[reportArgumentType]
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
         use_handler_docstrings=True,
     )
 
 
-def finished(document: dict[str, Any]) -> dict[str, Any]:
-    """Bring a description up to what the handlers do: problems, streams, files, and answers without a body."""
-    made: dict[str, Any] = json.loads(json.dumps(document))
-    made["paths"] = {path: item for path, item in made["paths"].items() if path.startswith("/api/v1/")}
-    for item in made["paths"].values():
+def finish_document(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with additions that the framework cannot derive: problems, streams, files, empty bodies."""
+    finished: dict[str, Any] = json.loads(_SCHEMA_REFERENCE.sub(_component_reference, json.dumps(document)))
+    finished["paths"] = {path: item for path, item in finished["paths"].items() if path.startswith("/api/v1/")}
+    for item in finished["paths"].values():
         for method in item.values():
-            _finish(method)
-    schemas = made["components"]["schemas"]
+            _finish_operation(method)
+    schemas: dict[str, Any] = {}
+    for name, schema in finished["components"]["schemas"].items():
+        schemas[_component_name(name)] = schema
+        if schema.get("title") == name:
+            schema["title"] = _component_name(name)
     schemas["Problem"] = _PROBLEM_SCHEMA
-    made["components"]["responses"] = {"Problem": _PROBLEM}
-    return made
+    finished["components"]["schemas"] = schemas
+    finished["components"]["responses"] = {"Problem": _PROBLEM}
+    return finished
 
 
-def _finish(method: dict[str, Any]) -> None:
+def _component_name(class_name: str) -> str:
+    """Return the name that a class has in the document."""
+    return _COMPONENT_NAMES.get(class_name) or class_name.removesuffix(_SCHEMA_SUFFIX)
+
+
+def _component_reference(match: re.Match[str]) -> str:
+    return f'"#/components/schemas/{_component_name(match[1])}"'
+
+
+def _finish_operation(method: dict[str, Any]) -> None:
     name: str = method["operationId"]
     method["summary"] = method["description"].partition(". ")[0].partition("\n")[0].rstrip(".")
-    answers: dict[str, Any] = {status: answer for status, answer in method["responses"].items() if status != "400"}
-    first = next(iter(answers.values()))
-    if name in _STREAMS:
+    responses: dict[str, Any] = {
+        status: response for status, response in method["responses"].items() if status != "400"
+    }
+    first = next(iter(responses.values()))
+    if name in _EVENT_STREAMS:
         first["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
         method.setdefault("parameters", []).append(_LAST_ID)
     elif name in _BYTES:
         first["content"] = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
-    elif name in _RUNS:
+    elif name in _TURN_STARTS:
         first["content"]["text/event-stream"] = {"schema": {"type": "string"}}
-        answers["200"] = {
-            "description": "The events of the turn, to its end.",
+        responses["200"] = {
+            "description": "The event stream of the turn.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }
     if name == "import_sessions":
@@ -104,12 +130,12 @@ def _finish(method: dict[str, Any]) -> None:
             "required": True,
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
         }
-    if name in _OTHER:
-        answers[_OTHER[name]] = {**first, "description": "The same was done before, under the same key."}
+    if name in _REPEATED_STATUS:
+        responses[_REPEATED_STATUS[name]] = {**first, "description": "An earlier request with the same key did this."}
     if name in _NOT_MODIFIED:
         first["headers"] = _ETAG
-        answers["304"] = {"description": "Nothing changed since.", "headers": _ETAG}
-    answers["default"] = {"$ref": "#/components/responses/Problem"}
-    method["responses"] = answers
+        responses["304"] = {"description": "Not modified.", "headers": _ETAG}
+    responses["default"] = {"$ref": "#/components/responses/Problem"}
+    method["responses"] = responses
     if name == "health":
         method["security"] = []

@@ -1,4 +1,4 @@
-"""Search across everything that was said."""
+"""Search over titles and messages."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from litestar import Response, get
 from litestar.params import QueryParameter
 
 from recollect.server.account import Account
-from recollect.server.api import shapes
-from recollect.server.api.answer import After, told
-from recollect.server.api.sessions import EITHER, Either
+from recollect.server.api import schemas
+from recollect.server.api.responses import After, json_response
+from recollect.server.api.sessions import TRI_STATE, TriState
 
-Names = Annotated[list[str] | None, QueryParameter(description="One of these; may be given more than once.")]
+MultipleNames = Annotated[list[str] | None, QueryParameter(description="Any of these values; may be repeated.")]
 
 
 @get("/search", tags=["search"], operation_id="search")
 async def search(
     account: Account,
-    q: Annotated[str, QueryParameter(description='Words, "phrases", prefix*, -without, filters such as role:user.')],
+    q: Annotated[str, QueryParameter(description='Words, "phrases", prefix*, -excluded, filters such as role:user.')],
     limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
     after: After = None,
     session: Annotated[str | None, QueryParameter(description="Only in this session.")] = None,
-    role: Names = None,
-    tool: Names = None,
-    channel: Names = None,
-    model: Names = None,
-    status: Names = None,
-    since: Annotated[str | None, QueryParameter(description="ISO 8601.")] = None,
-    until: Annotated[str | None, QueryParameter(description="ISO 8601.")] = None,
-    archived: Either = "any",
-    pinned: Either = "any",
+    role: MultipleNames = None,
+    tool: MultipleNames = None,
+    channel: MultipleNames = None,
+    model: MultipleNames = None,
+    status: MultipleNames = None,
+    since: Annotated[str | None, QueryParameter(description="ISO 8601 time.")] = None,
+    until: Annotated[str | None, QueryParameter(description="ISO 8601 time.")] = None,
+    archived: TriState = "any",
+    pinned: TriState = "any",
     deleted: Annotated[bool, QueryParameter(description="Search the trash.")] = False,
     delegates: Annotated[bool, QueryParameter(description="Search sub-agents' sessions too.")] = False,
-) -> Response[shapes.Hits]:
-    """Search titles and messages, the best hits first. It sees everything that was stored before."""
+) -> Response[schemas.HitsSchema]:
+    """Search titles and messages, best hits first. Everything stored before the request is searched."""
     hits = await account.store.search(
         q, limit, after=after, session=session, role=role, tool=tool, channel=channel, model=model, status=status,
-        since=since, until=until, archived=EITHER[archived], pinned=EITHER[pinned], deleted=deleted,
+        since=since, until=until, archived=TRI_STATE[archived], pinned=TRI_STATE[pinned], deleted=deleted,
         delegates=delegates,
     )  # fmt: skip
-    return told({"hits": [hit.to_dict() for hit in hits], "next": hits.next, "hindered": hits.hindered})
+    return json_response({"hits": [hit.to_dict() for hit in hits], "next": hits.next, "hindered": hits.hindered})
 
 
 ROUTES: list[Any] = [search]

@@ -1,4 +1,4 @@
-"""Sessions: list, create, read, change, delete and bring back."""
+"""Sessions and branches: list, create, read, change, delete, restore, rewind, switch and fork."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from msgspec import UNSET, UnsetType
 
 from recollect.errors import SessionExists
 from recollect.model.message import Role
-from recollect.model.session import Session as Info
-from recollect.model.session import Status
+from recollect.model.session import SessionInfo as Info
+from recollect.model.session import SessionStatus
+from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
-from recollect.server.api import shapes
-from recollect.server.api.answer import (
+from recollect.server.api import schemas
+from recollect.server.api.responses import (
     After,
+    IdempotencyKey,
     IfMatch,
     IfNoneMatch,
-    Key,
     Limit,
     SessionPath,
-    expected,
-    found,
-    has,
-    matching,
-    session_plain,
-    told,
-    unchanged,
+    expected_revision,
+    has_revision,
+    json_response,
+    not_modified,
+    open_matching_session,
+    open_session,
+    paginate,
+    parse_message_id,
+    session_to_dict,
 )
-from recollect.server.names import session_id
 
-TAGS = ["sessions"]
-Either = Literal["true", "false", "any"]
-EITHER: dict[str, bool | None] = {"true": True, "false": False, "any": None}
+SESSION_TAGS = ["sessions"]
+TriState = Literal["true", "false", "any"]
+TRI_STATE: dict[str, bool | None] = {"true": True, "false": False, "any": None}
 
 
-class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What can be set on a session; what is left out stays as it is."""
+class FieldsSchema(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Fields of a session that can be set. Fields that are not sent do not change."""
 
     title: str | UnsetType | None = UNSET
-    status: Status | UnsetType = UNSET
+    status: SessionStatus | UnsetType = UNSET
     model: str | UnsetType | None = UNSET
     task: str | UnsetType | None = UNSET
     color: str | UnsetType | None = UNSET
@@ -57,198 +59,272 @@ class Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     archived: bool | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType | None = UNSET
 
-    def given(self) -> dict[str, Any]:
-        """Give what was sent."""
-        sent = {name: getattr(self, name, UNSET) for name in NewFields.__struct_fields__}
-        return {name: value for name, value in sent.items() if value is not UNSET}
+    def set_fields(self) -> dict[str, Any]:
+        """Return the fields that were sent, by name."""
+        values = {name: getattr(self, name, UNSET) for name in NewFieldsSchema.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not UNSET}
 
 
-class NewFields(Fields, kw_only=True, forbid_unknown_fields=True):
-    """The fields of a session that is created. `parent` is the session that a sub-agent's session belongs to."""
+class NewFieldsSchema(FieldsSchema, kw_only=True, forbid_unknown_fields=True):
+    """The fields of a new session. `parent` is the session that a sub-agent's session belongs to."""
 
     parent: str | UnsetType | None = UNSET
 
 
-class NewSession(NewFields, kw_only=True, forbid_unknown_fields=True):
-    """A session to be made; without an id it gets one."""
+class NewSession(NewFieldsSchema, kw_only=True, forbid_unknown_fields=True):
+    """A session to create. Without an id, the server generates one."""
 
     id: str | None = None
 
 
-class Named(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class SessionReference(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A session, by its id."""
 
     session: str
 
 
-class Erased(msgspec.Struct, frozen=True):
-    """The ids of what was erased."""
+class EraseResult(msgspec.Struct, frozen=True):
+    """The ids of the erased sessions."""
 
     erased: list[str]
 
 
-class Emptied(msgspec.Struct, frozen=True):
-    """How many sessions were erased."""
+class EmptyTrashResult(msgspec.Struct, frozen=True):
+    """The number of erased sessions."""
 
     count: int
 
 
-class Last(msgspec.Struct, frozen=True):
-    """The session that was last active, if there is one."""
+class LastSession(msgspec.Struct, frozen=True):
+    """The last active session, or null."""
 
-    session: shapes.Session | None
-
-
-def _answer(account: Account, info: Info, status: int = 200) -> Response[Any]:
-    return told(session_plain(account, info), status, revision=info.revision)
+    session: schemas.SessionSchema | None
 
 
-@get("/sessions", tags=TAGS, operation_id="list_sessions")
+def _session_response(account: Account, info: Info, status: int = 200) -> Response[Any]:
+    return json_response(session_to_dict(account, info), status, revision=info.revision)
+
+
+@get("/sessions", tags=SESSION_TAGS, operation_id="list_sessions")
 async def list_sessions(
     account: Account,
     limit: Limit = 50,
     after: After = None,
     order: Literal["activity", "created", "title"] = "activity",
-    archived: Either = "false",
-    pinned: Either = "any",
+    archived: TriState = "false",
+    pinned: TriState = "any",
     pinned_first: bool = False,
-    delegates: Either = "false",
+    delegates: TriState = "false",
     channel: str | None = None,
     model: str | None = None,
-    status: Status | None = None,
-    role: Annotated[Role | None, QueryParameter(description="Those with a message of this role.")] = None,
-    tool: Annotated[str | None, QueryParameter(description="Those in which this tool was called.")] = None,
-    since: Annotated[str | None, QueryParameter(description="Active since: ISO 8601.")] = None,
-    until: Annotated[str | None, QueryParameter(description="Active before: ISO 8601.")] = None,
-    parent: Annotated[str | None, QueryParameter(description="The forks of a session, or its sub-agents.")] = None,
-) -> Response[shapes.Sessions]:
-    """List sessions, the newest first. Sub-agents' sessions and archived ones are left out unless asked for."""
-    listed = await account.store.list_sessions(
-        limit, after=after, order=order, archived=EITHER[archived], pinned=EITHER[pinned], pinned_first=pinned_first,
-        delegates=EITHER[delegates], channel=channel, model=model, status=status, role=role, tool=tool, since=since,
-        until=until, parent=parent,
+    status: SessionStatus | None = None,
+    role: Annotated[Role | None, QueryParameter(description="Only sessions with a message of this role.")] = None,
+    tool: Annotated[str | None, QueryParameter(description="Only sessions in which this tool was called.")] = None,
+    since: Annotated[
+        str | None, QueryParameter(description="Only sessions active at or after this time, ISO 8601.")
+    ] = None,
+    until: Annotated[str | None, QueryParameter(description="Only sessions active before this time, ISO 8601.")] = None,
+    parent: Annotated[str | None, QueryParameter(description="Only forks and sub-agents of this session.")] = None,
+) -> Response[schemas.SessionsSchema]:
+    """List sessions, latest activity first. Archived sessions and sub-agents' sessions are excluded by default."""
+    page = await account.store.list_sessions(
+        limit, after=after, order=order, archived=TRI_STATE[archived], pinned=TRI_STATE[pinned],
+        pinned_first=pinned_first, delegates=TRI_STATE[delegates], channel=channel, model=model,
+        status=status, role=role, tool=tool, since=since, until=until, parent=parent,
     )  # fmt: skip
-    return told({"sessions": [session_plain(account, item.info) for item in listed], "next": listed.next})
+    return json_response({"sessions": [session_to_dict(account, item.info) for item in page], "next": page.next})
 
 
-@get("/trash", tags=TAGS, operation_id="list_trash")
-async def list_trash(account: Account, limit: Limit = 50, after: After = None) -> Response[shapes.Sessions]:
-    """List the sessions in the trash, what was deleted last first."""
-    listed = await account.store.list_sessions(limit, after=after, deleted=True, archived=None, delegates=None)
-    return told({"sessions": [session_plain(account, item.info) for item in listed], "next": listed.next})
+@get("/trash", tags=SESSION_TAGS, operation_id="list_trash")
+async def list_trash(account: Account, limit: Limit = 50, after: After = None) -> Response[schemas.SessionsSchema]:
+    """List the sessions in the trash, last deleted first."""
+    page = await account.store.list_sessions(limit, after=after, deleted=True, archived=None, delegates=None)
+    return json_response({"sessions": [session_to_dict(account, item.info) for item in page], "next": page.next})
 
 
-@delete("/trash", tags=TAGS, operation_id="empty_trash", status_code=200)
-async def empty_trash(account: Account) -> Emptied:
-    """Erase what is in the trash, for good. Forks keep the past that they share."""
-    return Emptied((await account.store.empty_trash()).count)
+@delete("/trash", tags=SESSION_TAGS, operation_id="empty_trash", status_code=200)
+async def empty_trash(account: Account) -> EmptyTrashResult:
+    """Erase all sessions in the trash permanently. Forks keep the messages they share."""
+    return EmptyTrashResult((await account.store.empty_trash()).count)
 
 
-@post("/sessions", tags=TAGS, operation_id="create_session")
-async def create_session(account: Account, data: NewSession | None = None, key: Key = None) -> Response[shapes.Session]:
-    """Make a session. Without an id it gets one; the same Idempotency-Key gives the same session."""
-    wanted = data or NewSession()
-    name = wanted.id
-    if name is None and key is not None:
-        name = _named_by(account, key)
+@post("/sessions", tags=SESSION_TAGS, operation_id="create_session")
+async def create_session(
+    account: Account, data: NewSession | None = None, key: IdempotencyKey = None
+) -> Response[schemas.SessionSchema]:
+    """Create a session. Without an id, the server generates one; the same Idempotency-Key returns the same session."""
+    options = data or NewSession()
+    id_ = options.id
+    if id_ is None and key is not None:
+        id_ = _id_from_key(account, key)
     try:
-        made = await account.store.create_session(name, **wanted.given())
+        handle = await account.store.create_session(id_, **options.set_fields())
     except SessionExists:
-        if name is None or wanted.id is not None or key is None:
+        if id_ is None or options.id is not None or key is None:
             raise
-        return _answer(account, (await found(account, name)).info)
-    return _answer(account, made.info, 201)
+        return _session_response(account, (await open_session(account, id_)).info)
+    return _session_response(account, handle.info, 201)
 
 
-def _named_by(account: Account, key: str) -> str:
-    """Make an id of a key: a UUID of version 8, which is for what an application computes by itself."""
+def _id_from_key(account: Account, key: str) -> str:
+    """Return a session id derived from a key: a UUID of version 8, the version for ids that an application computes."""
     text = hashlib.sha256(f"{account.owner}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
     return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-{'89ab'[int(text[16], 16) % 4]}{text[17:20]}-{text[20:32]}"
 
 
-@put("/sessions/{session:str}", tags=TAGS, operation_id="ensure_session")
+@put("/sessions/{session:str}", tags=SESSION_TAGS, operation_id="ensure_session")
 async def ensure_session(
-    account: Account, session: SessionPath, data: NewFields | None = None
-) -> Response[shapes.Session]:
-    """Open a session, or make it where there is none, with these fields. Either way it counts as active now."""
-    name = session_id(session)
-    made = await account.store.session(name, **(data or NewFields()).given())
-    return _answer(account, made.info)
+    account: Account, session: SessionPath, data: NewFieldsSchema | None = None
+) -> Response[schemas.SessionSchema]:
+    """Open a session, or create it with these fields if it does not exist. It becomes the last active session."""
+    name = decode_path_segment(session)
+    handle = await account.store.session(name, **(data or NewFieldsSchema()).set_fields())
+    return _session_response(account, handle.info)
 
 
-@get("/sessions/{session:str}", tags=TAGS, operation_id="get_session")
+@get("/sessions/{session:str}", tags=SESSION_TAGS, operation_id="get_session")
 async def get_session(
     account: Account, session: SessionPath, if_none_match: IfNoneMatch = None
-) -> Response[shapes.Session]:
+) -> Response[schemas.SessionSchema]:
     """Read a session."""
-    info = (await found(account, session)).info
-    return unchanged(info.revision) if has(if_none_match, info.revision) else _answer(account, info)
+    info = (await open_session(account, session)).info
+    return (
+        not_modified(info.revision) if has_revision(if_none_match, info.revision) else _session_response(account, info)
+    )
 
 
-@patch("/sessions/{session:str}", tags=TAGS, operation_id="update_session")
+@patch("/sessions/{session:str}", tags=SESSION_TAGS, operation_id="update_session")
 async def update_session(
-    account: Account, session: SessionPath, data: Fields, if_match: IfMatch = None
-) -> Response[shapes.Session]:
-    """Change what is known about a session: title, model, pinned, archived, color, metadata, ..."""
-    handle = await found(account, session)
-    changed = await handle.update(expected=expected(if_match), **data.given())
-    return _answer(account, changed.info)
+    account: Account, session: SessionPath, data: FieldsSchema, if_match: IfMatch = None
+) -> Response[schemas.SessionSchema]:
+    """Change fields of a session: title, model, pinned, archived, color, metadata, ..."""
+    handle = await open_session(account, session)
+    updated = await handle.update(expected=expected_revision(if_match), **data.set_fields())
+    return _session_response(account, updated.info)
 
 
-@delete("/sessions/{session:str}", tags=TAGS, operation_id="delete_session")
+@delete("/sessions/{session:str}", tags=SESSION_TAGS, operation_id="delete_session")
 async def delete_session(account: Account, session: SessionPath, if_match: IfMatch = None) -> None:
-    """Put a session in the trash. What runs in it is stopped."""
-    opened = await matching(account, session, if_match)
-    await account.talks.halt(opened.id)
-    await account.store.delete_session(opened.id)
+    """Move a session to the trash. A running turn is stopped."""
+    handle = await open_matching_session(account, session, if_match)
+    await account.runner.stop_and_wait(handle.id)
+    await account.store.delete_session(handle.id)
 
 
-@post("/sessions/{session:str}/restore", tags=TAGS, operation_id="restore_session", status_code=200)
-async def restore_session(account: Account, session: SessionPath) -> Response[shapes.Session]:
-    """Take a session out of the trash, whole."""
-    return _answer(account, (await account.store.restore_session(session_id(session))).info)
+@post("/sessions/{session:str}/restore", tags=SESSION_TAGS, operation_id="restore_session", status_code=200)
+async def restore_session(account: Account, session: SessionPath) -> Response[schemas.SessionSchema]:
+    """Restore a session from the trash."""
+    return _session_response(account, (await account.store.restore_session(decode_path_segment(session))).info)
 
 
-@post("/sessions/{session:str}/erase", tags=TAGS, operation_id="erase_session", status_code=200)
+@post("/sessions/{session:str}/erase", tags=SESSION_TAGS, operation_id="erase_session", status_code=200)
 async def erase_session(
     account: Account,
     session: SessionPath,
     forks: Literal["refuse", "keep", "erase"] = "refuse",
     deleted: bool | None = None,
-) -> Erased:
-    """Erase a session for good. Forks that share its past: refuse, keep theirs, or erase too.
+) -> EraseResult:
+    """Erase a session permanently. If forks share its messages: refuse, keep the forks, or erase them too.
 
-    A living session and one in the trash can have one id: `deleted` says which, a living one if it is not given.
+    A session and one in the trash can have the same id. `deleted` selects the one in the trash; without it, the other
+    one is erased.
     """
-    name = session_id(session)
+    name = decode_path_segment(session)
     if not deleted:
-        await account.talks.halt(name)
-    return Erased(await account.store.erase_session(name, forks=forks, deleted=deleted))
+        await account.runner.stop_and_wait(name)
+    return EraseResult(await account.store.erase_session(name, forks=forks, deleted=deleted))
 
 
-@get("/resolve", tags=TAGS, operation_id="resolve_session")
+@get("/resolve", tags=SESSION_TAGS, operation_id="resolve_session")
 async def resolve_session(
     account: Account,
-    name: Annotated[str, QueryParameter(description="An id, a title, or the beginning of an id.")],
-) -> Response[shapes.Session]:
-    """Find one session by its id, its title or the beginning of its id."""
-    return _answer(account, (await account.store.find_session(name)).info)
+    name: Annotated[str, QueryParameter(description="An id, a title, or a prefix of an id.")],
+) -> Response[schemas.SessionSchema]:
+    """Find one session by its id, its title or a prefix of its id."""
+    return _session_response(account, (await account.store.find_session(name)).info)
 
 
-@get("/last-session", tags=TAGS, operation_id="get_last_session")
-async def get_last_session(account: Account) -> Response[Last]:
-    """Read which session was last active; null where there is none at all."""
+@get("/last-session", tags=SESSION_TAGS, operation_id="get_last_session")
+async def get_last_session(account: Account) -> Response[LastSession]:
+    """Read the last active session; null if there is none."""
     last = await account.store.last_session()
-    return told({"session": None if last is None else session_plain(account, last.info)})
+    return json_response({"session": None if last is None else session_to_dict(account, last.info)})
 
 
-@put("/last-session", tags=TAGS, operation_id="set_last_session", status_code=204)
-async def set_last_session(account: Account, data: Named) -> None:
-    """Remember which session is active now."""
+@put("/last-session", tags=SESSION_TAGS, operation_id="set_last_session", status_code=204)
+async def set_last_session(account: Account, data: SessionReference) -> None:
+    """Set the last active session."""
     await account.store.set_last_session(data.session)
 
 
-ROUTES: list[Any] = [
+SESSION_ROUTES: list[Any] = [
     list_sessions, list_trash, empty_trash, create_session, ensure_session, get_session, update_session, delete_session,
     restore_session, erase_session, resolve_session, get_last_session, set_last_session,
 ]  # fmt: skip
+
+
+BRANCH_TAGS = ["branches"]
+
+
+class Rewind(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The message to rewind to: its id, or 0 for before the first message."""
+
+    to: Annotated[str, msgspec.Meta(examples=["1.17", "0"])]
+
+
+class Switch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The branch to switch to."""
+
+    branch: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+
+
+class Fork(NewSession, kw_only=True, forbid_unknown_fields=True):
+    """The session to create, and the last message that it shares; without one, all messages."""
+
+    at: str | None = None
+
+
+@get("/sessions/{session:str}/branches", tags=BRANCH_TAGS, operation_id="list_branches")
+async def list_branches(
+    account: Account, session: SessionPath, limit: Limit = 100, after: After = None
+) -> Response[schemas.BranchesSchema]:
+    """List the branches of a session."""
+    handle = await open_session(account, session)
+    page, next_cursor = paginate(await handle.branches(), lambda branch: str(branch.id), limit, after)
+    return json_response(
+        {"branches": [branch.to_dict() for branch in page], "next": next_cursor}, revision=handle.revision
+    )
+
+
+@post("/sessions/{session:str}/rewind", tags=BRANCH_TAGS, operation_id="rewind_session", status_code=200)
+async def rewind_session(
+    account: Account, session: SessionPath, data: Rewind, if_match: IfMatch = None
+) -> Response[schemas.SessionSchema]:
+    """Rewind to a message. The messages after it stay on their own branch."""
+    handle = await open_matching_session(account, session, if_match)
+    await handle.rewind(0 if data.to == "0" else parse_message_id(data.to))
+    return json_response(session_to_dict(account, handle.info), revision=handle.revision)
+
+
+@post("/sessions/{session:str}/switch", tags=BRANCH_TAGS, operation_id="switch_branch", status_code=200)
+async def switch_branch(
+    account: Account, session: SessionPath, data: Switch, if_match: IfMatch = None
+) -> Response[schemas.SessionSchema]:
+    """Switch the session to another branch."""
+    handle = await open_matching_session(account, session, if_match)
+    await handle.switch(data.branch)
+    return json_response(session_to_dict(account, handle.info), revision=handle.revision)
+
+
+@post("/sessions/{session:str}/fork", tags=BRANCH_TAGS, operation_id="fork_session")
+async def fork_session(
+    account: Account, session: SessionPath, data: Fork | None = None
+) -> Response[schemas.SessionSchema]:
+    """Create a session that shares the messages of this one up to a message. Nothing is copied."""
+    options = data or Fork()
+    at = None if options.at is None else parse_message_id(options.at)
+    fork = await (await open_session(account, session)).fork(at, id=options.id, **options.set_fields())
+    return json_response(session_to_dict(account, fork.info), 201, revision=fork.revision)
+
+
+BRANCH_ROUTES: list[Any] = [list_branches, rewind_session, switch_branch, fork_session]

@@ -1,4 +1,4 @@
-"""Settings of an owner: any JSON value by its key."""
+"""Settings of an owner: JSON values by key."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ from litestar import Response, delete, get, put
 
 from recollect.errors import InvalidValue
 from recollect.model import json
+from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
-from recollect.server.api.answer import told
-from recollect.server.names import session_id
+from recollect.server.api.responses import json_response
 
 TAGS = ["settings"]
-_LONGEST = 512
+_MAX_KEY_LENGTH = 512  # characters. Keys are names; a limit keeps index entries small.
 
 
-class Setting(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A value; null where it is not set."""
+class SettingSchema(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The value of a setting; null if it is not set."""
 
     value: Any
 
 
-def _key(text: str) -> str:
-    key = session_id(text)
-    if len(key) > _LONGEST or "\0" in key or key != json.storable(key):
-        raise InvalidValue(f"A setting's key is a text of at most {_LONGEST} characters.")
+def _decode_key(text: str) -> str:
+    key = decode_path_segment(text)
+    if len(key) > _MAX_KEY_LENGTH or "\0" in key or key != json.escape_surrogates(key):
+        raise InvalidValue(
+            f"A setting's key must have at most {_MAX_KEY_LENGTH} characters, without NUL and lone surrogates."
+        )
     return key
 
 
 @get("/settings/{key:str}", tags=TAGS, operation_id="get_setting")
-async def get_setting(account: Account, key: str) -> Response[Setting]:
+async def get_setting(account: Account, key: str) -> Response[SettingSchema]:
     """Read a setting."""
-    return told({"value": await account.store.setting(_key(key))})
+    return json_response({"value": await account.store.setting(_decode_key(key))})
 
 
 @put("/settings/{key:str}", tags=TAGS, operation_id="set_setting", status_code=204)
-async def set_setting(account: Account, key: str, data: Setting) -> None:
-    """Write a setting, any JSON value; null removes it."""
-    await account.store.set_setting(_key(key), data.value)
+async def set_setting(account: Account, key: str, data: SettingSchema) -> None:
+    """Set a setting to any JSON value; null removes it."""
+    await account.store.set_setting(_decode_key(key), data.value)
 
 
 @delete("/settings/{key:str}", tags=TAGS, operation_id="delete_setting")
 async def delete_setting(account: Account, key: str) -> None:
     """Remove a setting."""
-    await account.store.set_setting(_key(key), None)
+    await account.store.set_setting(_decode_key(key), None)
 
 
 ROUTES: list[Any] = [get_setting, set_setting, delete_setting]

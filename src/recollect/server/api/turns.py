@@ -1,159 +1,223 @@
-"""Turns, for programs that run their own model: begin with the question, add each step, end; or save a whole turn."""
+"""Turns and tool calls, for programs that call a model themselves."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Response, get, post, put
 
-from recollect.errors import AlreadySaid
-from recollect.model.turn import LEASE, EndStatus
+from recollect.errors import TurnExists
+from recollect.model.message import ResultStatus, ToolCall
+from recollect.model.turn import DEFAULT_LEASE, EndStatus
+from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
-from recollect.server.api import shapes
-from recollect.server.api.answer import (
+from recollect.server.api import schemas
+from recollect.server.api.messages import MessageFormat, MessageInput, NewMessages, append_response
+from recollect.server.api.responses import (
     After,
+    IdempotencyKey,
     IfMatch,
-    Key,
     Limit,
     MessagePath,
     SessionPath,
-    expected,
-    found,
-    message_id,
-    page,
-    told,
+    expected_revision,
+    json_response,
+    open_session,
+    paginate,
+    parse_message_id,
 )
-from recollect.server.api.messages import Given, MessageFormat, NewMessages, appended
 from recollect.store_async import AsyncTurn
 
-TAGS = ["turns"]
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+TURN_TAGS = ["turns"]
+NonNegativeInt = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Lease = Annotated[
-    float, msgspec.Meta(ge=1, le=86_400, description="Seconds that the turn is held for after each of its writes.")
+    float, msgspec.Meta(ge=1, le=86_400, description="Seconds for which the turn stays open after each write.")
 ]
 
 
 class NewTurn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a person said, with which a turn begins."""
+    """The user message that opens a turn."""
 
-    message: Given
+    message: MessageInput
     format: MessageFormat = None
-    lease: Lease = LEASE
-    wait: Annotated[float, msgspec.Meta(ge=0, le=60, description="Seconds to wait for a turn that is open.")] = 0.0
-    take_over: Annotated[bool, msgspec.Meta(description="Whether to end another turn that is open.")] = False
+    lease: Lease = DEFAULT_LEASE
+    wait: Annotated[float, msgspec.Meta(ge=0, le=60, description="Seconds to wait for another open turn to end.")] = 0.0
+    take_over: Annotated[bool, msgspec.Meta(description="Whether to end another open turn.")] = False
 
 
 class Usage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a run used, where it is known."""
+    """Model, tokens and duration of a turn, as far as known."""
 
     model: str | None = None
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    latency_ms: Count | None = None
+    input_tokens: NonNegativeInt | None = None
+    output_tokens: NonNegativeInt | None = None
+    latency_ms: NonNegativeInt | None = None
 
 
 class Failure(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Why a turn failed, any JSON value."""
+    """The error of a failed turn, any JSON value."""
 
     error: Any = None
 
 
-class WholeTurn(Usage, kw_only=True, forbid_unknown_fields=True):
-    """A whole turn: what was said, and the provider's response or the messages that followed."""
+class CompleteTurn(Usage, kw_only=True, forbid_unknown_fields=True):
+    """A complete turn: the user message, and the provider's response or the messages that followed."""
 
-    message: Given
+    message: MessageInput
     response: Any = None
     format: MessageFormat = None
     status: EndStatus = "completed"
     error: Any = None
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """A turn that is open."""
+class OpenTurn(msgspec.Struct, frozen=True):
+    """An open turn."""
 
-    id: shapes.MessageId
+    id: schemas.MessageIdField
     revision: int
 
 
-@get("/sessions/{session:str}/turns", tags=TAGS, operation_id="list_turns")
+@get("/sessions/{session:str}/turns", tags=TURN_TAGS, operation_id="list_turns")
 async def list_turns(
     account: Account, session: SessionPath, limit: Limit = 100, after: After = None
-) -> Response[shapes.Turns]:
-    """List the turns of the active path, the oldest first."""
-    opened = await found(account, session)
-    some, more = page(await opened.turns(), lambda turn: turn.id, limit, after)
-    return told({"turns": [turn.to_dict() for turn in some], "next": more}, revision=opened.revision)
+) -> Response[schemas.TurnsSchema]:
+    """List the turns of the active path, oldest first."""
+    handle = await open_session(account, session)
+    page, next_cursor = paginate(await handle.turns(), lambda turn: turn.id, limit, after)
+    return json_response({"turns": [turn.to_dict() for turn in page], "next": next_cursor}, revision=handle.revision)
 
 
-@post("/sessions/{session:str}/turns", tags=TAGS, operation_id="begin_turn")
+@post("/sessions/{session:str}/turns", tags=TURN_TAGS, operation_id="begin_turn")
 async def begin_turn(
-    account: Account, session: SessionPath, data: NewTurn, key: Key = None, if_match: IfMatch = None
-) -> Response[Begun]:
-    """Open a turn with what the person said, which is on disk when this answers. A session takes one at a time."""
-    opened = await found(account, session)
+    account: Account, session: SessionPath, data: NewTurn, key: IdempotencyKey = None, if_match: IfMatch = None
+) -> Response[OpenTurn]:
+    """Open a turn with a user message. It is on disk when the response is sent. A branch has at most one open turn."""
+    handle = await open_session(account, session)
     try:
-        turn = await opened.turn(
+        turn = await handle.turn(
             data.message, data.format, lease=data.lease, wait=data.wait, take_over=data.take_over, key=key,
-            expected=expected(if_match),
+            expected=expected_revision(if_match),
         )  # fmt: skip
-    except AlreadySaid as before:
-        return told({"id": before.fields["turn"], "revision": opened.revision}, revision=opened.revision)
-    return told({"id": turn.id, "revision": opened.revision}, 201, revision=opened.revision)
+    except TurnExists as before:
+        return json_response({"id": before.fields["turn"], "revision": handle.revision}, revision=handle.revision)
+    return json_response({"id": turn.id, "revision": handle.revision}, 201, revision=handle.revision)
 
 
-@post("/sessions/{session:str}/turns/save", tags=TAGS, operation_id="save_turn")
+@post("/sessions/{session:str}/turns/save", tags=TURN_TAGS, operation_id="save_turn")
 async def save_turn(
-    account: Account, session: SessionPath, data: WholeTurn, key: Key = None, if_match: IfMatch = None
-) -> Response[shapes.Appended]:
-    """Store a whole turn at once, all of it or nothing."""
-    opened = await found(account, session)
-    made = await opened.save_turn(
+    account: Account, session: SessionPath, data: CompleteTurn, key: IdempotencyKey = None, if_match: IfMatch = None
+) -> Response[schemas.AppendedSchema]:
+    """Store a complete turn atomically."""
+    handle = await open_session(account, session)
+    append = await handle.save_turn(
         data.message, data.response, data.format, status=data.status, model=data.model, error=data.error,
         input_tokens=data.input_tokens, output_tokens=data.output_tokens, latency_ms=data.latency_ms, key=key,
-        expected=expected(if_match),
+        expected=expected_revision(if_match),
     )  # fmt: skip
-    return appended(made)
+    return append_response(append)
 
 
-async def _taken_up(account: Account, session: str, turn: str) -> AsyncTurn:
-    return await (await found(account, session)).resume_turn(message_id(turn))
+async def _resume_turn(account: Account, session: str, turn: str) -> AsyncTurn:
+    return await (await open_session(account, session)).resume_turn(parse_message_id(turn))
 
 
-@post("/sessions/{session:str}/turns/{turn:str}/messages", tags=TAGS, operation_id="add_to_turn")
+@post("/sessions/{session:str}/turns/{turn:str}/messages", tags=TURN_TAGS, operation_id="add_to_turn")
 async def add_to_turn(
-    account: Account, session: SessionPath, turn: MessagePath, data: NewMessages, key: Key = None
-) -> Response[shapes.Appended]:
-    """Add steps to an open turn: messages, or a provider's response. They are on disk when this answers."""
-    opened = await _taken_up(account, session, turn)
-    return appended(await opened.add(data.messages, data.format, key=key))
+    account: Account, session: SessionPath, turn: MessagePath, data: NewMessages, key: IdempotencyKey = None
+) -> Response[schemas.AppendedSchema]:
+    """Add steps to an open turn: messages, or a provider's response. They are on disk when the response is sent."""
+    handle = await _resume_turn(account, session, turn)
+    return append_response(await handle.add(data.messages, data.format, key=key))
 
 
-@post("/sessions/{session:str}/turns/{turn:str}/complete", tags=TAGS, operation_id="complete_turn", status_code=200)
+@post(
+    "/sessions/{session:str}/turns/{turn:str}/complete", tags=TURN_TAGS, operation_id="complete_turn", status_code=200
+)
 async def complete_turn(
     account: Account, session: SessionPath, turn: MessagePath, data: Usage | None = None
-) -> Response[shapes.Turn]:
-    """End a turn well, with what the run used."""
-    opened, used = await _taken_up(account, session, turn), data or Usage()
-    ended = await opened.complete(
-        model=used.model, input_tokens=used.input_tokens, output_tokens=used.output_tokens, latency_ms=used.latency_ms
+) -> Response[schemas.TurnSchema]:
+    """Complete a turn, with its token usage."""
+    handle, usage = await _resume_turn(account, session, turn), data or Usage()
+    ended = await handle.complete(
+        model=usage.model,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        latency_ms=usage.latency_ms,
     )
-    return told(ended.to_dict())
+    return json_response(ended.to_dict())
 
 
-@post("/sessions/{session:str}/turns/{turn:str}/fail", tags=TAGS, operation_id="fail_turn", status_code=200)
+@post("/sessions/{session:str}/turns/{turn:str}/fail", tags=TURN_TAGS, operation_id="fail_turn", status_code=200)
 async def fail_turn(
     account: Account, session: SessionPath, turn: MessagePath, data: Failure | None = None
-) -> Response[shapes.Turn]:
-    """End a turn as failed, with the error."""
-    opened = await _taken_up(account, session, turn)
-    return told((await opened.fail((data or Failure()).error)).to_dict())
+) -> Response[schemas.TurnSchema]:
+    """Mark a turn as failed, with the error."""
+    handle = await _resume_turn(account, session, turn)
+    return json_response((await handle.fail((data or Failure()).error)).to_dict())
 
 
-@post("/sessions/{session:str}/turns/{turn:str}/cancel", tags=TAGS, operation_id="cancel_turn", status_code=200)
-async def cancel_turn(account: Account, session: SessionPath, turn: MessagePath) -> Response[shapes.Turn]:
-    """End a turn as cancelled."""
-    return told((await (await _taken_up(account, session, turn)).cancel()).to_dict())
+@post("/sessions/{session:str}/turns/{turn:str}/cancel", tags=TURN_TAGS, operation_id="cancel_turn", status_code=200)
+async def cancel_turn(account: Account, session: SessionPath, turn: MessagePath) -> Response[schemas.TurnSchema]:
+    """Mark a turn as cancelled."""
+    return json_response((await (await _resume_turn(account, session, turn)).cancel()).to_dict())
 
 
-ROUTES: list[Any] = [list_turns, begin_turn, save_turn, add_to_turn, complete_turn, fail_turn, cancel_turn]
+TURN_ROUTES: list[Any] = [list_turns, begin_turn, save_turn, add_to_turn, complete_turn, fail_turn, cancel_turn]
+
+
+TOOL_TAGS = ["tools"]
+
+
+class ToolResult(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The output or the error of a tool call."""
+
+    output: Annotated[Any, msgspec.Meta(description="Text, or any JSON value.")] = None
+    status: ResultStatus = "success"
+    error_code: str | None = None
+    error_message: str | None = None
+    latency_ms: NonNegativeInt | None = None
+    metadata: dict[str, Any] | None = None
+
+
+def _tool_call_cursor(call: ToolCall) -> str:
+    return f"{call.message}/{call.part}"
+
+
+@get("/sessions/{session:str}/tool-calls", tags=TOOL_TAGS, operation_id="list_tool_calls")
+async def list_tool_calls(
+    account: Account, session: SessionPath, limit: Limit = 100, after: After = None
+) -> Response[schemas.ToolCallsSchema]:
+    """List the tool calls of the active path, oldest first."""
+    handle = await open_session(account, session)
+    page, next_cursor = paginate(await handle.tool_calls(), _tool_call_cursor, limit, after)
+    return json_response(
+        {"tool_calls": [call.to_dict() for call in page], "next": next_cursor}, revision=handle.revision
+    )
+
+
+@post(
+    "/sessions/{session:str}/tool-calls/{call:str}/start",
+    tags=TOOL_TAGS,
+    operation_id="start_tool_call",
+    status_code=204,
+)
+async def start_tool_call(account: Account, session: SessionPath, call: str) -> None:
+    """Mark a tool call as running."""
+    await (await open_session(account, session)).start_tool_call(decode_path_segment(call))
+
+
+@put("/sessions/{session:str}/tool-calls/{call:str}/result", tags=TOOL_TAGS, operation_id="record_tool_result")
+async def record_tool_result(
+    account: Account, session: SessionPath, call: str, data: ToolResult
+) -> Response[schemas.MessageSchema]:
+    """Store the result of a tool call. Repeating the same result stores nothing; a different one is refused."""
+    handle = await open_session(account, session)
+    message = await handle.record_tool_result(
+        decode_path_segment(call), data.output, status=data.status, error_code=data.error_code,
+        error_message=data.error_message, latency_ms=data.latency_ms, metadata=data.metadata,
+    )  # fmt: skip
+    return json_response(message.to_dict(), revision=handle.revision)
+
+
+TOOL_CALL_ROUTES: list[Any] = [list_tool_calls, start_tool_call, record_tool_result]

@@ -1,9 +1,9 @@
-"""The page: what a person sees in the browser, rendered here and kept up to date by small scripts of our own.
+"""The web app: HTML rendered on the server and updated by small scripts.
 
-templates/ is Jinja2, with every value escaped. static/ has styles, scripts, and htmx as it was published, with its
-licence; assets.py gives each file a name that changes with its content. door.py is what a browser sees that may not
-come in. Around the conversation: rows and sidebar (the list), marks (what is done to a row), searching, charts and
-figures, transfers (files out and in), keys (the help); clock writes times as the browser's zone has them.
+templates/ are Jinja2 templates with autoescaping, static/ styles and scripts. conversation.py and item_rendering.py
+render a conversation, live_updates.py a running answer, markdown*.py its text; sidebar.py and session_rows.py the list
+of conversations; search.py, statistics_page.py and transfers.py the dialogs and the usage page. action_routes.py
+receives the actions. clock.py formats times in the browser's time zone.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from typing import Any
 
 
 def __getattr__(name: str) -> list[Any]:
-    """Load the routes when they are first asked for: the worker that renders Markdown uses none of them."""
+    """Import the routes on first access: the Markdown worker imports this package and uses none of them."""
     if name != "ROUTES":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from recollect.server.page import (  # noqa: PLC0415
-        acting,
+        action_routes,
         conversation,
-        events,
-        figures,
-        files,
-        marks,
-        panels,
-        searching,
+        live_updates,
+        search,
         sidebar,
+        statistics_page,
         transfers,
     )
-    from recollect.server.page.assets import favicon, static  # noqa: PLC0415
+    from recollect.server.page.templating import favicon, static_file  # noqa: PLC0415
 
     return [
-        favicon, static, *conversation.ROUTES, *acting.ROUTES, *panels.ROUTES, *events.ROUTES, *files.ROUTES,
-        *sidebar.ROUTES, *marks.ROUTES, *searching.ROUTES, *figures.ROUTES, *transfers.ROUTES,
+        favicon, static_file, *conversation.CONVERSATION_ROUTES, *action_routes.ACTION_ROUTES,
+        *conversation.PANEL_ROUTES, *live_updates.ROUTES, *conversation.FILE_ROUTES, *sidebar.ROUTES,
+        *action_routes.SESSION_ROUTES, *search.ROUTES,
+        *statistics_page.ROUTES, *transfers.ROUTES,
     ]  # fmt: skip

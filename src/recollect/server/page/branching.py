@@ -1,109 +1,112 @@
-"""Where a conversation was taken up again: the steps between branches, and the tree of them."""
+"""Branches of a conversation: the versions at each message, and the tree of branches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from recollect import ops
+from recollect import storage
 from recollect.errors import MessageNotFound
-from recollect.model.branch import Branch
+from recollect.model.humanize import one_line
 from recollect.model.message import Message
+from recollect.model.session import Branch
 from recollect.store_async import AsyncSession
 
-_LINE = 90
+_MAX_EXCERPT = 90  # characters of a branch's first message: one line of the panel
 
 
-class Step(NamedTuple):
-    """A place where there are several ways on: which of how many this is, and the branches before and after it."""
+class BranchChoice(NamedTuple):
+    """A message with several versions: the number of this one, their total, and the branches before and after it."""
 
     number: int
-    ways: int
+    total: int
     before: int | None
     after: int | None
     under_answer: bool
 
 
-class Twig(NamedTuple):
-    """A branch in the tree: its first words, its own messages without tool steps, and the branches that leave it."""
+class BranchNode(NamedTuple):
+    """A branch in the tree: its first words, its number of messages without tool steps, and its child branches."""
 
     branch: Branch
-    words: str
+    excerpt: str
     messages: int
     on_path: bool
-    twigs: list[Twig]
+    children: list[BranchNode]
 
 
-def path(branches: Sequence[Branch]) -> dict[int, tuple[int, int]]:
-    """Give the stretches of the active path: by branch, the positions after the first up to the second."""
+def active_path(branches: Sequence[Branch]) -> dict[int, tuple[int, int]]:
+    """Return the active path by branch: the positions after the first number, up to the second."""
     by_number = {branch.id: branch for branch in branches}
-    found: dict[int, tuple[int, int]] = {}
-    here = next((branch for branch in branches if branch.current), None)
-    high = here.last if here is not None else 0
-    while here is not None:
-        found[here.id] = (here.fork_at, high)
-        high = here.fork_at
-        here = by_number.get(here.parent) if here.parent is not None else None
-    return found
+    ranges: dict[int, tuple[int, int]] = {}
+    head = next((branch for branch in branches if branch.current), None)
+    high = head.last if head is not None else 0
+    while head is not None:
+        ranges[head.id] = (head.fork_at, high)
+        high = head.fork_at
+        head = by_number.get(head.parent) if head.parent is not None else None
+    return ranges
 
 
-def forks(branches: Sequence[Branch]) -> dict[int, list[int]]:
-    """Give the positions of the active path that have several ways on, and the branches that have a message there."""
-    spans = path(branches)
+def fork_points(branches: Sequence[Branch]) -> dict[int, list[int]]:
+    """Return the positions of the active path with several versions, and the branches with a message there."""
+    spans = active_path(branches)
     by_number = {branch.id: branch for branch in branches}
-    places: dict[tuple[int | None, int], list[int]] = {}
+    siblings: dict[tuple[int | None, int], list[int]] = {}
     for branch in branches:
         if branch.last > branch.fork_at:
-            places.setdefault((branch.parent, branch.fork_at), []).append(branch.id)
-    found: dict[int, list[int]] = {}
-    for (parent, fork_at), ways in places.items():
+            siblings.setdefault((branch.parent, branch.fork_at), []).append(branch.id)
+    by_position: dict[int, list[int]] = {}
+    for (parent, fork_at), sibling_ids in siblings.items():
         origin = by_number.get(parent) if parent is not None else None
         if origin is not None and origin.last > fork_at:
-            ways.insert(0, origin.id)
-        taken = [way for way in ways if way in spans and spans[way][0] <= fork_at < spans[way][1]]
-        if len(ways) > 1 and taken:
-            found[fork_at + 1] = sorted(ways)
-    return found
+            sibling_ids.insert(0, origin.id)
+        active_siblings = [id for id in sibling_ids if id in spans and spans[id][0] <= fork_at < spans[id][1]]
+        if len(sibling_ids) > 1 and active_siblings:
+            by_position[fork_at + 1] = sorted(sibling_ids)
+    return by_position
 
 
-def tip(branches: Sequence[Branch], way: int, position: int) -> int:
-    """Give the newest branch that goes through a branch's message at a position."""
-    reached = {way}
-    newest = way
+def newest_branch(branches: Sequence[Branch], start: int, position: int) -> int:
+    """Return the newest branch that contains the message of branch `start` at a position."""
+    reachable = {start}
+    newest = start
     for branch in sorted(branches, key=lambda item: item.id):
-        if branch.parent in reached and (branch.parent != way or branch.fork_at >= position) and branch.id != way:
-            reached.add(branch.id)
+        if branch.parent in reachable and (branch.parent != start or branch.fork_at >= position) and branch.id != start:
+            reachable.add(branch.id)
             newest = max(newest, branch.id) if branch.last > branch.fork_at else newest
     return newest
 
 
-async def steps(session: AsyncSession, messages: Sequence[Message], branches: Sequence[Branch]) -> dict[str, Step]:
-    """Give the steps at these messages, by the message's id."""
-    ways = forks(branches)
-    found: dict[str, Step] = {}
+async def branch_choices(
+    session: AsyncSession, messages: Sequence[Message], branches: Sequence[Branch]
+) -> dict[str, BranchChoice]:
+    """Return the version choices at these messages, by message id."""
+    siblings_by_position = fork_points(branches)
+    choices: dict[str, BranchChoice] = {}
     for message in messages:
-        here = ways.get(message.position)
-        if here is None or message.branch not in here:
+        siblings = siblings_by_position.get(message.position)
+        if siblings is None or message.branch not in siblings:
             continue
-        at = here.index(message.branch)
-        reach = [tip(branches, way, message.position) for way in here]
-        found[message.id] = Step(
-            number=at + 1,
-            ways=len(here),
-            before=reach[at - 1] if at else None,
-            after=reach[at + 1] if at + 1 < len(here) else None,
-            under_answer=message.role == "user" and await _same(session, message, here),
+        index = siblings.index(message.branch)
+        targets = [newest_branch(branches, sibling, message.position) for sibling in siblings]
+        choices[message.id] = BranchChoice(
+            number=index + 1,
+            total=len(siblings),
+            before=targets[index - 1] if index else None,
+            after=targets[index + 1] if index + 1 < len(siblings) else None,
+            under_answer=message.role == "user" and await _same_question(session, message, siblings),
         )
-    return found
+    return choices
 
 
-async def _same(session: AsyncSession, message: Message, ways: Sequence[int]) -> bool:
-    """Whether all the ways begin with the same question: then it is the answers that differ."""
-    for way in ways:
-        if way == message.branch:
+async def _same_question(session: AsyncSession, message: Message, siblings: Sequence[int]) -> bool:
+    """Return whether all branches begin with the same question, so that only the answers differ."""
+    for sibling in siblings:
+        if sibling == message.branch:
             continue
         try:
-            other = await session.message(f"{way}.{message.position}")
+            other = await session.message(f"{sibling}.{message.position}")
         except MessageNotFound:
             return False
         if (other.role, other.parts) != (message.role, message.parts):
@@ -111,28 +114,29 @@ async def _same(session: AsyncSession, message: Message, ways: Sequence[int]) ->
     return True
 
 
-async def tree(session: AsyncSession, branches: Sequence[Branch]) -> list[Twig]:
-    """Draw all branches of a session as a tree."""
-    spans = path(branches)
-    counts = await session.store.run(ops.messages.shown_by_branch(session.store.scope(), session.id))
-    known = {branch.id for branch in branches}
+async def branch_tree(session: AsyncSession, branches: Sequence[Branch]) -> list[BranchNode]:
+    """Return the branches of a session as a tree."""
+    spans = active_path(branches)
+    counts = await session.store.run(storage.messages.count_shown_by_branch(session.store.scope(), session.id))
+    branch_ids = {branch.id for branch in branches}
     children: dict[int | None, list[Branch]] = {}
     for branch in branches:
-        children.setdefault(branch.parent if branch.parent in known else None, []).append(branch)
+        children.setdefault(branch.parent if branch.parent in branch_ids else None, []).append(branch)
 
-    async def grown(branch: Branch) -> Twig:
-        twigs = [await grown(child) for child in children.get(branch.id, ())]
-        return Twig(branch, await _words(session, branch), counts.get(branch.id, 0), branch.id in spans, twigs)
+    async def build_node(branch: Branch) -> BranchNode:
+        child_nodes = [await build_node(child) for child in children.get(branch.id, ())]
+        return BranchNode(
+            branch, await _branch_excerpt(session, branch), counts.get(branch.id, 0), branch.id in spans, child_nodes
+        )
 
-    return [await grown(branch) for branch in children.get(None, ())]
+    return [await build_node(branch) for branch in children.get(None, ())]
 
 
-async def _words(session: AsyncSession, branch: Branch) -> str:
+async def _branch_excerpt(session: AsyncSession, branch: Branch) -> str:
     if branch.last <= branch.fork_at:
-        return "Nothing was said here yet"
+        return "Empty branch"
     try:
         first = await session.message(f"{branch.id}.{branch.fork_at + 1}")
     except MessageNotFound:
         return f"Branch {branch.id}"
-    line = " ".join(first.text.split())
-    return (line if len(line) <= _LINE else line[: _LINE - 1] + "\u2026") or f"Branch {branch.id}"
+    return one_line(first.text, _MAX_EXCERPT) or f"Branch {branch.id}"

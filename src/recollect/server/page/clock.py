@@ -1,4 +1,4 @@
-"""Times as the person in front of the browser reads them: the browser says in a cookie which zone it is in."""
+"""Times in the browser's time zone, which the browser sends in a cookie."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import zoneinfo
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from recollect.model import moment as moments
+from recollect.model import times as moments
+from recollect.model.humanize import format_relative
 
 ZONE_COOKIE = "recollect-zone"
-"""The name of the browser's zone and the minutes that it is ahead of UTC: `Europe/Berlin|60`."""
+"""Cookie with the name of the browser's zone and its offset from UTC in minutes: `Europe/Berlin|60`."""
 
-_MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
-_WEEK_DAYS = 7
-_LONGEST = 80
-_FARTHEST = 24 * 60
+_WEEK_DAYS = 7  # days
+_MAX_ZONE_LENGTH = 80  # characters. The longest zone names have about 40.
+_MAX_OFFSET_MINUTES = 24 * 60  # minutes. datetime.timezone accepts less than a day.
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
@@ -24,61 +24,49 @@ _MONTHS = (
 
 
 class Clock:
-    """What time it is, and which day another time was, in one zone. `zone` is "" where the server's own is used."""
+    """The current time and calendar days in one zone. `zone` is "" if the server's zone is used."""
 
     def __init__(self, zone: str = "", now: int | None = None, *, offset: int | None = None) -> None:
         self.now = time.time_ns() // 1_000_000 if now is None else now
-        self.tzinfo = _named(zone)
+        self.tzinfo = _find_zone(zone)
         self.zone = zone if self.tzinfo is not None else ""
-        if self.tzinfo is None and offset is not None and abs(offset) < _FARTHEST:
+        if self.tzinfo is None and offset is not None and abs(offset) < _MAX_OFFSET_MINUTES:
             self.zone = zone
             self.tzinfo = datetime.timezone(datetime.timedelta(minutes=offset))
         self.today = self.local(self.now).date()
 
-    def local(self, moment: int) -> datetime.datetime:
-        """Give a moment in this zone; one that no calendar has is the last that there is."""
-        return moments.local(moment, self.tzinfo)
+    def local(self, time_ms: int) -> datetime.datetime:
+        """Return a time in this zone. A time outside the calendar becomes its last one."""
+        return moments.to_local(time_ms, self.tzinfo)
 
     @property
     def utc_offset(self) -> int:
-        """How many minutes this zone is ahead of UTC now."""
-        ahead = self.local(self.now).utcoffset()
-        return 0 if ahead is None else int(ahead.total_seconds() // 60)
+        """The current offset from UTC in minutes."""
+        offset = self.local(self.now).utcoffset()
+        return 0 if offset is None else int(offset.total_seconds() // 60)
 
     def midnight(self, days_ago: int) -> int:
-        """Give the beginning of a day, as milliseconds."""
+        """Return the start of a day, in milliseconds since 1970."""
         day = self.today - datetime.timedelta(days=days_ago)
-        begun = datetime.datetime.combine(day, datetime.time(), self.tzinfo)
-        return int((begun if self.tzinfo is not None else begun.astimezone()).timestamp() * 1000)
+        start = datetime.datetime.combine(day, datetime.time(), self.tzinfo)
+        return int((start if self.tzinfo is not None else start.astimezone()).timestamp() * 1000)
 
-    def ago(self, moment: int) -> str:
-        """Say shortly when something was: "now", "5 min", "3 h", "Tue", "12 Mar", "12 Mar 2024"."""
-        passed = self.now - moment
-        if -_MINUTE < passed < _MINUTE:
-            return "now"
-        if 0 < passed < _HOUR:
-            return f"{passed // _MINUTE} min"
-        day = self.local(moment)
-        days = (self.today - day.date()).days
-        if days == 0 and 0 < passed < _DAY:
-            return f"{passed // _HOUR} h"
-        if 0 < days < _WEEK_DAYS:
-            return "yesterday" if days == 1 else f"{day:%a}"
-        month = f"{day.day} {_MONTHS[day.month - 1][:3]}"
-        return month if day.year == self.today.year else f"{month} {day.year}"
+    def ago(self, time_ms: int) -> str:
+        """Return a short relative time: "now", "5 min ago", "3 h ago", "Tue", "12 Mar", "12 Mar 2024"."""
+        return format_relative(time_ms, self.now, self.tzinfo)
 
-    def hour(self, moment: int) -> str:
-        """Give the time of a day: "14:05"."""
-        return f"{self.local(moment):%H:%M}"
+    def hour(self, time_ms: int) -> str:
+        """Return the time of day: "14:05"."""
+        return f"{self.local(time_ms):%H:%M}"
 
-    def exact(self, moment: int) -> str:
-        """Write a moment out: "Tuesday, 3 March 2026, 14:05"."""
-        day = self.local(moment)
+    def exact(self, time_ms: int) -> str:
+        """Return a complete date and time: "Tuesday, 3 March 2026, 14:05"."""
+        day = self.local(time_ms)
         return f"{day:%A}, {day.day} {_MONTHS[day.month - 1]} {day.year}, {day:%H:%M}"
 
-    def group(self, moment: int) -> tuple[str, str]:
-        """Name the stretch of a list that a moment belongs to: a key that stays, and how it is headed."""
-        day = self.local(moment).date()
+    def group(self, time_ms: int) -> tuple[str, str]:
+        """Return the group of a time in the list: a stable key and its heading."""
+        day = self.local(time_ms).date()
         days = (self.today - day).days
         if days <= 0:
             return "today", "Today"
@@ -91,16 +79,16 @@ class Clock:
 
 
 def clock_of(cookies: Mapping[str, str], now: int | None = None) -> Clock:
-    """Read the browser's zone from its cookies; what is no zone is passed over."""
+    """Return the clock for the zone in the cookies. An unknown zone is ignored."""
     zone, _, minutes = unquote(cookies.get(ZONE_COOKIE, "")).partition("|")
     sign = -1 if minutes.startswith("-") else 1
     digits = minutes.removeprefix("-")
     offset = sign * int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= 4 else None  # noqa: PLR2004
-    return Clock(zone if zone.isprintable() and len(zone) <= _LONGEST else "", now, offset=offset)
+    return Clock(zone if zone.isprintable() and len(zone) <= _MAX_ZONE_LENGTH else "", now, offset=offset)
 
 
-def _named(zone: str) -> datetime.tzinfo | None:
-    """Find a zone by its name; a machine without a table of zones knows none."""
+def _find_zone(zone: str) -> datetime.tzinfo | None:
+    """Return a zone by its name; None if it is unknown or the machine has no zone database."""
     if not zone:
         return None
     try:

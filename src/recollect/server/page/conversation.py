@@ -1,4 +1,4 @@
-"""The conversation's addresses: the page with a session open, its header, and its items."""
+"""Routes of a conversation that return HTML: the page, its items, the panels on the right, and its files."""
 
 from __future__ import annotations
 
@@ -8,34 +8,38 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response, get, post
+from litestar.exceptions import NotFoundException
 from litestar.response import Redirect
 
-from recollect.agent.commands import COMMANDS
-from recollect.agent.models import DEMO, talkable
-from recollect.agent.session_commands import is_empty
+from recollect.agent.commands import COMMANDS, is_empty, resume_hint
+from recollect.agent.models import DEMO, callable_model
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
-from recollect.model import amount, keys
-from recollect.model.message import Message
+from recollect.model import humanize, session_ids
+from recollect.model.message import AttachmentPart, Message, ToolCall, ToolCallPart, ToolResultPart
+from recollect.model.session import SessionInfo
+from recollect.server import attachments
+from recollect.server.access import decode_path_segment, encode_path_segment
 from recollect.server.account import Account
-from recollect.server.names import piece, session_id
-from recollect.server.page import items, parts
-from recollect.server.page.branching import tip
+from recollect.server.attachments import UPLOAD_LIMITS
+from recollect.server.page import branching, item_rendering, part_rendering
+from recollect.server.page.branching import newest_branch
 from recollect.server.page.clock import clock_of
-from recollect.server.page.frame import framed
-from recollect.server.page.naming import called
-from recollect.server.page.template import html, render
-from recollect.server.page.uploads import LIMITS
+from recollect.server.page.document import page_response
+from recollect.server.page.part_rendering import SHOWN_IMAGE_TYPES
+from recollect.server.page.session_rows import session_title
+from recollect.server.page.templating import html_response, render_template, template_response
+from recollect.server.transfer import content_disposition
 from recollect.store_async import AsyncSession
 
-MODELS = "web.models"
-"""The setting that has the models which were chosen in the page, the last one first."""
+MODELS_SETTING = "web.models"
+"""Setting with the models that were chosen in the page, last one first."""
 
-_SHOWN_MODELS = 8
-_EXCERPT = 2_000
+_MAX_SHOWN_MODELS = 8  # models in the menu, without scrolling
+_EXCERPT_LENGTH = 2_000  # characters of a message on another branch: enough to recognize it
 
 
-class Shown(msgspec.Struct, forbid_unknown_fields=True):
-    """What a page shows of a conversation, and what it wants: what is new in it, or the page before or after it."""
+class ItemsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The shown range of a conversation, and what to return: its changes (`news`), or the page before or after it."""
 
     first: int = 1
     last: int | None = None
@@ -43,86 +47,86 @@ class Shown(msgspec.Struct, forbid_unknown_fields=True):
     want: str = "news"
 
 
-async def opened(account: Account, name: str) -> AsyncSession:
-    """Give a session to look at; its activity is not touched."""
+async def open_conversation(account: Account, name: str) -> AsyncSession:
+    """Return a session without changing its activity. Raise SessionNotFound."""
     session = await account.store.get_session(name)
     if session is None:
-        raise SessionNotFound(f"There is no conversation {name!r} here. It may be in the trash.", session=name)
+        raise SessionNotFound(f"There is no conversation {name!r}. It may be in the trash.", session=name)
     return session
 
 
-async def begun(account: Account, fields: dict[str, Any], besides: Any = None) -> AsyncSession:
-    """Give a session to begin with: the last one if nothing was said in it yet, else a new one.
+async def empty_or_new_session(account: Account, fields: dict[str, Any], besides: Any = None) -> AsyncSession:
+    """Return an empty session: the last one if it is empty, otherwise a new one.
 
-    `besides` names one in which something is being said, which may not be stored yet.
+    `besides` is a session to which a message is being sent; it may still look empty.
     """
     last = await account.store.last_session()
-    reusable = last is not None and last.id != besides and keys.addressable(last.id) and not fields
+    reusable = last is not None and last.id != besides and session_ids.is_addressable(last.id) and not fields
     if last is not None and reusable and await is_empty(last):
         return last
     return await account.store.create_session(**fields)
 
 
 def model_of(account: Account, session: AsyncSession) -> str:
-    """Name the model that a session goes on with."""
-    return talkable(session.model) or account.agent.model_name
+    """Return the name of the model that a session continues with."""
+    return callable_model(session.model) or account.agent.model_name
 
 
-async def header(account: Account, session: AsyncSession) -> dict[str, Any]:
-    """Give what the header shows."""
+async def header_values(account: Account, session: AsyncSession) -> dict[str, Any]:
+    """Return the values of the header."""
     model = model_of(account, session)
     window = account.agent.window_of(model)
-    folded = any(fold.undone_at is None for fold in await session.compactions())
-    used = await session.active_tokens() if folded else session.token_count
-    chosen: Any = await account.store.setting(MODELS, [])
-    known = [model, account.agent.model_name, *(name for name in chosen if isinstance(name, str)), DEMO]
+    is_compacted = any(compaction.undone_at is None for compaction in await session.compactions())
+    used = await session.active_tokens() if is_compacted else session.token_count
+    stored_models: Any = await account.store.setting(MODELS_SETTING, [])
+    candidates = [model, account.agent.model_name, *(name for name in stored_models if isinstance(name, str)), DEMO]
     return {
         "session": session,
-        "title": await called(account.store, session.info),
+        "title": await session_title(account.store, session.info),
         "parent": session.parent,
         "model": model,
-        "models": list(dict.fromkeys(known))[:_SHOWN_MODELS],
-        "used": amount.count(used),
-        "window": amount.count(window),
+        "models": list(dict.fromkeys(candidates))[:_MAX_SHOWN_MODELS],
+        "used": humanize.format_count(used),
+        "window": humanize.format_count(window),
         "percent": min(round(100 * used / max(window, 1)), 100),
         "branches": len(await session.branches()),
     }
 
 
-async def _conversation(
+async def _render_conversation(
     request: Request[Any, Any, Any], account: Account, session: AsyncSession, target: str | None
 ) -> str:
-    """Render a conversation with its end on the screen, or the message that is meant."""
+    """Return a conversation as HTML, at its end or at the linked message."""
     clock = clock_of(request.cookies)
     revision, view = session.revision, None
-    message = None if target is None else await _message(session, target)
-    here = message is not None and await _is_active(session, message)
-    if message is not None and here:
-        view = await items.around(account, session, clock, position=message.position)
-    view = view or await items.latest(account, session, clock)
+    message = None if target is None else await _find_message(session, target)
+    is_on_path = message is not None and await _is_active(session, message)
+    if message is not None and is_on_path:
+        view = await item_rendering.read_around(account, session, clock, position=message.position)
+    view = view or await item_rendering.read_latest(account, session, clock)
     await session.refresh()
     commands = [[command.name, command.arguments, command.help] for command in COMMANDS.values()]
-    values = await header(account, session)
-    # In a thread, as it may be many megabytes.
+    values = await header_values(account, session)
+    # In a thread, because it may be many megabytes.
     return await asyncio.to_thread(
-        render,
+        render_template,
         "conversation.html",
         **values,
         view=view,
         revision=revision,
-        safe=parts.safe,
+        safe=part_rendering.trusted_html,
         tags=msgspec.json.encode({item.key: item.tag for item in view.items}).decode(),
-        running=_turn(account, session.id) is not None,
-        target=message.id if message is not None and here else None,
-        elsewhere=None if message is None or here else {"id": message.id, "text": message.text[:_EXCERPT]},
+        running=_running_turn(account, session.id) is not None,
+        target=message.id if message is not None and is_on_path else None,
+        elsewhere=None if message is None or is_on_path else {"id": message.id, "text": message.text[:_EXCERPT_LENGTH]},
         demo=values["model"] == DEMO,
-        limits=LIMITS,
+        limits=UPLOAD_LIMITS,
         commands=msgspec.json.encode(commands).decode(),
     )
 
 
-async def _message(session: AsyncSession, name: str) -> Message | None:
-    """Find the message that a link names, on whichever branch it is; a link to nothing shows the end."""
+async def _find_message(session: AsyncSession, name: str) -> Message | None:
+    """Return the message of a link, on any branch; None if it does not exist."""
     try:
         return await session.message(name)
     except (InvalidValue, MessageNotFound):
@@ -130,133 +134,288 @@ async def _message(session: AsyncSession, name: str) -> Message | None:
 
 
 async def _is_active(session: AsyncSession, message: Message) -> bool:
-    """Whether a message is on the active path."""
-    here = await session.messages(1, before=message.position + 1)
-    return bool(here) and here[0].id == message.id
+    """Return whether a message is on the active path."""
+    at_position = await session.messages(1, before=message.position + 1)
+    return bool(at_position) and at_position[0].id == message.id
 
 
-async def _startable(account: Account) -> AsyncSession | None:
+async def _last_addressable_session(account: Account) -> AsyncSession | None:
     """Return the last active session that a URL can carry: a store of an older version may hold '.' and '..'."""
     last = await account.store.last_session()
-    if last is None or keys.addressable(last.id):
+    if last is None or session_ids.is_addressable(last.id):
         return last
-    return next((each for each in await account.store.list_sessions(3) if keys.addressable(each.id)), None)
+    return next(
+        (candidate for candidate in await account.store.list_sessions(3) if session_ids.is_addressable(candidate.id)),
+        None,
+    )
 
 
 @get("/", include_in_schema=False)
-async def start(request: Request[Any, Any, Any], account: Account) -> Response[Any]:
-    """Open the session that was last open, or a page that begins one."""
-    session = await _startable(account)
+async def start_page(request: Request[Any, Any, Any], account: Account) -> Response[Any]:
+    """Redirect to the last open session, or return a page that creates one."""
+    session = await _last_addressable_session(account)
     if session is None:
-        return await framed(request, account, title="New chat", template="begin.html")
-    return Redirect(f"/c/{piece(session.id)}", status_code=303)
+        return await page_response(request, account, title="New chat", template="start.html")
+    return Redirect(f"/c/{encode_path_segment(session.id)}", status_code=303)
 
 
 @get("/c/{session:str}", include_in_schema=False)
 async def conversation_page(
     request: Request[Any, Any, Any], account: Account, session: str, m: str | None = None
 ) -> Response[str]:
-    """Give the page with a session open."""
-    found = await opened(account, session_id(session))
-    main = await _conversation(request, account, found, m)
-    title = await called(account.store, found.info)
-    return await framed(request, account, title=title, main=main, session=found.id)
+    """Return the page with an open session."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    main = await _render_conversation(request, account, session_handle, m)
+    title = await session_title(account.store, session_handle.info)
+    return await page_response(request, account, title=title, main=main, session=session_handle.id)
 
 
 @get("/page/conversation/{session:str}", include_in_schema=False)
 async def conversation_part(
     request: Request[Any, Any, Any], account: Account, session: str, m: str | None = None
 ) -> Response[str]:
-    """Give a conversation to be put into a page that is open."""
-    found = await opened(account, session_id(session))
-    return html(await _conversation(request, account, found, m))
+    """Return a conversation as HTML for a page that is already open."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    return html_response(await _render_conversation(request, account, session_handle, m))
 
 
 @post("/page/conversation/{session:str}/opened", include_in_schema=False, status_code=204)
 async def conversation_opened(account: Account, session: str) -> None:
-    """Remember that a session was opened last, and mark the turns in it whose process is gone."""
-    with contextlib.suppress(SessionNotFound, SessionInTrash):  # it went while it was opened
-        await account.store.set_last_session(session_id(session))
-        await account.store.recover(session_id(session))
+    """Set the last open session, and mark its abandoned turns."""
+    with contextlib.suppress(SessionNotFound, SessionInTrash):  # deleted meanwhile
+        await account.store.set_last_session(decode_path_segment(session))
+        await account.store.recover(decode_path_segment(session))
 
 
 @post("/page/conversation/{session:str}/show", include_in_schema=False, status_code=200)
 async def conversation_show(account: Account, session: str, data: dict[str, str]) -> dict[str, bool]:
-    """Switch to the branch of a message, at its newest end, if the message is on another one."""
-    found = await opened(account, session_id(session))
-    message = await _message(found, data.get("message", ""))
-    if message is None or await _is_active(found, message):
+    """Switch to the newest branch that contains a message, if it is not on the active path."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    message = await _find_message(session_handle, data.get("message", ""))
+    if message is None or await _is_active(session_handle, message):
         return {"switched": False}
-    branches = await found.branches()
+    branches = await session_handle.branches()
     if any(branch.id == message.branch for branch in branches):
-        await found.switch(tip(branches, message.branch, message.position))
+        await session_handle.switch(newest_branch(branches, message.branch, message.position))
     return {"switched": True}
 
 
 @post("/page/conversation/{session:str}/items", include_in_schema=False, status_code=200)
 async def conversation_items(
-    request: Request[Any, Any, Any], account: Account, session: str, data: Shown
+    request: Request[Any, Any, Any], account: Account, session: str, data: ItemsRequest
 ) -> dict[str, Any]:
-    """Give what is new in what a page shows, or the page before or after it; or say that the session is gone."""
-    found = await account.store.get_session(session_id(session))
-    if found is not None:
-        with contextlib.suppress(SessionNotFound):  # it went while it was read
-            return await _shown(request, account, found, data)
-    return {"gone": await _gone(account, session_id(session))}
+    """Return the changes of the shown range, the page before or after it, or why the session is gone."""
+    session_handle = await account.store.get_session(decode_path_segment(session))
+    if session_handle is not None:
+        with contextlib.suppress(SessionNotFound):  # deleted meanwhile
+            return await _items_response(request, account, session_handle, data)
+    return {"gone": await _missing_reason(account, decode_path_segment(session))}
 
 
-async def _shown(request: Request[Any, Any, Any], account: Account, found: AsyncSession, data: Shown) -> dict[str, Any]:
+async def _items_response(
+    request: Request[Any, Any, Any], account: Account, session_handle: AsyncSession, data: ItemsRequest
+) -> dict[str, Any]:
     clock = clock_of(request.cookies)
-    revision = found.revision  # of before the messages are read: what changes meanwhile is asked for again
+    revision = session_handle.revision  # taken before the messages are read, so that later changes are requested again
     if data.want == "older":
-        view = await items.older(account, found, clock, before=data.first)
+        view = await item_rendering.read_older(account, session_handle, clock, before=data.first)
     elif data.want == "newer":
-        view = await items.between(
-            account, found, clock, first=(data.last or 0) + 1, last=(data.last or 0) + items.PAGE
+        view = await item_rendering.read_between(
+            account, session_handle, clock, first=(data.last or 0) + 1, last=(data.last or 0) + item_rendering.PAGE_SIZE
         )
     else:
-        view = await items.between(account, found, clock, first=data.first, last=data.last)
-    await found.refresh()
-    head = await header(account, found) if data.want == "news" else None
+        view = await item_rendering.read_between(account, session_handle, clock, first=data.first, last=data.last)
+    await session_handle.refresh()
+    head = await header_values(account, session_handle) if data.want == "news" else None
     return {
         "revision": revision,
         "first": view.first,
         "last": view.last,
         "older": view.older,
         "newer": view.newer,
-        "turn": _turn(account, found.id),
+        "turn": _running_turn(account, session_handle.id),
         "items": [[i.key, i.tag, None if data.have.get(i.key) == i.tag else i.html] for i in view.items],
-        "header": None if head is None else render("header.html", **head),
-        "title": await called(account.store, found.info),
+        "header": None if head is None else render_template("header.html", **head),
+        "title": await session_title(account.store, session_handle.info),
     }
 
 
-async def _gone(account: Account, name: str) -> str:
-    """Say what became of a session that a page shows."""
+async def _missing_reason(account: Account, name: str) -> str:
+    """Return why a session is missing: "trash" or "erased"."""
     try:
         await account.session(name)
     except SessionInTrash:
         return "trash"
     except SessionNotFound:
         return "erased"
-    return "trash"  # it is back already, and the page offers that
+    return "trash"  # restored meanwhile; the page offers to open it
 
 
-def _turn(account: Account, session: str) -> str | None:
-    """Name the turn that runs in a session here."""
-    run = account.talks.run(session)
+def _running_turn(account: Account, session: str) -> str | None:
+    """Return the id of the turn that runs in a session on this server, or None."""
+    run = account.runner.run(session)
     return None if run is None or run.ended else run.turn
 
 
 @post("/page/new", include_in_schema=False, status_code=201)
 async def new_session(account: Account, data: dict[str, Any]) -> dict[str, str]:
-    """Begin a new conversation."""
+    """Create a conversation, or return the last one if it is empty."""
     fields = {name: data[name] for name in ("title", "model") if isinstance(data.get(name), str) and data[name]}
-    session = await begun(account, fields, data.get("besides"))
+    session = await empty_or_new_session(account, fields, data.get("besides"))
     return {"session": session.id}
 
 
-ROUTES: list[Any] = [
-    start, conversation_page, conversation_part, conversation_opened, conversation_show, conversation_items,
+CONVERSATION_ROUTES: list[Any] = [
+    start_page, conversation_page, conversation_part, conversation_opened, conversation_show, conversation_items,
     new_session,
 ]  # fmt: skip
+
+
+_CONVERSATION_PATH = "/page/conversation/{session:str}"
+
+
+@get(f"{_CONVERSATION_PATH}/details", include_in_schema=False)
+async def details_panel(request: Request[Any, Any, Any], account: Account, session: str) -> Response[str]:
+    """Return the details panel."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    clock = clock_of(request.cookies)
+    header = await header_values(account, session_handle)
+    info: SessionInfo = session_handle.info
+    [messages] = await account.store.shown_counts([info])
+    rows = [
+        ("Title", header["title"]),
+        ("Conversation ID", info.id),
+        ("Model", header["model"]),
+        ("Status", info.status),
+        ("Task", info.task),
+        ("Channel", info.channel),
+        ("Started", clock.exact(info.created_at)),
+        ("Last message", clock.exact(info.last_message_at) if info.last_message_at else None),
+        ("Messages", f"{messages:,}"),
+        ("Context", f"{header['used']} of {header['window']} tokens ({header['percent']}%)"),
+        ("Tokens used", _tokens_used(info)),
+        ("Branches", str(header["branches"])),
+        ("Sub-agents", str(info.delegate_count) if info.delegate_count else None),
+        ("Folder", info.working_dir),
+        ("External ID", info.external_id),
+        ("Open in terminal", resume_hint(session_handle)),
+    ]
+    extra = part_rendering.pretty_json(info.metadata) if info.metadata else ""
+    return template_response(
+        "details.html", rows=[row for row in rows if row[1]], prompt=info.system_prompt, extra=extra
+    )
+
+
+def _tokens_used(info: SessionInfo) -> str:
+    if not info.input_tokens and not info.output_tokens:
+        return "none reported"
+    return f"{humanize.format_count(info.input_tokens)} in, {humanize.format_count(info.output_tokens)} out"
+
+
+@get(f"{_CONVERSATION_PATH}/branches", include_in_schema=False)
+async def branches_panel(request: Request[Any, Any, Any], account: Account, session: str) -> Response[str]:
+    """Return the panel with the tree of branches."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    tree = await branching.branch_tree(session_handle, await session_handle.branches())
+    return template_response("branches.html", tree=tree, clock=clock_of(request.cookies), many=humanize.pluralize)
+
+
+@get(f"{_CONVERSATION_PATH}/tool/{{place:str}}", include_in_schema=False)
+async def tool_panel(account: Account, session: str, place: str) -> Response[str]:
+    """Return the panel of a tool call with its complete result."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    name, _, index = place.rpartition(".")
+    message = await session_handle.message(name)
+    number = int(index) if index.isascii() and index.isdecimal() and len(index) < 6 else -1  # noqa: PLR2004
+    part = message.parts[number] if 0 <= number < len(message.parts) else None
+    if not isinstance(part, ToolCallPart):
+        raise NotFoundException("Tool call not found.")
+    call = await _find_tool_call(session_handle, message, part)
+    result = None if call is None else await _find_tool_result(session_handle, call)
+    output = None if result is None else part_rendering.output_text(result)
+    fields = {
+        "call": part, "arguments": part_rendering.pretty_json(part.input), "output": output,
+        "status": "pending" if call is None else call.status,
+        "error_message": None if call is None else call.error_message,
+    }  # fmt: skip
+    return template_response("tool.html", **fields)
+
+
+async def _find_tool_call(session: AsyncSession, message: Message, part: ToolCallPart) -> ToolCall | None:
+    calls = [item for item in await session.tool_calls() if item.message == message.id and item.call_id == part.call_id]
+    return calls[0] if calls else None
+
+
+async def _find_tool_result(session: AsyncSession, call: ToolCall) -> ToolResultPart | None:
+    if call.result_message is None:
+        return None
+    answer = await session.message(call.result_message)
+    part = answer.parts[call.result_part or 0]
+    return part if isinstance(part, ToolResultPart) else None
+
+
+@get(f"{_CONVERSATION_PATH}/fold/{{round_:int}}", include_in_schema=False)
+async def compacted_items(
+    request: Request[Any, Any, Any], account: Account, session: str, round_: int, before: int | None = None
+) -> Response[str]:
+    """Return the messages of a compaction as HTML."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    compaction = next((item for item in await session_handle.compactions() if item.round == round_), None)
+    if compaction is None:
+        raise NotFoundException("Summary not found. The compaction may have been undone.")
+    view = await item_rendering.read_compacted(account, session_handle, clock_of(request.cookies), compaction, before)
+    return template_response("compacted_items.html", view=view, round=round_, safe=part_rendering.trusted_html)
+
+
+@get(f"{_CONVERSATION_PATH}/text", include_in_schema=False)
+async def answer_text(account: Account, session: str, first: str, last: str) -> Response[str]:
+    """Return the text of an answer, from one message to another, as Markdown."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    begin, end = await session_handle.message(first), await session_handle.message(last)
+    count = min(max(end.position - begin.position + 1, 1), item_rendering.MAX_MESSAGES)
+    messages = await session_handle.messages(count, before=end.position + 1)
+    markdown = "\n\n".join(m.text.strip() for m in messages if m.position >= begin.position and m.text.strip())
+    return Response(markdown, media_type="text/plain")
+
+
+PANEL_ROUTES: list[Any] = [details_panel, branches_panel, tool_panel, compacted_items, answer_text]
+
+
+@get("/files/{session:str}/{message:str}/{place:str}", include_in_schema=False)
+async def attachment_file(account: Account, session: str, message: str, place: str) -> Response[bytes]:
+    """Return a file: an image inline, anything else as a download."""
+    session_handle = await open_conversation(account, decode_path_segment(session))
+    part = _find_attachment(await session_handle.message(message), place)
+    if part is None:
+        raise NotFoundException("File not found.")
+    media_type = (part.mime_type or "").lower()
+    is_image = media_type in SHOWN_IMAGE_TYPES
+    disposition = content_disposition(part.name or f"file-{message}-{place}", "inline" if is_image else "attachment")
+    headers = {
+        "content-security-policy": attachments.FILE_SECURITY_POLICY,
+        "content-disposition": disposition,
+        "cache-control": "private, max-age=3600",
+    }
+    return Response(
+        attachments.attachment_bytes(part),
+        media_type=media_type if is_image else "application/octet-stream",
+        headers=headers,
+    )
+
+
+def _find_attachment(message: Message, place: str) -> AttachmentPart | None:
+    """Return an attachment by the index of its part, or of its part and content in a tool result (`2.0`)."""
+    numbers = place.split(".")
+    if len(numbers) > 2 or not all(n.isascii() and n.isdecimal() and len(n) < 6 for n in numbers):  # noqa: PLR2004
+        return None
+    pieces: Any = message.parts
+    part: Any = None
+    for number in map(int, numbers):
+        if number >= len(pieces):
+            return None
+        part = pieces[number]
+        pieces = part.content or () if isinstance(part, ToolResultPart) else ()
+    return part if isinstance(part, AttachmentPart) else None
+
+
+FILE_ROUTES: list[Any] = [attachment_file]

@@ -1,7 +1,8 @@
-"""Markdown as HTML that can not run: markdown-it-py without HTML, Pygments for code, and nh3 has the last word.
+"""Markdown as safe HTML in the web app: the parser of exports, Pygments for code, nh3 as the last step.
 
-A text is rendered block by block. The server never calls this on its event loop: a worker process does (worker.py),
-because `re` holds the GIL and neither the parser nor a lexer of Pygments promises linear time.
+A text is rendered block by block. The server never calls this on its event loop: a worker process does
+(markdown_worker.py), because `re` holds the GIL and neither the parser nor a Pygments lexer guarantees linear time.
+conversation.css assigns colors to the classes of Pygments.
 """
 
 from __future__ import annotations
@@ -15,107 +16,136 @@ from urllib.parse import unquote
 
 import nh3
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
-from markdown_it.rules_core import StateCore
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+from pygments.token import STANDARD_TYPES
 
-from recollect.server.page.code import CLASSES, highlighted
-from recollect.server.page.plaintext import fits, normalized, plain
-from recollect.server.page.worker_protocol import Rendered
+from recollect.export.markdown_html import LinkRules, make_parser
+from recollect.export.plaintext import fits_budget, normalize_text, render_plain
+from recollect.server.page.markdown_protocol import RenderedText
 
-_SIDED = ("blockquote_open", "bullet_list_open", "ordered_list_open", "table_open")
-_WHOLE = 24
-"""Characters of code that stay on one line: they fit on a phone."""
+HIGHLIGHT_CLASSES = frozenset(name for name in STANDARD_TYPES.values() if name)
+MAX_HIGHLIGHTED_LENGTH = 60_000
+"""Maximum length of highlighted code in characters; longer code is shown without colors, to bound the time."""
 
-_LONG = 1_000
-"""Characters of code in a line up to which its options are looked for."""
+_MAX_LEXERS = 64  # cached lexers: more languages than a conversation uses
 
-_WITH_HYPHEN = re.compile(rf"(?<!\S)((?=\S*-)\S{{1,{_WHOLE}}})(?!\S)")
 
-_LINK = re.compile(r"\A(?:https?://|mailto:)", re.IGNORECASE)
-_FILE = re.compile(r"/files/(?P<session>[^/?#\\]+)/\d{1,19}\.\d{1,19}/\d{1,5}(?:\.\d{1,5})?", re.ASCII)
-_STEPS = ("", ".", "..")
-_LEADING = re.compile(r"[?#\\]")  # lead elsewhere, should anyone decode them once more
-_BARE = re.compile(r"https?://[^\s<>\"'`\\^{|}]*[^\s<>\"'`\\^{|}.,;:!?)\]*_~]")
-# No formula holds another opening of its kind, so that a search ends at the next one: many that are never closed cost
-# no more than the text is long.
-_MATH = re.compile(
-    r"\$\$(?=\S)[^$\n]+?\$\$|\$(?![\s$])(?:[^$\n\\]|\\.)*?(?<![\s\\])\$(?![\d$])"
-    r"|\\\((?:[^\\\n]|\\[^()\n])+\\\)|\\\[(?:[^\\\n]|\\[^\[\]\n])+\\\]"
-)
-_SHOWN_TAGS = {
+def highlight_code(code: str, language: str) -> str:
+    """Return code as HTML, highlighted if the language is known."""
+    lexer = _lexer(language.lower()) if language and len(code) <= MAX_HIGHLIGHTED_LENGTH else None
+    if lexer is None:
+        return html.escape(code)
+    pieces: list[str] = []
+    for kind, text in lexer.get_tokens(code):
+        name = _token_class(kind)
+        escaped = html.escape(text)
+        pieces.append(f'<span class="{name}">{escaped}</span>' if name and text.strip() else escaped)
+    escaped = "".join(pieces)
+    return escaped if code.endswith("\n") else escaped.removesuffix("\n")
+
+
+@functools.lru_cache(maxsize=_MAX_LEXERS)
+def _lexer(language: str) -> Any:
+    from pygments.lexers import get_lexer_by_name  # noqa: PLC0415  most answers have no code
+    from pygments.util import ClassNotFound  # noqa: PLC0415
+
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=True)
+    except (ClassNotFound, ImportError, ValueError):
+        return None
+
+
+@functools.cache
+def _token_class(kind: Any) -> str:
+    while kind not in STANDARD_TYPES:
+        kind = kind.parent
+    return STANDARD_TYPES[kind]
+
+
+_UNBROKEN_LENGTH = 24
+"""Characters of inline code that are not broken: they fit on a phone."""
+
+_MAX_OPTION_SCAN = 1_000
+"""Maximum length of inline code in which options are searched, to bound the time."""
+
+_WITH_HYPHEN = re.compile(rf"(?<!\S)((?=\S*-)\S{{1,{_UNBROKEN_LENGTH}}})(?!\S)")
+
+_LINK_SCHEME = re.compile(r"\A(?:https?://|mailto:)", re.IGNORECASE)
+_FILE_PATH = re.compile(r"/files/(?P<session>[^/?#\\]+)/\d{1,19}\.\d{1,19}/\d{1,5}(?:\.\d{1,5})?", re.ASCII)
+_DOT_SEGMENTS = ("", ".", "..")
+_REDIRECTING = re.compile(r"[?#\\]")  # would lead elsewhere if decoded once more
+_ALLOWED_TAGS = {
     "a", "blockquote", "br", "button", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img",
     "li", "ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 
 
-def render(text: str) -> str:
-    """Render a finished text."""
-    return "".join(blocks(text))
+def render_html(text: str) -> str:
+    """Return a text as HTML."""
+    return "".join(render_blocks(text))
 
 
-def blocks(text: str) -> list[str]:
-    """Render a text as a list of its blocks, each one element."""
-    return rendered(normalized(text)).blocks
+def render_blocks(text: str) -> list[str]:
+    """Return a text as a list of HTML blocks, each one element."""
+    return render_normalized(normalize_text(text)).blocks
 
 
-def rendered(text: str, *, growing: bool = False) -> Rendered:
-    """Render a normalized text. For one that is growing, also find the blocks that stay as they are."""
-    if not fits(text):
-        return Rendered([plain(text)])
+def render_normalized(text: str, *, growing: bool = False) -> RenderedText:
+    """Render a normalized text. If it is growing, also find the blocks that no longer change."""
+    if not fits_budget(text):
+        return RenderedText([render_plain(text)])
     parser = _parser()
     environment: dict[str, Any] = {}
     starts: list[int] = []
-    made: list[str] = []
-    for group in _groups(parser.parse(text, environment)):
-        starts.append(_start(group))
-        made.append(_cleaner().clean(parser.renderer.render(group, parser.options, environment)))
+    blocks: list[str] = []
+    for group in _group_tokens(parser.parse(text, environment)):
+        starts.append(_start_line(group))
+        blocks.append(_cleaner().clean(parser.renderer.render(group, parser.options, environment)))
     references = bool(environment.get("references"))
-    settled = _settled(text, starts) if growing and not references else (0, 0)
-    return Rendered(made, references, *settled)
+    stable = _find_settled(text, starts) if growing and not references else (0, 0)
+    return RenderedText(blocks, references, *stable)
 
 
-def is_file(address: str) -> bool:
-    """Whether an address is that of a file in a conversation, and of nothing else in this app.
+def is_file_url(address: str) -> bool:
+    """Return whether a URL points to a file of a conversation, and to nothing else in this app.
 
-    A browser resolves `.` and `..`, also percent-encoded, and takes a backslash for a slash, so that an address with
-    one of them leads elsewhere: to a page, an export or the event stream.
+    A browser resolves `.` and `..`, also percent-encoded, and treats a backslash as a slash, so a URL with one of them
+    could lead to a page, an export or the event stream.
     """
-    found = _FILE.fullmatch(address)
-    if found is None:
+    match = _FILE_PATH.fullmatch(address)
+    if match is None:
         return False
-    session = unquote(found["session"])
+    session = unquote(match["session"])
     return (
         session.isprintable()
-        and not any(step in _STEPS for step in session.split("/"))
-        and not _LEADING.search(session)
+        and not any(step in _DOT_SEGMENTS for step in session.split("/"))
+        and not _REDIRECTING.search(session)
     )
 
 
-def _settled(text: str, starts: list[int]) -> tuple[int, int]:
-    """Find the last block that begins after an empty line, by complete lines alone: all before it stays.
+def _find_settled(text: str, starts: list[int]) -> tuple[int, int]:
+    """Find the last block that begins after an empty line; the blocks before it no longer change.
 
-    The last line may yet become something else, and what stands right above a block may yet be a part of it. Return
-    the number of blocks before it, and of their characters.
+    Only complete lines count: the last line may still change, and a block may still merge with the lines directly above
+    it. Return the number of stable blocks and of their characters.
     """
     whole = text[: text.rfind("\n") + 1]
     if not whole or len(starts) < 2:  # noqa: PLR2004
         return 0, 0
     lines = whole.split("\n")
     if whole != text:
-        starts = [_start(group) for group in _groups(_parser().parse(whole, {}))]
+        starts = [_start_line(group) for group in _group_tokens(_parser().parse(whole, {}))]
     for index in range(len(starts) - 1, 0, -1):
         if starts[index] and not lines[starts[index] - 1].strip():
             return index, sum(len(line) + 1 for line in lines[: starts[index]])
     return 0, 0
 
 
-def _start(group: list[Token]) -> int:
+def _start_line(group: list[Token]) -> int:
     return (group[0].map or [0])[0]
 
 
-def _groups(tokens: list[Token]) -> list[list[Token]]:
+def _group_tokens(tokens: list[Token]) -> list[list[Token]]:
     groups: list[list[Token]] = []
     depth = 0
     for token in tokens:
@@ -126,131 +156,43 @@ def _groups(tokens: list[Token]) -> list[list[Token]]:
     return groups
 
 
+def _is_allowed_link(url: str) -> bool:
+    return bool(_LINK_SCHEME.match(url)) or is_file_url(url)
+
+
+_LINK_RULES = LinkRules(_is_allowed_link, is_file_url, {"target": "_blank"})
+
+
 @functools.cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
-    parser.validateLink = lambda url: bool(_LINK.match(url)) or is_file(url)
-    parser.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote"]})
-    parser.inline.ruler.before("escape", "math", _math)
-    parser.core.ruler.push("shown", _shown)
-    parser.add_render_rule("code_inline", _code)
-    parser.add_render_rule("fence", _fence)
-    parser.add_render_rule("code_block", _fence)
+    parser = make_parser(_LINK_RULES)
+    parser.add_render_rule("code_inline", _render_inline_code)
+    parser.add_render_rule("fence", _render_fence)
+    parser.add_render_rule("code_block", _render_fence)
     parser.add_render_rule("math_block", _render_math)
     return parser
 
 
-def _math(state: StateInline, silent: bool) -> bool:
-    """Leave a formula as it is written: no emphasis, no escapes in it."""
-    if state.src[state.pos] not in "$\\":
-        return False
-    match = _MATH.match(state.src, state.pos, state.posMax)
-    if match is None:
-        return False
-    if not silent:
-        state.push("text", "", 0).content = match[0]
-    state.pos = match.end()
-    return True
-
-
-def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Leave a formula that stands alone as it is written. There is no empty line in one."""
-    if state.is_code_block(start):
-        return False
-    opening = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].rstrip()
-    if opening not in ("$$", "\\["):
-        return False
-    closing = "$$" if opening == "$$" else "\\]"
-    for line in range(start + 1, end):
-        words = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
-        if not words or state.sCount[line] < state.blkIndent:
-            return False
-        if words == closing:
-            if not silent:
-                state.line = line + 1
-                token = state.push("math_block", "", 0)
-                token.content = state.getLines(start, line + 1, state.blkIndent, False).rstrip("\n")  # noqa: FBT003
-                token.map = [start, line + 1]
-            return True
-    return False
-
-
-def _shown(state: StateCore) -> None:
-    """Make every link open safely, an image of another host a link, an address in the text a link, and no style.
-
-    Marks of lists, quotes and tables stand on the side where their text begins.
-    """
-    for token in state.tokens:
-        if token.type in _SIDED:
-            token.attrSet("dir", "auto")
-        style = token.attrGet("style")
-        if style:
-            token.attrs.pop("style")
-            token.attrSet("class", str(style).rpartition(":")[2])
-        if token.children:
-            token.children = _inline(token.children)
-
-
-def _inline(children: list[Token]) -> list[Token]:
-    made: list[Token] = []
-    inside = 0
-    for token in children:
-        if token.type == "link_open":
-            inside += 1
-            token.attrSet("target", "_blank")
-        elif token.type == "link_close":
-            inside -= 1
-        if token.type == "image" and not is_file(str(token.attrGet("src") or "")):
-            address = str(token.attrGet("src") or "")
-            made += [_text(token.content or address)] if inside else _linked(address, token.content or address)
-        elif token.type == "image":
-            token.attrSet("loading", "lazy")
-            made.append(token)
-        elif token.type == "text" and not inside and "://" in token.content:
-            made += _with_links(token.content)
-        else:
-            made.append(token)
-    return made
-
-
-def _with_links(text: str) -> list[Token]:
-    made: list[Token] = []
-    end = 0
-    for match in _BARE.finditer(text):
-        made += [_text(text[end : match.start()]), *_linked(match[0], match[0])]
-        end = match.end()
-    return [*made, _text(text[end:])]
-
-
-def _text(content: str) -> Token:
-    return Token("text", "", 0, content=content)
-
-
-def _linked(address: str, shown: str) -> list[Token]:
-    opening = Token("link_open", "a", 1, attrs={"href": address, "target": "_blank"})
-    return [opening, _text(shown), Token("link_close", "a", -1)]
-
-
-def _code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    """Show a piece of code in a line. A short one is never broken in two, nor is an option in a long one."""
+def _render_inline_code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """Render inline code. Short code, and options in longer code, are not broken across lines."""
     code = tokens[index].content
-    if len(code) <= _WHOLE:
+    if len(code) <= _UNBROKEN_LENGTH:
         return f'<code class="whole">{html.escape(code)}</code>'
-    pieces = _WITH_HYPHEN.split(code) if len(code) <= _LONG else [code]
+    pieces = _WITH_HYPHEN.split(code) if len(code) <= _MAX_OPTION_SCAN else [code]
     options = (f'<span class="whole">{html.escape(piece)}</span>' for piece in pieces[1::2])
-    return f"<code>{html.escape(pieces[0])}{''.join(map(_followed, options, pieces[2::2]))}</code>"
+    return f"<code>{html.escape(pieces[0])}{''.join(map(_join_option, options, pieces[2::2]))}</code>"
 
 
-def _followed(option: str, rest: str) -> str:
+def _join_option(option: str, rest: str) -> str:
     return option + html.escape(rest)
 
 
-def _fence(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+def _render_fence(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     token = tokens[index]
     language = token.info.strip().split(maxsplit=1)[0][:40] if token.info.strip() else ""
     label = f"<span>{html.escape(language)}</span>"
     copy = '<button type="button" class="button plain compact" data-do="copy-code">Copy</button>'
-    code = highlighted(token.content, language)
+    code = highlight_code(token.content, language)
     return f'<div class="code"><div class="code-head">{label}{copy}</div><pre><code>{code}</code></pre></div>\n'
 
 
@@ -261,7 +203,7 @@ def _render_math(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
 @functools.cache
 def _cleaner() -> nh3.Cleaner:
     return nh3.Cleaner(
-        tags=_SHOWN_TAGS,
+        tags=_ALLOWED_TAGS,
         attributes={"a": {"href", "title"}, "img": {"src", "alt", "title"}, "ol": {"start"}},
         tag_attribute_values={
             "a": {"target": {"_blank"}},
@@ -273,7 +215,7 @@ def _cleaner() -> nh3.Cleaner:
             "code": {"whole"},
             "div": {"code", "code-head", "plain-text"},
             "button": {"button", "plain", "compact"},
-            "span": {*CLASSES, "whole"},
+            "span": {*HIGHLIGHT_CLASSES, "whole"},
             "td": {"left", "center", "right"},
             "th": {"left", "center", "right"},
         },

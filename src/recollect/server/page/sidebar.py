@@ -1,4 +1,4 @@
-"""The sidebar: the list of sessions, a page at a time, and what keeps it in step."""
+"""The sidebar: the list of sessions in pages, and single rows for updates."""
 
 from __future__ import annotations
 
@@ -10,47 +10,54 @@ from urllib.parse import urlencode
 from litestar import Request, Response, get
 from litestar.params import QueryParameter
 
-from recollect import ops
-from recollect.model.session import Session
+from recollect import storage
+from recollect.model.session import SessionInfo
+from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
-from recollect.server.names import session_id
-from recollect.server.page import keys
+from recollect.server.page import templating
 from recollect.server.page.clock import Clock, clock_of
-from recollect.server.page.naming import first_words
-from recollect.server.page.rows import COLORS, Group, Row, groups, row, wanting_words
-from recollect.server.page.template import answer
+from recollect.server.page.session_rows import (
+    COLORS,
+    RowGroup,
+    SessionRow,
+    group_rows,
+    make_row,
+    read_first_words,
+    sessions_without_title,
+)
+from recollect.server.page.templating import template_response
 
-PAGE = 40
-"""Sessions in one page of the list: more than fit on a screen."""
+PAGE_SIZE = 40
+"""Sessions per page of the list: more than fit on a screen."""
 
 WIDTH_COOKIE = "sidebar"
 WIDTHS = tuple(range(220, 481, 20))
-_USUAL_WIDTH = 280
-_MOST_ROWS = 100
-_MOST_LOOKED_AT = 2_000
+_DEFAULT_WIDTH = 280  # CSS pixels
+_MAX_ROWS = 100  # rows per request; the script asks for at most 50
+_MAX_SCANNED = 2_000  # sessions that are searched for channels and models of the filters, to bound the time
 
-View = Literal["", "archived", "trash"]
+ListView = Literal["", "archived", "trash"]
 
 
-class Filter(NamedTuple):
-    """Which sessions the list shows."""
+class SessionFilter(NamedTuple):
+    """The filter of the list."""
 
-    view: View = ""
+    view: ListView = ""
     channel: str = ""
     model: str = ""
 
-    def asked(self) -> dict[str, Any]:
-        """Give it as list_sessions() takes it."""
+    def list_arguments(self) -> dict[str, Any]:
+        """Return the arguments for list_sessions()."""
         if self.view == "trash":
-            shown: dict[str, Any] = {"deleted": True, "archived": None, "delegates": True}
+            arguments: dict[str, Any] = {"deleted": True, "archived": None, "delegates": True}
         elif self.view == "archived":
-            shown = {"archived": True}
+            arguments = {"archived": True}
         else:
-            shown = {"pinned_first": True}
-        return {**shown, "channel": self.channel or None, "model": self.model or None}
+            arguments = {"pinned_first": True}
+        return {**arguments, "channel": self.channel or None, "model": self.model or None}
 
-    def fits(self, session: Session) -> bool:
-        """Whether a session is one of those in the list."""
+    def matches(self, session: SessionInfo) -> bool:
+        """Return whether the list shows a session."""
         if session.relation == "delegate":
             return False
         archived = session.archived_at is not None
@@ -62,102 +69,122 @@ class Filter(NamedTuple):
         )
 
 
-async def sidebar(request: Request[Any, Any, Any], account: Account, session: str | None) -> dict[str, Any]:
-    """Give what the sidebar's template needs, with the open session marked."""
+async def sidebar_values(request: Request[Any, Any, Any], account: Account, session: str | None) -> dict[str, Any]:
+    """Return the values of the sidebar's template, with the open session marked."""
     clock = clock_of(request.cookies)
     width = request.cookies.get(WIDTH_COOKIE, "")
-    page = await _page(account, clock, Filter(), None, "", session)
+    page = await _read_page(account, clock, SessionFilter(), None, "", session)
     return {
         **page,
-        "groups": [*await _open_now(account, clock, session, page["groups"]), *page["groups"]],
-        "sidebar_width": width if width in map(str, WIDTHS) else _USUAL_WIDTH,
+        "groups": [*await _open_session_group(account, clock, session, page["groups"]), *page["groups"]],
+        "sidebar_width": width if width in map(str, WIDTHS) else _DEFAULT_WIDTH,
         "widths": (WIDTHS[0], WIDTHS[-1]),
         "zone": clock.zone,
         "colors": COLORS,
-        "key_help": keys.HELP,
+        "key_help": templating.KEYBOARD_HELP,
     }
 
 
-async def _open_now(account: Account, clock: Clock, name: str | None, shown: Sequence[Group]) -> list[Group]:
-    """Give the open session a place on top where it stands on a later page of the list."""
-    if name is None or any(row.id == name for group in shown for row in group.rows):
+async def _open_session_group(
+    account: Account, clock: Clock, name: str | None, groups: Sequence[RowGroup]
+) -> list[RowGroup]:
+    """Return a group with the open session, if it is on a later page of the list."""
+    if name is None or any(row.id == name for group in groups for row in group.rows):
         return []
-    found = await account.store.get_session(name)
-    if found is None or not Filter().fits(found.info):
+    handle = await account.store.get_session(name)
+    if handle is None or not SessionFilter().matches(handle.info):
         return []
-    return [Group("open", "Open now", await _rows(account, [found.info], clock), goes_on=False)]
+    return [RowGroup("open", "Current", await _read_rows(account, [handle.info], clock), continues=False)]
 
 
 @get("/page/sessions", include_in_schema=False)
-async def sessions(
+async def list_page(
     request: Request[Any, Any, Any],
     account: Account,
     after: str | None = None,
     group: str = "",
-    view: View = "",
+    view: ListView = "",
     channel: str = "",
     model: str = "",
 ) -> Response[str]:
-    """Give a page of the list."""
-    chosen = Filter(view, channel, model)
-    filled = await _page(account, clock_of(request.cookies), chosen, after, group, None)
-    return answer("sessions.html", **filled)
+    """Return a page of the list as HTML."""
+    filter_ = SessionFilter(view, channel, model)
+    values = await _read_page(account, clock_of(request.cookies), filter_, after, group, None)
+    return template_response("sessions.html", **values)
 
 
-async def _page(
-    account: Account, clock: Clock, chosen: Filter, after: str | None, group: str, current: str | None
+async def _read_page(
+    account: Account, clock: Clock, filter_: SessionFilter, after: str | None, group: str, current: str | None
 ) -> dict[str, Any]:
-    found = await account.store.list_sessions(PAGE, after=after, **chosen.asked())
-    rows = await _rows(account, [session.info for session in found], clock)
+    page = await account.store.list_sessions(PAGE_SIZE, after=after, **filter_.list_arguments())
+    rows = await _read_rows(account, [session.info for session in page], clock)
     more = ""
-    if found.next is not None:
-        place = {"after": found.next, "group": rows[-1].group, **chosen._asdict()}
-        more = "/page/sessions?" + urlencode(place)
-    return {"groups": groups(rows, group), "more": more, "current": current, "chosen": chosen, "first": after is None}
+    if page.next is not None:
+        parameters = {"after": page.next, "group": rows[-1].group, **filter_._asdict()}
+        more = "/page/sessions?" + urlencode(parameters)
+    return {
+        "groups": group_rows(rows, group),
+        "more": more,
+        "current": current,
+        "active_filter": filter_,
+        "first": after is None,
+    }
 
 
-async def _rows(account: Account, found: Sequence[Session], clock: Clock) -> list[Row]:
-    wanting = wanting_words(session for session in found if session.deleted_at is None)
-    words = dict(zip(wanting, await asyncio.gather(*(first_words(account.store, id) for id in wanting)), strict=True))
-    running = set(await account.store.run(ops.sessions.running(account.store.scope())))
-    counts = await account.store.shown_counts(found)
+async def _read_rows(account: Account, infos: Sequence[SessionInfo], clock: Clock) -> list[SessionRow]:
+    untitled_ids = sessions_without_title(session for session in infos if session.deleted_at is None)
+    first_words = dict(
+        zip(
+            untitled_ids,
+            await asyncio.gather(*(read_first_words(account.store, id) for id in untitled_ids)),
+            strict=True,
+        )
+    )
+    running = set(await account.store.run(storage.sessions.ids_with_open_turn(account.store.scope())))
+    counts = await account.store.shown_counts(infos)
     return [
-        row(session, clock, messages=messages, running=session.id in running, first_words=words.get(session.id, ""))
-        for session, messages in zip(found, counts, strict=True)
+        make_row(
+            session,
+            clock,
+            messages=messages,
+            running=session.id in running,
+            first_words=first_words.get(session.id, ""),
+        )
+        for session, messages in zip(infos, counts, strict=True)
     ]
 
 
 @get("/page/rows", include_in_schema=False)
-async def rows(
+async def list_rows(
     request: Request[Any, Any, Any],
     account: Account,
-    ids: Annotated[list[str], QueryParameter(name="id", max_items=_MOST_ROWS)],
-    view: View = "",
+    ids: Annotated[list[str], QueryParameter(name="id", max_items=_MAX_ROWS)],
+    view: ListView = "",
     channel: str = "",
     model: str = "",
 ) -> Response[str]:
-    """Give rows by the ids of their sessions: those that are in the list as it is filtered."""
-    chosen = Filter(view, channel, model)
-    found = await asyncio.gather(*(account.store.get_session(id) for id in dict.fromkeys(ids)))
-    infos = [session.info for session in found if session is not None and chosen.fits(session.info)]
-    made = await _rows(account, infos, clock_of(request.cookies))
-    return answer("rows.html", rows=made, current=None)
+    """Return the rows of sessions by id, as HTML. Sessions that the filter excludes are left out."""
+    filter_ = SessionFilter(view, channel, model)
+    handles = await asyncio.gather(*(account.store.get_session(id) for id in dict.fromkeys(ids)))
+    infos = [session.info for session in handles if session is not None and filter_.matches(session.info)]
+    rows = await _read_rows(account, infos, clock_of(request.cookies))
+    return template_response("rows.html", rows=rows, current=None)
 
 
 @get("/page/children/{session:str}", include_in_schema=False)
-async def children(request: Request[Any, Any, Any], account: Account, session: str) -> Response[str]:
-    """Give the sub-agents' sessions of a session."""
-    found = await account.store.list_sessions(200, parent=session_id(session), delegates=True, archived=None)
-    made = await _rows(account, [one.info for one in found], clock_of(request.cookies))
-    return answer("rows.html", rows=made, current=None)
+async def child_rows(request: Request[Any, Any, Any], account: Account, session: str) -> Response[str]:
+    """Return the rows of a session's sub-agents as HTML."""
+    page = await account.store.list_sessions(200, parent=decode_path_segment(session), delegates=True, archived=None)
+    rows = await _read_rows(account, [handle.info for handle in page], clock_of(request.cookies))
+    return template_response("rows.html", rows=rows, current=None)
 
 
 @get("/page/filters", include_in_schema=False)
-async def filters(account: Account) -> dict[str, list[str]]:
-    """Give the channels and models that the newest sessions have."""
+async def filter_choices(account: Account) -> dict[str, list[str]]:
+    """Return the channels and models of the latest sessions."""
     channels, models = set[str](), set[str]()
     after: str | None = None
-    for _ in range(_MOST_LOOKED_AT // 500):
+    for _ in range(_MAX_SCANNED // 500):
         page = await account.store.list_sessions(500, after=after, archived=None, delegates=True)
         channels |= {session.channel for session in page if session.channel}
         models |= {session.model for session in page if session.model}
@@ -167,4 +194,4 @@ async def filters(account: Account) -> dict[str, list[str]]:
     return {"channels": sorted(channels, key=str.casefold), "models": sorted(models, key=str.casefold)}
 
 
-ROUTES: list[Any] = [sessions, rows, children, filters]
+ROUTES: list[Any] = [list_page, list_rows, child_rows, filter_choices]

@@ -1,5 +1,5 @@
--- The schema as it stands now: the sum of migrations/, which a test compares with it. Nothing runs this file.
--- docs/format.md explains every column.
+-- The current schema: the sum of migrations/, which a test compares with it. Nothing runs this file.
+-- docs/reference/file-format.md explains every column.
 
 CREATE TABLE trees (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -205,7 +205,7 @@ CREATE TABLE settings (
     PRIMARY KEY (owner, key)
 ) STRICT, WITHOUT ROWID;
 
--- Full-text search. It holds no text of its own: it is made from the messages, and can be made anew from them.
+-- Full-text search. The index of messages is contentless: it holds no text and can be rebuilt from the messages.
 
 CREATE VIRTUAL TABLE search_index USING fts5(
     said, calls, results, tags,
@@ -218,8 +218,8 @@ CREATE VIRTUAL TABLE search_titles USING fts5(
 
 CREATE TABLE search_terms (term TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 
--- What follows is for people who ask in SQL, with any sqlite3: the same data under the names of rows and columns
--- that a chat application's schema usually has. A message's id is tree.branch.position.
+-- Views for people who query the file with any sqlite3: the same data with the table and column names that the schema of a
+-- chat application usually has. The id of a message is tree.branch.position.
 
 CREATE VIEW chat_sessions AS
 SELECT

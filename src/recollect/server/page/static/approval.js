@@ -1,9 +1,9 @@
 "use strict";
-/* A tool that waits for approval: the four buttons of its card. The card goes when the question is answered, by whomever. */
+/* The buttons of a tool call that waits for approval. The card disappears when any client has answered. */
 (() => {
   const r = window.recollect;
   r.actions["approve"] = async (button) => {
-    const { session } = r.talk(), buttons = button.closest(".approval").querySelectorAll("button");
+    const { session } = r.view(), buttons = button.closest(".approval").querySelectorAll("button");
     for (const each of buttons) each.disabled = true;
     try {
       const url = "/api/v1/sessions/" + encodeURIComponent(session) + "/approval";

@@ -1,13 +1,13 @@
 "use strict";
-/* Export, import, the theme, the keys, and a question before what can not be undone. */
+/* Export, import, theme, keyboard shortcuts, and confirmation of irreversible actions. */
 (() => {
   const r = window.recollect;
   const $ = (id) => document.getElementById(id);
-  const opened = () => document.querySelector("dialog[open]");
+  const openDialog = () => document.querySelector("dialog[open]");
   r.actions["close-dialog"] = (button) => button.closest("dialog").close();
   for (const dialog of document.querySelectorAll("dialog.dialog")) dialog.addEventListener("click", (event) => { if (event.target === dialog && dialog.id !== "import") dialog.close(); });
 
-  /* A question that is answered yes or no. */
+  /* Ask for confirmation. */
   r.ask = (title, text, yes) => new Promise((answer) => {
     const dialog = $("ask");
     $("ask-title").textContent = title;
@@ -18,7 +18,7 @@
     dialog.showModal();
   });
 
-  /* Theme: the cookie has the server render it at once. */
+  /* Theme: stored in a cookie, so that the server renders the page with it. */
   const themes = $("theme-menu");
   r.actions.themes = (button) => r.menu(themes, button);
   r.theme = (name) => {
@@ -29,52 +29,52 @@
   themes.addEventListener("click", (event) => { const item = event.target.closest("[data-theme]"); if (item) { r.theme(item.dataset.theme); themes.hidePopover(); } });
 
   /* Export. */
-  const exported = $("export");
+  const exportDialog = $("export");
   let which = null;
   r.exportDialog = (session = r.current, title = "") => {
-    const form = exported.querySelector("form"), one = form.querySelector('[value="one"]');
+    const form = exportDialog.querySelector("form"), oneOption = form.querySelector('[value="one"]');
     which = session;
-    one.disabled = !session;
-    (session ? one : form.querySelector('[value="all"]')).checked = true;
+    oneOption.disabled = !session;
+    (session ? oneOption : form.querySelector('[value="all"]')).checked = true;
     $("export-this").textContent = title && session !== r.current ? `“${title}”` : "This conversation";
-    whole();
-    exported.showModal();
+    enforceCompleteness();
+    exportDialog.showModal();
   };
-  /* What is meant to be imported again is whole. */
-  function whole() {
-    const form = exported.querySelector("form").elements, machine = form.format.value.startsWith("json");
+  /* JSON formats are for import, so they always include tool output. */
+  function enforceCompleteness() {
+    const form = exportDialog.querySelector("form").elements, machine = form.format.value.startsWith("json");
     form.output.disabled = machine;
     if (machine) form.output.checked = true;
   }
-  exported.addEventListener("change", whole);
+  exportDialog.addEventListener("change", enforceCompleteness);
   r.actions.export = () => r.exportDialog();
-  exported.querySelector("form").addEventListener("submit", (event) => {
+  exportDialog.querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
     const form = event.currentTarget.elements;
-    const asked = new URLSearchParams({ format: form.format.value, output: form.output.checked, redact: form.redact.checked });
-    if (form.scope.value === "one" && which) asked.set("session", which);
+    const parameters = new URLSearchParams({ format: form.format.value, output: form.output.checked, redact: form.redact.checked });
+    if (form.scope.value === "one" && which) parameters.set("session", which);
     const link = document.createElement("a");
-    link.href = "/page/export?" + asked;
+    link.href = "/page/export?" + parameters;
     link.download = "";
     document.body.append(link);
     link.click();
     link.remove();
-    exported.close();
-    r.toast("The file is on its way to your downloads");
+    exportDialog.close();
+    r.toast("Download started");
   });
 
   /* Import. */
-  const imported = $("import"), entry = imported.querySelector("form");
+  const importDialog = $("import"), entry = importDialog.querySelector("form");
   const file = entry.elements.file, report = entry.querySelector("[data-report]"), begin = entry.querySelector(".primary");
   const zone = entry.querySelector(".drop"), name = entry.querySelector("[data-file]");
   const bytes = (size) => size < 1000 ? size + " B" : size < 1e6 ? (size / 1e3).toFixed(1) + " kB" : (size / 1e6).toFixed(1) + " MB";
   function chosen() {
-    const one = file.files[0];
-    name.textContent = one ? `${one.name} (${bytes(one.size)})` : "Choose a file, or drop it here";
-    begin.disabled = !one;
+    const selected = file.files[0];
+    name.textContent = selected ? `${selected.name} (${bytes(selected.size)})` : "Choose a file, or drop it here";
+    begin.disabled = !selected;
     report.replaceChildren();
   }
-  r.importDialog = () => { entry.reset(); chosen(); imported.showModal(); };
+  r.importDialog = () => { entry.reset(); chosen(); importDialog.showModal(); };
   r.actions.import = () => r.importDialog();
   file.addEventListener("change", chosen);
   for (const kind of ["dragenter", "dragover"]) zone.addEventListener(kind, (event) => { event.preventDefault(); zone.classList.add("over"); });
@@ -82,7 +82,7 @@
   zone.addEventListener("drop", (event) => { event.preventDefault(); if (event.dataTransfer.files.length) { file.files = event.dataTransfer.files; chosen(); } });
   entry.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const mine = file.files[0], here = () => file.files[0] === mine;   /* the dialog may be opened for another file meanwhile */
+    const mine = file.files[0], isCurrent = () => file.files[0] === mine;   /* the dialog may be open for another file by now */
     begin.disabled = true;
     report.textContent = "Importing…";
     try {
@@ -90,25 +90,25 @@
         method: "POST", body: mine, headers: { "Content-Type": "application/octet-stream", Accept: "text/html" },
       });
       const text = await answer.text();
-      if (answer.ok) { if (here()) report.innerHTML = text; else r.toast(`${mine.name}: ${r.parse(text).textContent.trim().split(/\s*\n\s*/)[0]}`, { seconds: 8 }); r.reloadSessions?.(); }
-      else { let problem = null; try { problem = JSON.parse(text); } catch { /* told below */ } throw new Error(problem?.detail || `The server answered ${answer.status}.`); }
+      if (answer.ok) { if (isCurrent()) report.innerHTML = text; else r.toast(`${mine.name}: ${r.parse(text).textContent.trim().split(/\s*\n\s*/)[0]}`, { seconds: 8 }); r.reloadSessions?.(); }
+      else { let problem = null; try { problem = JSON.parse(text); } catch { /* reported below */ } throw new Error(problem?.detail || `The server responded with status ${answer.status}.`); }
     } catch (error) {
-      const told = error instanceof TypeError ? "The server can not be reached, or it took no more of the file. Try again." : error.message;
-      if (!here()) { r.toast(`${mine.name}: ${told}`, { level: "error", seconds: 8 }); return; }
-      report.textContent = told;
+      const reason = error instanceof TypeError ? "Can't reach the server, or it rejected the file. Try again." : error.message;
+      if (!isCurrent()) { r.toast(`${mine.name}: ${reason}`, { level: "error", seconds: 8 }); return; }
+      report.textContent = reason;
       begin.disabled = false;
     }
   });
-  report.addEventListener("click", (event) => { if (event.target.closest("[data-do='session-link']")) imported.close(); });
+  report.addEventListener("click", (event) => { if (event.target.closest("[data-do='session-link']")) importDialog.close(); });
   r.actions["session-link"] = (link) => r.open ? r.open(link.dataset.session) : location.assign(r.address(link.dataset.session));
 
-  /* The skip link moves the focus and nothing else: a hash in the address would be a step in the history. */
+  /* The skip link only moves the focus: a fragment in the address would add a history entry. */
   document.querySelector(".skip")?.addEventListener("click", (event) => { event.preventDefault(); $("conversation").focus(); });
 
-  /* Keys. */
-  r.actions.keys = () => { if (!opened()) $("keys").showModal(); };
+  /* Keyboard shortcuts. */
+  r.actions.keys = () => { if (!openDialog()) $("keys").showModal(); };
   const typing = (target) => target.closest?.("input, textarea, select, [contenteditable]");
-  function neighbour(step) {
+  function neighbor(step) {
     const all = [...document.querySelectorAll("#sessions section > ul > li > a.session-link")];
     const at = all.findIndex((link) => link.hasAttribute("aria-current"));
     const next = all[at < 0 ? 0 : at + step];
@@ -121,19 +121,19 @@
     const key = event.key.toLowerCase();
     if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && key === "k") {
       event.preventDefault();
-      if (!opened() || opened().id === "search") r.search();
+      if (!openDialog() || openDialog().id === "search") r.search();
       return;
     }
-    if (opened() || document.querySelector(":popover-open")) return;
+    if (openDialog() || document.querySelector(":popover-open")) return;
     if (event.altKey && !event.ctrlKey && !event.metaKey) {
       const code = event.code;
-      if (code === "KeyN") { event.preventDefault(); r.begin().catch(r.failed); }
+      if (code === "KeyN") { event.preventDefault(); r.startConversation().catch(r.failed); }
       else if (code === "KeyS") {
         event.preventDefault();
         const side = $("sidebar");
         if (side.contains(document.activeElement)) { if (document.body.classList.contains("drawer")) r.drawer(false); (back?.isConnected ? back : $("conversation")).focus(); }
         else { back = document.activeElement; if (r.narrow()) r.drawer(true); document.querySelector('#sessions a[tabindex="0"]')?.focus(); }
-      } else if (code === "ArrowUp" || code === "ArrowDown") { event.preventDefault(); neighbour(code === "ArrowUp" ? -1 : 1); }
+      } else if (code === "ArrowUp" || code === "ArrowDown") { event.preventDefault(); neighbor(code === "ArrowUp" ? -1 : 1); }
       return;
     }
     if (event.ctrlKey || event.metaKey || typing(event.target)) return;
@@ -141,6 +141,6 @@
     else if (event.key === "/") {
       const field = document.querySelector("#composer textarea, #conversation textarea");
       if (field) { event.preventDefault(); field.focus(); }
-    } else if (document.activeElement === document.body && /^[\p{L}\p{N}]$/u.test(event.key)) $("composer-text")?.focus();   /* it is typed there */
+    } else if (document.activeElement === document.body && /^[\p{L}\p{N}]$/u.test(event.key)) $("composer-text")?.focus();   /* the key press goes to the message box */
   });
 })();

@@ -1,6 +1,6 @@
 "use strict";
-/* The token of a link, `/#token=...`: exchanged for the cookie and removed from the address. A fragment is not sent to
-   the server, so the token reaches no log on the way. */
+/* Exchanges the token of a link, `/#token=...`, for the cookie and removes it from the address. A browser does not send
+   the fragment to the server, so the token reaches no log. */
 (() => {
   const post = (fields) => fetch("/login", { method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams(fields) });
   async function enter() {
@@ -9,8 +9,8 @@
     history.replaceState(history.state, "", location.pathname + location.search);
     const failed = document.getElementById("login-failed");   /* only on the login page */
     let answer = await post({ token });
-    if (answer.status === 409) {   /* a link must not change the account silently: what is typed next would be another's */
-      if (!confirm("You are logged in as someone else. Log in with the token of this link instead?")) return;
+    if (answer.status === 409) {   /* a link must not change the account silently: the next message would go to the wrong account */
+      if (!confirm("You are logged in with another account. Log in with the token from this link instead?")) return;
       answer = await post({ token, change: "yes" });
       if (answer.ok) location.reload();
     } else if (failed && answer.ok) location.reload();

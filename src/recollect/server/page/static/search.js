@@ -1,27 +1,27 @@
 "use strict";
-/* Search over everything: hits as one types, the newest question wins. */
+/* The search dialog: results while the user types; the latest query wins. */
 (() => {
   const r = window.recollect;
   const dialog = document.getElementById("search");
   if (!dialog) return;
   const field = dialog.querySelector("#search-field"), hits = dialog.querySelector("#search-hits");
-  const told = dialog.querySelector("#search-told"), counted = dialog.querySelector("#search-count");
+  const message = dialog.querySelector("#search-message"), counter = dialog.querySelector("#search-count");
   const filters = dialog.querySelector("form.search-filters");
   const toggle = dialog.querySelector('[data-do="search-filters"]');
-  let asking = null, looking = null, timer = 0, chosen = null, number = 0;
+  let request = null, pending = null, timer = 0, chosen = null, number = 0;
 
-  const recent = () => { try { return JSON.parse(localStorage.getItem("recollect.searches") || "[]").filter((one) => typeof one === "string").slice(0, 8); } catch { return []; } };
+  const recent = () => { try { return JSON.parse(localStorage.getItem("recollect.searches") || "[]").filter((query) => typeof query === "string").slice(0, 8); } catch { return []; } };
   function remember(query) {
     if (!query.trim()) return;
-    try { localStorage.setItem("recollect.searches", JSON.stringify([query, ...recent().filter((one) => one !== query)].slice(0, 8))); } catch { /* it is kept by nobody, then */ }
+    try { localStorage.setItem("recollect.searches", JSON.stringify([query, ...recent().filter((other) => other !== query)].slice(0, 8))); } catch { /* storage is full or disabled: do not remember it */ }
   }
   const chosenFilters = () => [...new FormData(filters)].filter(([, value]) => value);
 
-  function say(content) {
+  function showMessage(content) {
     hits.replaceChildren();
     hits.hidden = true;
-    told.hidden = false;
-    told.replaceChildren(content);
+    message.hidden = false;
+    message.replaceChildren(content);
     choose(null);
   }
   function start() {
@@ -33,21 +33,21 @@
       head.textContent = "Recent searches";
       const row = document.createElement("div");
       row.className = "search-recent";
-      for (const one of known) {
+      for (const query of known) {
         const button = document.createElement("button");
-        button.type = "button"; button.className = "button compact one-line"; button.textContent = one; button.dataset.example = one;
+        button.type = "button"; button.className = "button compact one-line"; button.textContent = query; button.dataset.example = query;
         row.append(button);
       }
       const forget = document.createElement("button");
-      forget.type = "button"; forget.className = "button plain compact"; forget.textContent = "Forget them";
+      forget.type = "button"; forget.className = "button plain compact"; forget.textContent = "Clear";
       forget.addEventListener("click", () => { localStorage.removeItem("recollect.searches"); start(); field.focus(); });
       row.append(forget);
       page.prepend(head, row);
     }
-    counted.textContent = "";
-    say(page);
+    counter.textContent = "";
+    showMessage(page);
   }
-  function words(text, ...more) {
+  function paragraphs(text, ...more) {
     const page = document.createDocumentFragment();
     for (const line of [text, ...more]) { const p = document.createElement("p"); p.textContent = line; page.append(p); }
     return page;
@@ -69,63 +69,63 @@
     for (const hit of piece.querySelectorAll(".hit")) hit.id = "hit-" + ++number;
     hits.append(piece);
     const more = hits.querySelector(".hits-more");
-    if (more) seer.observe(more);
+    if (more) observer.observe(more);
     const count = hits.querySelectorAll(".hit").length;
-    counted.textContent = count ? `${count}${more ? "+" : ""} ${count === 1 && !more ? "hit" : "hits"}` : "";
+    counter.textContent = count ? `${count}${more ? "+" : ""} ${count === 1 && !more ? "result" : "results"}` : "";
   }
-  const seer = new IntersectionObserver(async (seen) => {
-    for (const { isIntersecting, target } of seen) {
+  const observer = new IntersectionObserver(async (entries) => {
+    for (const { isIntersecting, target } of entries) {
       if (!isIntersecting || !target.isConnected) continue;
-      seer.unobserve(target);
-      const mine = asking;
+      observer.unobserve(target);
+      const mine = request;
       try {
         const html = await r.send("GET", target.dataset.url, undefined, { accept: "text/html", signal: mine?.signal });
         if (!target.isConnected) continue;
         target.remove();
         take(r.parse(html));
-      } catch (error) { r.failed(error); setTimeout(() => { if (target.isConnected) seer.observe(target); }, 3000); }
+      } catch (error) { r.failed(error); setTimeout(() => { if (target.isConnected) observer.observe(target); }, 3000); }
     }
   }, { root: hits, rootMargin: "400px 0px" });
 
-  const look = () => { clearTimeout(timer); timer = 0; return looking = answer(); };
+  const runNow = () => { clearTimeout(timer); timer = 0; return pending = answer(); };
   async function answer() {
-    asking?.abort();
+    request?.abort();
     const query = field.value.trim();
-    const asked = new URLSearchParams([["q", query], ...chosenFilters()]);
-    if (!query && !chosenFilters().length) { asking = null; dialog.removeAttribute("aria-busy"); start(); return; }
-    const mine = asking = new AbortController();
+    const parameters = new URLSearchParams([["q", query], ...chosenFilters()]);
+    if (!query && !chosenFilters().length) { request = null; dialog.removeAttribute("aria-busy"); start(); return; }
+    const mine = request = new AbortController();
     dialog.setAttribute("aria-busy", "true");
     try {
-      const html = await r.send("GET", "/page/search?" + asked, undefined, { accept: "text/html", signal: mine.signal });
-      if (asking !== mine) return;
+      const html = await r.send("GET", "/page/search?" + parameters, undefined, { accept: "text/html", signal: mine.signal });
+      if (request !== mine) return;
       const piece = r.parse(html);
       if (piece.querySelector("[data-none]")) {
-        counted.textContent = "Nothing found";
-        say(words(query ? `Nothing was found for “${query.length > 80 ? query.slice(0, 79) + "…" : query}”.` : "Nothing fits these filters.",
-          piece.querySelector("[data-hindered]")?.textContent
-            || (chosenFilters().length ? "Try it without the filters." : "Try fewer words, or the beginning of one with a star: deploy*")));
+        counter.textContent = "No results";
+        showMessage(paragraphs(query ? `No results for “${query.length > 80 ? query.slice(0, 79) + "…" : query}”.` : "No results for these filters.",
+          piece.querySelector("[data-incomplete]")?.textContent
+            || (chosenFilters().length ? "Try again without the filters." : "Try fewer words or a prefix, such as deploy*")));
         return;
       }
-      told.hidden = true;
+      message.hidden = true;
       hits.hidden = false;
       hits.replaceChildren();
       hits.scrollTop = 0;
       take(piece);
       choose(hits.querySelector(".hit"), false);
     } catch (error) {
-      if (error.name === "AbortError" || asking !== mine) return;
-      counted.textContent = "";
-      say(words(error.message));
+      if (error.name === "AbortError" || request !== mine) return;
+      counter.textContent = "";
+      showMessage(paragraphs(error.message));
     } finally {
-      if (asking === mine) dialog.removeAttribute("aria-busy");
+      if (request === mine) dialog.removeAttribute("aria-busy");
     }
   }
-  const soon = (wait = 120) => { clearTimeout(timer); timer = setTimeout(look, wait); };
+  const runSoon = (wait = 120) => { clearTimeout(timer); timer = setTimeout(runNow, wait); };
 
-  /* Enter means a hit of what stands in the field, which may not be answered yet. */
+  /* Enter opens a result for the current text. Wait until its results have arrived. */
   async function enter() {
-    if (timer) look();
-    for (let mine = null; mine !== looking;) await (mine = looking);
+    if (timer) runNow();
+    for (let mine = null; mine !== pending;) await (mine = pending);
     if (dialog.open) await go(chosen);
   }
   async function go(hit) {
@@ -143,7 +143,7 @@
     if (typeof query === "string") field.value = query;
     field.focus();
     field.select();
-    look();
+    runNow();
     try {
       const known = await r.send("GET", "/page/filters");
       for (const name of ["channel", "model"]) {
@@ -151,15 +151,15 @@
         select.replaceChildren(new Option("Any", ""), ...known[name + "s"].map((value) => new Option(value, value)));
         select.value = known[name + "s"].includes(was) ? was : "";
       }
-    } catch { /* the search itself tells what is wrong */ }
+    } catch { /* the search itself shows the error */ }
   };
   r.actions["search-filters"] = () => {
     filters.hidden = !filters.hidden;
     toggle.setAttribute("aria-expanded", String(!filters.hidden));
     if (!filters.hidden) filters.elements.role.focus();
   };
-  field.addEventListener("input", () => soon());
-  filters.addEventListener("input", () => soon());
+  field.addEventListener("input", () => runSoon());
+  filters.addEventListener("input", () => runSoon());
   filters.addEventListener("submit", (event) => { event.preventDefault(); field.focus(); });
   dialog.querySelector("form.search-head").addEventListener("submit", (event) => event.preventDefault());
   dialog.addEventListener("keydown", (event) => {
@@ -180,7 +180,7 @@
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) { dialog.close(); return; }
     const example = event.target.closest("[data-example]");
-    if (example) { field.value = example.dataset.example; field.focus(); look(); }
+    if (example) { field.value = example.dataset.example; field.focus(); runNow(); }
   });
-  dialog.addEventListener("close", () => { asking?.abort(); clearTimeout(timer); timer = 0; });
+  dialog.addEventListener("close", () => { request?.abort(); clearTimeout(timer); timer = 0; });
 })();

@@ -1,48 +1,47 @@
 "use strict";
-/* The sidebar: its rows, what is done to them, and how they keep in step with what anyone writes. */
+/* The sidebar: rows, their actions, and live updates. */
 (() => {
   const r = window.recollect;
   const list = document.getElementById("sessions");
   if (!list) return;
   const byId = (id) => list.querySelector(`li.session[data-id="${CSS.escape(id)}"]`);
   const filter = { view: "", channel: "", model: "" };
-  const keep = (name, value) => { document.cookie = `${name}=${encodeURIComponent(value)}; path=/; max-age=31536000; samesite=strict`; };
-  r.remember = keep;
+  const setCookie = (name, value) => { document.cookie = `${name}=${encodeURIComponent(value)}; path=/; max-age=31536000; samesite=strict`; };
+  r.remember = setCookie;
   r.current ??= list.dataset.current || null;
   const show = (id, message) => r.open ? r.open(id, message) : location.assign(r.address(id, message));
   const path = (id, rest = "") => "/page/session/" + encodeURIComponent(id) + rest;
 
-  /* Rows: which one the Tab key reaches, and where the arrows go. */
+  /* Keyboard navigation: one row is a tab stop, the arrow keys move between rows. */
   const links = () => [...list.querySelectorAll("a.session-link")];
-  function reach(link) {
-    for (const other of list.querySelectorAll('a.session-link[tabindex="0"], .session-more[tabindex="0"], .session-fold[tabindex="0"]')) other.tabIndex = -1;
+  function setTabStop(link) {
+    for (const other of list.querySelectorAll('a.session-link[tabindex="0"], .session-more[tabindex="0"], .session-toggle[tabindex="0"]')) other.tabIndex = -1;
     if (!link) return;
     link.tabIndex = 0;
     for (const button of link.parentElement.querySelectorAll(":scope > button")) button.tabIndex = 0;
   }
-  const reachSome = () => { if (!list.querySelector('a.session-link[tabindex="0"]')) reach(list.querySelector("a[aria-current]") || list.querySelector("a.session-link")); };
+  const ensureReachable = () => { if (!list.querySelector('a.session-link[tabindex="0"]')) setTabStop(list.querySelector("a[aria-current]") || list.querySelector("a.session-link")); };
   function mark(id) {
     for (const link of list.querySelectorAll("a[aria-current]")) link.removeAttribute("aria-current");
     const link = id && byId(id)?.querySelector(":scope > a");
-    if (link) { link.setAttribute("aria-current", "page"); if (!list.contains(document.activeElement)) reach(link); }
+    if (link) { link.setAttribute("aria-current", "page"); if (!list.contains(document.activeElement)) setTabStop(link); }
   }
-  list.addEventListener("focusin", (event) => { const row = event.target.closest("li.session"); const link = row?.querySelector(":scope > a"); if (link) reach(link); });
+  list.addEventListener("focusin", (event) => { const row = event.target.closest("li.session"); const link = row?.querySelector(":scope > a"); if (link) setTabStop(link); });
 
-  /* What is read from the server is put into the list in the order in which it was asked for: an older answer never
-     takes the place of a newer one. */
+  /* Responses are applied in the order of their requests, so that an older one never replaces a newer one. */
   let reading = Promise.resolve();
-  function inTurn(read) { const mine = reading.then(read); reading = mine.catch(() => {}); return mine; }
+  function inOrder(read) { const mine = reading.then(read); reading = mine.catch(() => {}); return mine; }
 
-  /* Pages: the next one is asked for before its place comes into view. */
-  const seer = new IntersectionObserver((seen) => { for (const one of seen) if (one.isIntersecting) more(one.target); }, { root: list, rootMargin: "900px 0px" });
-  const more = (mark) => { seer.unobserve(mark); return inTurn(() => next(mark)); };
+  /* Pages: the next one is loaded before it comes into view. */
+  const observer = new IntersectionObserver((entries) => { for (const entry of entries) if (entry.isIntersecting) more(entry.target); }, { root: list, rootMargin: "900px 0px" });
+  const more = (mark) => { observer.unobserve(mark); return inOrder(() => next(mark)); };
   async function next(mark) {
     if (!mark.isConnected) return;
     try {
       const html = await r.send("GET", mark.dataset.url, undefined, { accept: "text/html" });
       if (!mark.isConnected) return;
       mark.remove();
-      take(r.parse(html));
+      appendPage(r.parse(html));
     } catch (error) {
       if (!mark.isConnected) return;
       const retry = document.createElement("button");
@@ -52,27 +51,27 @@
       r.failed(error);
     }
   }
-  function take(piece) {
-    const known = new Map();  /* one walk through the list, not one for each row */
+  function appendPage(piece) {
+    const known = new Map();  /* one pass over the list, not one per row */
     for (const row of list.querySelectorAll("li.session")) known.set(row.dataset.id, row);
     for (const section of piece.querySelectorAll("section.session-group")) {
       for (const row of section.querySelectorAll("li.session")) known.get(row.dataset.id)?.remove();
-      const there = list.querySelector(`section[data-group="${CSS.escape(section.dataset.group)}"]`);
-      if (there) there.querySelector("ul").append(...section.querySelector("ul").children);
+      const existing = list.querySelector(`section[data-group="${CSS.escape(section.dataset.group)}"]`);
+      if (existing) existing.querySelector("ul").append(...section.querySelector("ul").children);
       else list.append(section);
     }
     for (const rest of piece.querySelectorAll(".sessions-more, .sessions-empty")) list.append(rest);
     watchMore();
     tidy();
     mark(r.current);
-    reachSome();
+    ensureReachable();
   }
-  const watchMore = () => { const mark = list.querySelector(".sessions-more"); if (mark) seer.observe(mark); };
+  const watchMore = () => { const mark = list.querySelector(".sessions-more"); if (mark) observer.observe(mark); };
   const query = () => new URLSearchParams(Object.entries(filter).filter(([, value]) => value));
   let asked = 0;
-  const reload = () => { const mine = ++asked; return inTurn(() => anew(mine)); };
-  let postponed = false;   /* a field in which someone types a title is not taken away */
-  async function anew(mine) {
+  const reload = () => { const mine = ++asked; return inOrder(() => reloadNow(mine)); };
+  let postponed = false;   /* reload later: a title is being edited */
+  async function reloadNow(mine) {
     if (mine !== asked) return;
     const html = await r.send("GET", "/page/sessions?" + query(), undefined, { accept: "text/html" });
     if (mine !== asked) return;
@@ -80,38 +79,38 @@
     if (postponed) return;
     const at = list.scrollTop, focused = list.contains(document.activeElement) && document.activeElement.closest("li.session")?.dataset.id;
     list.replaceChildren();
-    take(r.parse(html));
+    appendPage(r.parse(html));
     list.scrollTop = at;
     if (focused) byId(focused)?.querySelector(":scope > a")?.focus({ preventScroll: true });
     if (r.current && !byId(r.current)) touch(r.current);
   }
   r.reloadSessions = () => reload().catch(r.failed);
 
-  /* Keeping in step: rows that changed are read again together, and go to their places unless a pointer is on the list. */
+  /* Updates: changed rows are read together, and move to their new position unless the pointer is over the list. */
   const rank = (group) => ({ open: "", pinned: "0", today: "1", yesterday: "2", week: "3" })[group] ?? "4" + (999999 - Number(group.replace("-", "")));
   function section(group, label) {
-    const there = list.querySelector(`section[data-group="${CSS.escape(group)}"]`);
-    if (there) return there;
-    const made = document.createElement("section");
-    made.className = "session-group"; made.setAttribute("role", "group"); made.dataset.group = group; made.setAttribute("aria-label", label);
+    const existing = list.querySelector(`section[data-group="${CSS.escape(group)}"]`);
+    if (existing) return existing;
+    const created = document.createElement("section");
+    created.className = "session-group"; created.setAttribute("role", "group"); created.dataset.group = group; created.setAttribute("aria-label", label);
     const head = document.createElement("h2");
     head.className = "session-heading"; head.textContent = label;
-    made.append(head, document.createElement("ul"));
+    created.append(head, document.createElement("ul"));
     const after = [...list.querySelectorAll("section.session-group")].find((other) => rank(other.dataset.group) > rank(group));
-    list.insertBefore(made, after || list.querySelector(".sessions-more"));
-    return made;
+    list.insertBefore(created, after || list.querySelector(".sessions-more"));
+    return created;
   }
   function tidy() {
     for (const empty of list.querySelectorAll("section.session-group")) if (!empty.querySelector("li")) empty.remove();
     if (list.querySelector("li.session")) list.querySelector(".sessions-empty")?.remove();
   }
-  function place(row) {
+  function moveIntoOrder(row) {
     const at = Number(row.dataset.at);
     const apart = row.closest('section[data-group="open"]');
     if ((!row.isConnected || apart) && row.dataset.group !== "pinned" && list.querySelector(".sessions-more")) {
       const loaded = [...list.querySelectorAll("section:not([data-group=pinned], [data-group=open]) > ul > li.session")].pop();
-      if (!loaded || at < Number(loaded.dataset.at)) {  /* it stands on a page that is not loaded yet */
-        if (row.dataset.id === r.current && !apart) section("open", "Open now").querySelector("ul").replaceChildren(row);
+      if (!loaded || at < Number(loaded.dataset.at)) {  /* its page is not loaded yet */
+        if (row.dataset.id === r.current && !apart) section("open", "Current").querySelector("ul").replaceChildren(row);
         return;
       }
     }
@@ -122,19 +121,19 @@
     focused?.focus({ preventScroll: true });
     tidy();
   }
-  const waiting = new Set(), going = new Set();   /* rows that are to be moved later; rows of what is being deleted */
-  const held = () => list.matches(":hover") && matchMedia("(hover: hover)").matches;
+  const waiting = new Set(), deleting = new Set();   /* rows to move later; rows being deleted */
+  const isHovered = () => list.matches(":hover") && matchMedia("(hover: hover)").matches;
   function update(fresh, force) {
     const row = byId(fresh.dataset.id);
-    if (going.has(fresh.dataset.id)) return;
-    if (row?.closest("ul")?.closest("li.session")) { swap(row, fresh); return; }  /* a sub-agent stays under its parent */
+    if (deleting.has(fresh.dataset.id)) return;
+    if (row?.closest("ul")?.closest("li.session")) { swap(row, fresh); return; }  /* a sub-agent stays below its parent */
     if (row) swap(row, fresh);
-    if (row && row.dataset.group === row.closest("section").dataset.group && placed(row)) return;
-    if (row?.classList.contains("renaming") || (held() && !force)) { waiting.add(fresh.dataset.id); return; }
-    place(row || fresh);
-    if (!row) reachSome();
+    if (row && row.dataset.group === row.closest("section").dataset.group && isInOrder(row)) return;
+    if (row?.classList.contains("renaming") || (isHovered() && !force)) { waiting.add(fresh.dataset.id); return; }
+    moveIntoOrder(row || fresh);
+    if (!row) ensureReachable();
   }
-  function placed(row) {
+  function isInOrder(row) {
     const at = Number(row.dataset.at), before = row.previousElementSibling, after = row.nextElementSibling;
     return (!before || Number(before.dataset.at) >= at) && (!after || Number(after.dataset.at) <= at);
   }
@@ -145,15 +144,15 @@
     if (link && other && link.innerHTML !== other.innerHTML) link.innerHTML = other.innerHTML;
     const button = row.querySelector(":scope > .session-more");
     if (button) button.setAttribute("aria-label", fresh.querySelector(":scope > .session-more").getAttribute("aria-label"));
-    const fold = row.querySelector(":scope > .session-fold"), unfolded = fresh.querySelector(":scope > .session-fold");
-    if (unfolded && !fold) row.insertBefore(unfolded, row.querySelector(":scope > ul"));
-    else if (unfolded && fold.textContent !== unfolded.textContent) fold.replaceChildren(...unfolded.childNodes);
+    const toggle = row.querySelector(":scope > .session-toggle"), freshToggle = fresh.querySelector(":scope > .session-toggle");
+    if (freshToggle && !toggle) row.insertBefore(freshToggle, row.querySelector(":scope > ul"));
+    else if (freshToggle && toggle.textContent !== freshToggle.textContent) toggle.replaceChildren(...freshToggle.childNodes);
   }
   const changed = new Set();
   let timer = 0;
-  function later() { if (!timer) timer = setTimeout(step, 250); }
-  function step(force = false) { clearTimeout(timer); timer = 0; return inTurn(() => again(force)); }
-  async function again(force) {
+  function updateSoon() { if (!timer) timer = setTimeout(updateNow, 250); }
+  function updateNow(force = false) { clearTimeout(timer); timer = 0; return inOrder(() => updateRows(force)); }
+  async function updateRows(force) {
     const ids = [...changed].slice(0, 50);
     for (const id of ids) changed.delete(id);
     if (!ids.length || filter.view === "trash") { if (ids.length) r.reloadSessions(); return; }
@@ -166,24 +165,24 @@
         if (fresh.has(id)) update(fresh.get(id), force);
         else {
           const row = byId(id);
-          if (id === r.current) beside = { of: id, next: neighbour(id) };
-          if (row && !row.closest("ul").closest("li.session")) { leave(row); row.remove(); tidy(); }
+          if (id === r.current) lastNeighbor = { of: id, next: neighbor(id) };
+          if (row && !row.closest("ul").closest("li.session")) { moveFocusFrom(row); row.remove(); tidy(); }
         }
       }
       mark(r.current);
-      reachSome();
+      ensureReachable();
     } catch (error) {
       if (!error.offline) throw error;
       for (const id of ids) changed.add(id);
-    } finally { if (changed.size) later(); }
+    } finally { if (changed.size) updateSoon(); }
   }
-  function leave(row) {
-    /* Focus goes to the neighbour of a row that goes. */
+  function moveFocusFrom(row) {
+    /* Move the focus to the neighbor of a row that is removed. */
     if (!row.contains(document.activeElement)) return;
     const all = links(), at = all.indexOf(row.querySelector(":scope > a"));
     (all[at + 1] || all[at - 1] || document.querySelector('#sidebar [data-do="new"]'))?.focus({ preventScroll: true });
   }
-  function touch(id, force) { changed.add(id); if (force) return step(true); later(); return undefined; }
+  function touch(id, force) { changed.add(id); if (force) return updateNow(true); updateSoon(); return undefined; }
   document.addEventListener("recollect:change", (event) => {
     const { session, running } = event.detail || {};
     if (!session) return;
@@ -201,9 +200,9 @@
     if (!byId(r.current)) touch(r.current, true);
     if (r.narrow() && document.body.classList.contains("drawer")) r.drawer(false);
   });
-  list.addEventListener("pointerleave", () => { for (const id of waiting) { const row = byId(id); row ? place(row) : touch(id); } waiting.clear(); });
+  list.addEventListener("pointerleave", () => { for (const id of waiting) { const row = byId(id); row ? moveIntoOrder(row) : touch(id); } waiting.clear(); });
 
-  /* Times grow older while one looks. */
+  /* Update relative times. */
   let day = new Date().toDateString();
   setInterval(() => {
     if (new Date().toDateString() !== day) { day = new Date().toDateString(); r.reloadSessions(); return; }
@@ -211,12 +210,12 @@
     for (const row of list.querySelectorAll('section[data-group="today"] li, section[data-group="pinned"] li')) {
       const passed = now - Number(row.dataset.at), time = row.querySelector(".session-note time");
       if (!time || passed >= 86400000 || new Date(Number(row.dataset.at)).toDateString() !== day) continue;
-      const text = passed < 60000 ? "now" : passed < 3600000 ? Math.floor(passed / 60000) + " min" : Math.floor(passed / 3600000) + " h";
+      const text = passed < 60000 ? "now" : passed < 3600000 ? Math.floor(passed / 60000) + " min ago" : Math.floor(passed / 3600000) + " h ago";
       if (time.textContent !== text) time.textContent = text;
     }
   }, 30000);
 
-  /* What is done to a row. */
+  /* Row actions. */
   const titleOf = (row) => row?.querySelector(":scope > .session-link .session-title")?.textContent || "the conversation";
   const rowOf = (thing) => thing.closest("li.session");
   async function alter(id, fields) {
@@ -226,7 +225,7 @@
   }
   r.actions.session = (link) => show(rowOf(link).dataset.id);
   r.actions.search = () => r.search?.();
-  r.actions.fold = async (button) => {
+  r.actions["toggle-delegates"] = async (button) => {
     const row = rowOf(button), open = button.getAttribute("aria-expanded") === "true";
     button.setAttribute("aria-expanded", String(!open));
     row.querySelector(":scope > ul")?.remove();
@@ -248,15 +247,15 @@
     row.prepend(field);
     field.focus();
     field.select();
-    let over = false;
+    let done = false;
     const end = async (save) => {
-      if (over) return;
-      over = true;
+      if (done) return;
+      done = true;
       const focused = document.activeElement === field || document.activeElement === document.body;
       row.classList.remove("renaming");
       field.remove();
       if (focused) row.querySelector(":scope > a")?.focus({ preventScroll: true });
-      if (waiting.has(id) && !held()) { waiting.delete(id); place(row); }
+      if (waiting.has(id) && !isHovered()) { waiting.delete(id); moveIntoOrder(row); }
       if (postponed) r.reloadSessions();
       if (save && field.value.trim() !== (old.classList.contains("untitled") ? "" : old.textContent)) {
         old.textContent = field.value.trim() || old.textContent;
@@ -274,39 +273,39 @@
   r.archive = async (id, archived) => {
     const title = titleOf(byId(id));
     await alter(id, { archived });
-    r.toast(archived ? `Archived “${short(title)}”` : `“${short(title)}” is back in the list`, { action: "Undo", run: () => alter(id, { archived: !archived }).catch(r.failed) });
+    r.toast(archived ? `Archived “${short(title)}”` : `“${short(title)}” was unarchived`, { action: "Undo", run: () => alter(id, { archived: !archived }).catch(r.failed) });
   };
   const short = (title) => title.length > 40 ? title.slice(0, 39) + "…" : title;
-  /* The session beside one in the list; of one whose row is gone already, what stood beside it then. */
-  let beside = null;
-  function neighbour(id) {
+  /* Return the neighbor of a session in the list; for a removed row, the neighbor that it had. */
+  let lastNeighbor = null;
+  function neighbor(id) {
     const all = [...list.querySelectorAll("section > ul > li.session")], at = all.findIndex((row) => row.dataset.id === id);
-    if (at < 0) return beside?.of === id && byId(beside.next) ? beside.next : all[0]?.dataset.id;
+    if (at < 0) return lastNeighbor?.of === id && byId(lastNeighbor.next) ? lastNeighbor.next : all[0]?.dataset.id;
     return (all[at + 1] || all[at - 1])?.dataset.id;
   }
   r.openNext = async (id) => {
-    const next = neighbour(id);
-    if (!next) return r.begin();
+    const next = neighbor(id);
+    if (!next) return r.startConversation();
     try { return await show(next); }
-    catch (error) { if (error.status !== 404) throw error; return r.begin(); }  /* that one is gone too */
+    catch (error) { if (error.status !== 404) throw error; return r.startConversation(); }  /* that one was deleted too */
   };
   r.remove = async (id) => {
     const row = byId(id), title = titleOf(row);
-    const next = neighbour(id);
-    if (row) { leave(row); row.remove(); tidy(); }
-    going.add(id);
-    let fresh = null;  /* another one is opened first, so that nothing asks for what is gone */
+    const next = neighbor(id);
+    if (row) { moveFocusFrom(row); row.remove(); tidy(); }
+    deleting.add(id);
+    let fresh = null;  /* open another conversation first, so that nothing requests the deleted one */
     try {
-      if (id === r.current) { if (next) await show(next); else fresh = await r.begin(); }
+      if (id === r.current) { if (next) await show(next); else fresh = await r.startConversation(); }
       await r.send("DELETE", path(id));
     } catch (error) { touch(id); throw error; }
-    finally { inTurn(() => going.delete(id)); }   /* after what was asked while it was still there */
+    finally { inOrder(() => deleting.delete(id)); }   /* after the responses to earlier requests */
     r.toast(`Deleted “${short(title)}”`, { action: "Undo", run: async () => {
       try { await r.send("POST", path(id, "/restore")); await touch(id, true); } catch (error) { r.failed(error); }
     } });
-    if (fresh === id) await r.begin();  /* it was empty, and was given again */
+    if (fresh === id) await r.startConversation();  /* the empty conversation was deleted and returned again */
   };
-  r.forkSession = async (id) => { const still = r.wishing(), { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); if (still()) await show(session); };
+  r.forkSession = async (id) => { const still = r.beginNavigation(), { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); if (still()) await show(session); };
   r.actions.restore = async (button) => {
     const row = rowOf(button), id = row.dataset.id;
     await r.send("POST", path(id, "/restore"));
@@ -316,11 +315,11 @@
   };
   r.actions.erase = async (button) => {
     const row = rowOf(button), id = row.dataset.id, title = short(titleOf(row));
-    if (!await r.ask(`Erase “${title}” for good?`, "It is overwritten in the file, and can not be brought back.", "Erase")) return;
+    if (!await r.ask(`Erase “${title}” permanently?`, "Its contents are overwritten in the database. This cannot be undone.", "Erase")) return;
     try { await r.send("POST", path(id, "/erase"), { forks: "refuse" }); }
     catch (error) {
       if (error.problem?.code !== "session-has-forks") throw error;
-      if (!await r.ask("Other conversations go on from this one", "They were forked from it. They keep the messages that they share; the rest is erased for good.", "Erase the rest")) return;
+      if (!await r.ask("Other conversations were forked from this one", "They keep the messages they share with it. The rest is erased permanently.", "Erase the rest")) return;
       await r.send("POST", path(id, "/erase"), { forks: "keep" });
     }
     row.remove(); tidy();
@@ -328,9 +327,9 @@
     if (!list.querySelector("li.session")) await reload();
   };
   r.actions["empty-trash"] = async () => {
-    if (!await r.ask("Empty the trash?", "Every conversation in it is erased for good.", "Empty trash")) return;
+    if (!await r.ask("Empty the trash?", "All conversations in the trash are erased permanently. This cannot be undone.", "Empty trash")) return;
     const { erased } = await r.send("POST", "/page/trash/empty");
-    r.toast(erased === 1 ? "One conversation was erased" : `${erased} conversations were erased`);
+    r.toast(erased === 1 ? "1 conversation erased" : `${erased} conversations erased`);
     await reload();
   };
 
@@ -341,7 +340,7 @@
     chosen = row.dataset.id;
     const say = (name, text) => { menu.querySelector(`[data-act="${name}"] span`).textContent = text; };
     say("pin", row.hasAttribute("data-pinned") ? "Unpin" : "Pin");
-    say("archive", row.hasAttribute("data-archived") ? "Back to the list" : "Archive");
+    say("archive", row.hasAttribute("data-archived") ? "Unarchive" : "Archive");
     for (const item of menu.querySelectorAll("[data-color]")) if (item.getAttribute("role")) item.setAttribute("aria-checked", String(item.dataset.color === (row.dataset.color || "")));
     r.menu(menu, button);
   }
@@ -369,23 +368,23 @@
     openMenu(row, button);
   });
 
-  /* Keys on the list. */
+  /* Keyboard shortcuts of the list. */
   list.addEventListener("keydown", (event) => {
     const row = event.target.closest("li.session"), link = row?.querySelector(":scope > a");
     if (!link || event.target.closest("input") || event.ctrlKey || event.metaKey || event.altKey) return;
     const all = links(), at = all.indexOf(link);
     const go = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1, PageDown: Math.min(at + 10, all.length - 1), PageUp: Math.max(at - 10, 0) }[event.key];
-    const fold = row.querySelector(":scope > .session-fold");
+    const toggle = row.querySelector(":scope > .session-toggle");
     if (go !== undefined) { all[go]?.focus(); }
     else if (event.key === "F2") act.rename(row);
     else if (event.key === "Delete") Promise.resolve(act.delete(row)).catch(r.failed);
     else if (event.key === "ContextMenu" || event.key === "F10" && event.shiftKey) openMenu(row, row.querySelector(":scope > .session-more"));
-    else if ((event.key === "ArrowRight" || event.key === "ArrowLeft") && fold && (fold.getAttribute("aria-expanded") === "true") !== (event.key === "ArrowRight")) fold.click();
+    else if ((event.key === "ArrowRight" || event.key === "ArrowLeft") && toggle && (toggle.getAttribute("aria-expanded") === "true") !== (event.key === "ArrowRight")) toggle.click();
     else return;
     event.preventDefault();
   });
 
-  /* Swipe to the left on touch: what the menu has most often. */
+  /* Swipe left on a touch screen: the most common actions. */
   let swipe = null;
   const unswipe = () => list.querySelector(".session-actions")?.remove();
   list.addEventListener("pointerdown", (event) => {
@@ -417,15 +416,15 @@
   /* Filters. */
   const bar = document.querySelector(".sidebar-filter");
   const box = document.getElementById("session-filters");
-  function told() {
+  function showFilter() {
     const words = [{ archived: "Archived", trash: "Trash" }[filter.view], filter.channel, filter.model].filter(Boolean);
     bar.hidden = !words.length;
-    bar.querySelector("[data-told]").textContent = words.join(" · ");
+    bar.querySelector("[data-filter-label]").textContent = words.join(" · ");
     bar.querySelector('[data-do="empty-trash"]').hidden = filter.view !== "trash";
   }
-  async function narrowed(values) { Object.assign(filter, values); told(); list.scrollTop = 0; await reload(); }
-  r.unfilter = () => narrowed({ view: "", channel: "", model: "" });
-  r.filter = narrowed;
+  async function applyFilter(values) { Object.assign(filter, values); showFilter(); list.scrollTop = 0; await reload(); }
+  r.unfilter = () => applyFilter({ view: "", channel: "", model: "" });
+  r.filter = applyFilter;
   r.actions.unfilter = () => r.unfilter();
   r.actions.filters = async (button) => {
     const form = box.querySelector("form");
@@ -438,17 +437,17 @@
     }
     r.menu(box, button);
   };
-  box?.querySelector("form").addEventListener("change", (event) => { const form = event.currentTarget; narrowed({ view: form.elements.view.value, channel: form.elements.channel.value, model: form.elements.model.value }).catch(r.failed); });
+  box?.querySelector("form").addEventListener("change", (event) => { const form = event.currentTarget; applyFilter({ view: form.elements.view.value, channel: form.elements.channel.value, model: form.elements.model.value }).catch(r.failed); });
   box?.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); box.hidePopover(); });
 
-  /* The edge: with the pointer, or with the arrow keys. */
+  /* Resizing by pointer or arrow keys. */
   const edge = document.getElementById("sidebar-edge");
   const least = Number(edge.getAttribute("aria-valuemin")), most = Number(edge.getAttribute("aria-valuemax"));
   function widen(width) {
     const step = Math.min(most, Math.max(least, Math.round(width / 20) * 20));
     document.body.dataset.sidebar = step;
     edge.setAttribute("aria-valuenow", step);
-    keep("sidebar", step);
+    setCookie("sidebar", step);
   }
   edge.addEventListener("pointerdown", (event) => { edge.setPointerCapture(event.pointerId); document.body.classList.add("resizing"); event.preventDefault(); });
   edge.addEventListener("pointermove", (event) => { if (edge.hasPointerCapture(event.pointerId)) widen(event.clientX); });
@@ -460,7 +459,7 @@
     if (to !== undefined) { widen(to); event.preventDefault(); }
   });
 
-  /* The drawer under 800 px: what is behind it can not be reached, and focus comes back. */
+  /* The drawer below 800 px: the page behind it is inert, and the focus returns when it closes. */
   const plainDrawer = r.drawer;
   let from = null;
   r.drawer = (open = !document.body.classList.contains("drawer")) => {
@@ -472,16 +471,16 @@
   matchMedia("(max-width: 799px)").addEventListener("change", (event) => { if (!event.matches && document.body.classList.contains("drawer")) r.drawer(false); });
   document.getElementById("sidebar").addEventListener("keydown", (event) => {
     if (event.key !== "Tab" || !document.body.classList.contains("drawer")) return;
-    const all = [...event.currentTarget.querySelectorAll("a[href], button, input, select")].filter((one) => one.tabIndex >= 0 && one.checkVisibility());
+    const all = [...event.currentTarget.querySelectorAll("a[href], button, input, select")].filter((element) => element.tabIndex >= 0 && element.checkVisibility());
     const end = event.shiftKey ? all[0] : all[all.length - 1];
     if (document.activeElement === end) { all[event.shiftKey ? all.length - 1 : 0].focus(); event.preventDefault(); }
   });
 
-  /* The zone of this browser: the server groups by its days. */
+  /* The browser's time zone: the server groups conversations by its days. */
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "";
   const minutes = -new Date().getTimezoneOffset();
-  keep("recollect-zone", `${zone}|${minutes}`);
+  setCookie("recollect-zone", `${zone}|${minutes}`);
   watchMore();
-  reachSome();
+  ensureReachable();
   if (list.dataset.zone !== zone) reload().then(() => { list.dataset.zone = zone; }).catch(() => {});
 })();

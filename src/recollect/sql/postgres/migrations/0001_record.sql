@@ -1,13 +1,14 @@
--- Sessions, branches, turns, messages, tool calls and what belongs to them, in a schema of their own.
--- Every key begins with the tree, a session with its forks: what a sharding engine would distribute by. Within a tree,
--- sessions and branches are counted from 1. An operation knows each by one number: (tree << 20) | number.
--- Every row has its owner, so that a policy on the row alone decides who sees it. Times are milliseconds UTC.
--- Text that is compared has the collation "C", so that order means the same as in SQLite.
+-- Sessions, branches, turns, messages, tool calls and their related tables, in a separate schema.
+-- Every key begins with the tree (a session with its forks), which a sharded database would use as its distribution key. Within a
+-- tree, sessions and branches are numbered from 1. An operation identifies each by one integer: (tree << 20) | number.
+-- Every row has an owner column, so that a row-level security policy needs only the row itself. Times are milliseconds UTC.
+-- Text that is compared has the collation "C", so that it sorts as in SQLite.
 
 CREATE FUNCTION recollect.owner() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
 AS $$ SELECT coalesce(current_setting('recollect.owner', true), '') $$;
 
--- What a word may be is said of a type: the check of a table is read anew by each statement that writes to it.
+-- Allowed values are CHECK constraints of domains, not of tables: PostgreSQL reads the CHECK constraints of a table again for every
+-- statement that writes to it.
 CREATE DOMAIN recollect.relation AS text COLLATE "C" CHECK (VALUE IN ('fork', 'delegate'));
 CREATE DOMAIN recollect.session_status AS text COLLATE "C" CHECK (VALUE IN ('active', 'completed', 'failed'));
 CREATE DOMAIN recollect.turn_status AS text COLLATE "C"
@@ -105,8 +106,8 @@ CREATE TABLE recollect.turns (
     PRIMARY KEY (tree, branch, position)
 );
 
--- PostgreSQL compresses what is in a row only where the row has more than 2,032 bytes. Of a message that has less, and enough for
--- it to be worth its while, the filler makes the row that long: spaces, of which compressing leaves some 25 bytes.
+-- TOAST compresses the values of a row only if the row is larger than 2,032 bytes. If a message is shorter, but long enough for
+-- compression to pay off (640 bytes), the filler extends its row to that size with spaces, which compress to about 25 bytes.
 CREATE TABLE recollect.messages (
     tree bigint NOT NULL,
     branch integer NOT NULL,
@@ -134,8 +135,8 @@ CREATE TABLE recollect.messages (
     PRIMARY KEY (tree, branch, position)
 ) WITH (toast_tuple_target = 640);
 
--- What is compressed stays in its row as far as a page has room. Elsewhere it has an index and a second row for each 2,000 bytes,
--- which takes more room, and time to find.
+-- Storage MAIN keeps compressed values in the row as long as the row fits into a page. Out of line, a value takes an index and one
+-- row per 2,000 bytes in the TOAST table, which needs more space, and more time to fetch.
 DO $$
 DECLARE
     name text;
@@ -230,16 +231,17 @@ CREATE TABLE recollect.settings (
     PRIMARY KEY (owner, key)
 );
 
--- A row for a hundred commits of a connection, written with each: where it was lost on COMMIT, that tells what became of it. It is
--- written anew within its page, and no index with it, since none has the time.
+-- Commit tokens. A connection writes its row with each commit, and begins a new row after 100 commits. If the connection is lost
+-- during COMMIT, the row shows whether the transaction was committed. No index contains the time, so each write is a HOT update:
+-- within the page, without a new index entry.
 CREATE TABLE recollect.commits (
     token bigint PRIMARY KEY,
     at bigint NOT NULL,
     fence boolean NOT NULL DEFAULT false
 );
 
--- Who watches, and until when: without anyone, nobody is notified, because a notification takes a lock that makes
--- commits wait for one another.
+-- Open watches with their expiry. If there are none, commits send no NOTIFY, because NOTIFY takes a lock that makes commits wait for
+-- one another.
 CREATE TABLE recollect.watchers (
     channel text COLLATE "C" NOT NULL,
     watcher bigint NOT NULL,
@@ -250,7 +252,7 @@ CREATE TABLE recollect.watchers (
 CREATE FUNCTION recollect.channel(owner text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT 'recollect_' || md5(owner) $$;
 
--- Tells a session's revision (-1: erased), key and id.
+-- Send a NOTIFY with a session's revision (-1: erased), key and id.
 CREATE FUNCTION recollect.tell() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     here text;
@@ -275,7 +277,8 @@ CREATE TRIGGER sessions_tell_made AFTER INSERT OR DELETE ON recollect.sessions
 CREATE TRIGGER sessions_tell_changed AFTER UPDATE ON recollect.sessions
     FOR EACH ROW WHEN (OLD.revision <> NEW.revision) EXECUTE FUNCTION recollect.tell();
 
--- Each owner sees and touches only its own rows, whoever owns the tables; a setting of the transaction names the owner.
+-- Row-level security: an owner reads and writes only its own rows. FORCE applies the policy also to the role that owns the tables.
+-- The transaction setting recollect.owner names the owner.
 DO $$
 DECLARE
     name text;

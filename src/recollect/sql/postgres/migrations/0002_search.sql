@@ -1,12 +1,12 @@
--- Full-text search. What is here is made from the messages, and can be made anew from them.
+-- Full-text search. These tables are derived from the messages and titles and can be rebuilt from them.
 
 ALTER TABLE recollect.sessions ADD COLUMN title_changed boolean DEFAULT true;
 
 CREATE INDEX sessions_title_changed ON recollect.sessions (owner) WHERE title_changed;
 
--- The words of each message, with their places: A is what was said, B was asked of tools, C answered by them. What begins
--- with = is no word: =a is in every row, =r... the role, =t... a tool, =o... the owner. They stay in the rows as far as a page
--- has room: to fetch words that are kept apart takes five times as long as to look through them.
+-- The lexemes of each message with their positions. The weight is A in the text, B in tool calls, C in tool results. Lexemes that
+-- begin with = are not words: =a is in every row, =r... is the role, =t... a tool, =o... the owner. A tsvector stays in its row as long
+-- as the row fits into a page: fetching it from the TOAST table takes five times as long as matching it.
 CREATE TABLE recollect.search_index (
     tree bigint NOT NULL,
     branch integer NOT NULL,
@@ -31,15 +31,15 @@ CREATE TABLE recollect.search_titles (
 
 CREATE INDEX search_titles_words ON recollect.search_titles USING gin (words) WITH (gin_pending_list_limit = 512);
 
--- The words in both, to find those that have a piece inside of them.
+-- The distinct words of both tables, to find the words that contain a substring.
 CREATE TABLE recollect.search_terms (
     owner text COLLATE "C" NOT NULL DEFAULT recollect.owner(),
     term text COLLATE "C" NOT NULL,
     PRIMARY KEY (owner, term)
 );
 
--- An index for such pieces, where the extension is there or may be created. Without it the words of an owner are read
--- one after the other.
+-- A trigram index for substrings, if the extension pg_trgm exists or can be created. Without it, a search reads the words of the
+-- owner one after another.
 DO $$
 DECLARE
     place text;
@@ -59,7 +59,7 @@ EXCEPTION WHEN insufficient_privilege THEN
     NULL;
 END $$;
 
--- What is looked for, named by a setting of the transaction: words, and a piece of a word.
+-- The search condition, from settings of the transaction: a tsquery, and a LIKE pattern for a substring of a word.
 CREATE FUNCTION recollect.sought() RETURNS tsquery LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN recollect.owner() = '' THEN q.words
         ELSE ('''=o' || md5(recollect.owner()) || '''')::tsquery && q.words END
@@ -70,9 +70,9 @@ CREATE FUNCTION recollect.piece() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     SELECT coalesce(nullif(current_setting('recollect.piece', true), ''), '%')
 $$;
 
--- Each owner sees only its own rows, and of those only what it looks for; where nothing is, all of them. That the search
--- stands in the policy has a reason: beside a policy, a condition with @@ or LIKE can not use an index, because it might
--- tell something about rows that the policy hides. As a part of the policy it can.
+-- An owner sees only its own rows, and of these only the ones that match the search; all of them if the setting is empty. The search
+-- condition is in the policy, because next to a policy PostgreSQL does not use an index for a condition with @@ or LIKE: these
+-- operators are not leakproof, so they could reveal rows that the policy hides. As part of the policy, the condition uses the index.
 DO $$
 DECLARE
     name text;
@@ -91,13 +91,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- A token as it is in the index: one that is longer than a word may be is cut, and ends with a digest of all of it.
+-- Return a token as the index stores it: a token of more than 200 characters is cut to 160, followed by a digest of the whole token.
 CREATE FUNCTION recollect.search_token(token text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN length(token) > 200 THEN left(token, 160) || md5(token) ELSE token END
 $$;
 
--- The words of a folded text, in a row. What is not ASCII has spaces between its words already. U+0010 is how a NUL and
--- itself are written.
+-- Return the tokens of a folded text, in order. Text that is not ASCII already has spaces between its tokens. U+0010 is the escape
+-- character for NUL and for itself.
 CREATE FUNCTION recollect.search_tokens(folded text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT string_to_array(
         translate(
@@ -109,9 +109,9 @@ CREATE FUNCTION recollect.search_tokens(folded text) RETURNS text[] LANGUAGE sql
     )
 $$;
 
--- A tsvector holds a megabyte, places up to 16,383, and 255 places of a word. Words that have no place any more are in it
--- without, and two in a row of them as a pair, =+one two. What does not fit is left out, pairs first. Words of two
--- columns are not in a row.
+-- A tsvector holds one megabyte, positions up to 16,383, and 255 positions per lexeme. Tokens beyond these limits are stored without
+-- a position. Two adjacent tokens of which one has no position are also stored as a pair, =+one two. Entries that exceed the size
+-- are left out, pairs first. Tokens of different columns are not adjacent.
 CREATE FUNCTION recollect.search_words(
     said text, calls text, results text, tags text, OUT words tsvector, OUT length integer
 ) LANGUAGE sql STABLE PARALLEL SAFE AS $$
@@ -153,7 +153,8 @@ CREATE FUNCTION recollect.search_words(
         (SELECT count(*) FROM tokens)::integer
 $$;
 
--- Whether anything has what is looked for. Only the index is to be used: a word that is nowhere would have it all read.
+-- Return whether any message or title matches the search. Only the GIN indexes are allowed: for a word that does not occur, another
+-- plan would read the whole table.
 CREATE FUNCTION recollect.search_has() RETURNS boolean LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
@@ -169,7 +170,8 @@ BEGIN
     );
 END $$;
 
--- Deletes those of some words that are in no message and no title any more. The usual words are in what is newest.
+-- Delete those of the passed words that no message and no title contains any more. The newest messages contain the common words, so
+-- these need no lookup.
 CREATE FUNCTION recollect.search_sweep(words text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     word text;
@@ -192,16 +194,16 @@ BEGIN
     RETURN cardinality(gone);
 END $$;
 
--- A JSON array of texts as they are stored: a NUL and U+0010 are written as two characters. Half of a surrogate pair can
--- not be stored, and becomes what nothing stored has.
+-- Convert a JSON array of texts to their stored form: NUL and U+0010 are stored as two characters. An unpaired surrogate cannot be
+-- stored; it becomes text that no stored value contains.
 CREATE FUNCTION recollect.listed(list text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT array_agg(value) FROM json_array_elements_text(replace(regexp_replace(replace(replace(replace(
         list, '\\', E'\x01'), '\u0010', '\u0010p'), '\u0000', '\u00100'), '\\u[dD][89a-fA-F]..', '\\u0010', 'g'),
         E'\x01', '\\')::json) AS value
 $$;
 
--- How well words fit a message: BM25 with what the words weigh by themselves, the length of an ordinary message, and
--- places that count less the more there are.
+-- Rank a message with BM25. The caller passes the weight of each phrase, the average length is a constant (100 tokens), and each
+-- further position of a word counts less.
 CREATE FUNCTION recollect.search_rank(words tsvector, length integer, sought tsquery[], weights float8[])
 RETURNS float8 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT -coalesce(sum(p.weight * r.fit * 2.2 / (r.fit + 1.2 * (0.25 + 0.75 * length / 100))), 0)

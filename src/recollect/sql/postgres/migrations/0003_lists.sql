@@ -1,5 +1,5 @@
--- What lists are narrowed and put in order by. None of it is on a column that an append changes, so that the row of a
--- session can still be written in its place.
+-- Indexes for the filters and sort orders of lists. None of them contains a column that an append changes, so that an append can
+-- still be a HOT update of its session.
 
 CREATE INDEX sessions_channel ON recollect.sessions (owner, channel) WHERE channel IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_model ON recollect.sessions (owner, model) WHERE model IS NOT NULL AND deleted_at IS NULL;
@@ -10,7 +10,7 @@ CREATE INDEX sessions_archived ON recollect.sessions (owner, archived_at)
     WHERE archived_at IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_untitled ON recollect.sessions (owner) WHERE title IS NULL AND deleted_at IS NULL;
 
--- A title as it is put in order: beside the sessions, whose rows an append writes anew.
+-- The sort keys of titles, in a separate table, because an append rewrites the row of its session.
 CREATE TABLE recollect.titles (
     tree bigint NOT NULL,
     session integer NOT NULL,
@@ -21,7 +21,7 @@ CREATE TABLE recollect.titles (
 
 CREATE INDEX titles_folded ON recollect.titles (owner, folded, tree, session);
 
--- The rows of every owner are meant here, and not only those that one of them may see.
+-- The statement processes the rows of every owner, so the policy must not filter them.
 ALTER TABLE recollect.sessions NO FORCE ROW LEVEL SECURITY;
 
 INSERT INTO recollect.titles (tree, session, owner, folded)
@@ -33,8 +33,8 @@ ALTER TABLE recollect.titles ENABLE ROW LEVEL SECURITY;
 ALTER TABLE recollect.titles FORCE ROW LEVEL SECURITY;
 CREATE POLICY titles_owner ON recollect.titles USING (owner = (SELECT recollect.owner()));
 
--- Whether a part of a message is of a kind; NULL where its parts can not be read. The text of a part is compared, because
--- JSON may have escapes that PostgreSQL does not take apart.
+-- Return whether a part of a message is of a kind; NULL if the parts cannot be parsed. The text of the part is compared, because its
+-- JSON may contain escapes that PostgreSQL cannot decode.
 CREATE FUNCTION recollect.part_is(parts text, part integer, kind text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN EXISTS (

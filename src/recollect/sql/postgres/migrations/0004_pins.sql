@@ -6,10 +6,10 @@ CREATE TABLE recollect.pins (
     PRIMARY KEY (tree, branch, position)
 );
 
--- The rows of every owner are meant here, and not only those that one of them may see.
+-- The statement processes the rows of every owner, so the policy must not filter them.
 ALTER TABLE recollect.messages NO FORCE ROW LEVEL SECURITY;
 
--- JSON's escape of NUL, which PostgreSQL's text can not have, is taken out before it is read.
+-- The JSON escape of NUL is removed before the cast, because PostgreSQL text cannot hold NUL.
 INSERT INTO recollect.pins (tree, branch, position, owner)
 SELECT tree, branch, position, owner FROM recollect.messages
 WHERE role = 'system' OR CASE WHEN metadata LIKE '%"pinned"%'

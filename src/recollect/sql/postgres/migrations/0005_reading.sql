@@ -1,8 +1,8 @@
--- What follows is for people who ask in SQL: the same data under the names of rows and columns that a chat application's
--- schema usually has, as in a file of SQLite. A message's id is tree.branch.position. A view is read with the rights of who
--- made it, so each names the owner itself.
+-- Views for people who query the database with SQL: the same data with the table and column names that the schema of a chat
+-- application usually has, as in a SQLite file. The id of a message is tree.branch.position. A view reads its tables with the
+-- privileges of the role that created it, so each view filters by owner itself.
 
--- JSON that PostgreSQL takes apart: NUL and halves of surrogate pairs, which its text can not have, are U+FFFD.
+-- Convert text to JSON that PostgreSQL can decode: NUL and unpaired surrogates, which its text cannot hold, become U+FFFD.
 CREATE OR REPLACE FUNCTION recollect.readable(value text) RETURNS json LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN strpos(value, '\u') = 0 THEN value ELSE
         regexp_replace(
@@ -149,9 +149,10 @@ FROM recollect.snapshots AS n
 JOIN recollect.sessions AS s ON s.tree = n.tree AND s.number = n.session
 WHERE n.owner = (SELECT recollect.owner());
 
--- What follows is for search.
+-- Functions for search.
 
--- A folded text with spaces between its words. What is not ASCII has them already. U+0010 is how a NUL and itself are written.
+-- Return a folded text with spaces between its tokens. Text that is not ASCII already has them. U+0010 is the escape character for NUL
+-- and for itself.
 CREATE FUNCTION recollect.search_spaced(folded text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN octet_length(folded) <> length(folded) THEN folded
         ELSE regexp_replace(replace(replace(folded, E'\x100', ' '), E'\x10p', ' '), '[^a-z0-9 ]+', ' ', 'g') END
@@ -161,9 +162,9 @@ CREATE OR REPLACE FUNCTION recollect.search_tokens(folded text) RETURNS text[] L
     SELECT string_to_array(recollect.search_spaced(folded), ' ')
 $$;
 
--- The server's own parser makes a tsvector ten times as quickly, and of ASCII words the same one. It is not asked where it
--- would take a word apart (12e3a is a number and a word to it), where a word is to be cut, and where there are more places
--- than it keeps.
+-- PostgreSQL's own parser (to_tsvector) creates a tsvector ten times as fast, and the same one for ASCII words. It is not used if it
+-- would split a word (it parses 12e3a as a number and a word), if a word must be cut, or if a text has more positions than a
+-- tsvector stores.
 ALTER FUNCTION recollect.search_words(text, text, text, text) RENAME TO search_words_placed;
 
 CREATE FUNCTION recollect.search_words_parsed(said text, calls text, results text) RETURNS tsvector
@@ -200,9 +201,9 @@ BEGIN
     SELECT p.words, p.length INTO words, length FROM recollect.search_words_placed(said, calls, results, tags) AS p;
 END $$;
 
--- How well words fit a message: BM25 with what the words weigh by themselves, the length of an ordinary message, and
--- places that count less the more there are. As one expression it becomes part of the query; a function that is called for
--- each row takes fifteen times as long. (x / (x + y) is written as 1 - y / (x + y), so that x is calculated once.)
+-- Rank a message with BM25. The caller passes the weight of the phrase, the average length is a constant (100 tokens), and each
+-- further position of a word counts less. PostgreSQL inlines a single expression into the query; a function that is called for each
+-- row takes 15 times as long. (x / (x + y) is written as 1 - y / (x + y), so that x is computed once.)
 CREATE FUNCTION recollect.search_fit(words tsvector, length integer, sought tsquery, weight float8) RETURNS float8
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT coalesce(weight * 2.2 * (1 - 1.2 * (0.25 + 0.0075 * length) / (
@@ -218,8 +219,8 @@ $$;
 
 DROP FUNCTION recollect.search_rank(tsvector, integer, tsquery[], float8[]);
 
--- Places of rows that are spread evenly over the index; not in each of them is a row. TABLESAMPLE would go through the
--- numbers of all pages.
+-- Return row locations (ctid) that are spread evenly over the table search_index; some of them contain no row. TABLESAMPLE would
+-- iterate over the numbers of all pages.
 CREATE FUNCTION recollect.search_spread(many integer, each integer) RETURNS tid[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT array_agg(DISTINCT format('(%s,%s)', (2 * page.number + 1) * size.pages / (2 * many), line.number)::tid)
     FROM (SELECT pg_relation_size('recollect.search_index') / current_setting('block_size')::bigint) AS size (pages)
@@ -227,8 +228,7 @@ CREATE FUNCTION recollect.search_spread(many integer, each integer) RETURNS tid[
     CROSS JOIN generate_series(1, each) AS line (number)
 $$;
 
--- Whether very many rows have what is looked for, by what a few of them say. So it need not be counted in the index, which
--- goes through all of them.
+-- Estimate from a small sample of rows whether very many rows match, to avoid counting them in the index, which visits every match.
 CREATE FUNCTION recollect.search_common(looked tsquery, most bigint) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off AS $$
 DECLARE
@@ -247,7 +247,7 @@ BEGIN
     RETURN hits >= 4 AND spread >= 3 AND hits * pages / 24 >= 4 * most;
 END $$;
 
--- In how many messages something is, up to a number.
+-- Return the number of messages that match, counted up to a maximum.
 CREATE FUNCTION recollect.search_count(looked text, most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF recollect.search_common(looked::tsquery, most) THEN
@@ -265,8 +265,8 @@ BEGIN
     );
 END $$;
 
--- Those of some words that rows which have what is looked for have in them, by some of these rows; NULL where no row has
--- it. Only the index is to be used: words that are nowhere would have everything read.
+-- Return those of the passed words that occur in a sample of the rows that match the search; NULL if no row matches. Only the GIN
+-- indexes are allowed: for words that do not occur, another plan would read the whole table.
 CREATE FUNCTION recollect.search_held(asked text[]) RETURNS text[] LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
 BEGIN
@@ -288,8 +288,9 @@ BEGIN
     );
 END $$;
 
--- Deletes those of some words that are in no message and no title any more. The usual words are in what is newest. The
--- others are looked for hundreds at a time, without those that were found, until nothing has any of them.
+-- Delete those of the passed words that no message and no title contains any more. The newest messages contain the common words, so
+-- these need no lookup. The others are searched for 500 at a time; each round leaves out the words that were already found, until no
+-- row contains any of the rest.
 CREATE OR REPLACE FUNCTION recollect.search_sweep(words text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     asked text[];

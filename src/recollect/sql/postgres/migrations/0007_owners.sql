@@ -1,5 +1,6 @@
--- Who has anything here: a check, a copy or a count of the whole database has to know. A role may set any owner already, so that
--- the names are no secret to it. They are shown while the transaction sets recollect.listing, and only for reading.
+-- Make the names of all owners readable: a check, a copy or a count of the whole database needs them. A role can already set any
+-- owner, so the names are not secret from it. The policies show the rows while the transaction sets recollect.listing, and only to
+-- SELECT.
 
 DO $$
 DECLARE

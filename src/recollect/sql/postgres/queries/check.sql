@@ -1,34 +1,41 @@
--- Putting a payload's references right counts them again, with the payload locked: what others wrote since counts too.
+-- blob_set_refs counts the references again while the blob is locked, so that concurrent writes are included.
 
--- shared: this
+-- shared: is_session
+-- Condition: the session has the key :session.
 tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
 
--- shared: branch
+-- shared: on_branch
+-- Condition: the row belongs to the branch with the key :branch.
 tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
--- shared: delegates
+-- shared: delegate_count
+-- The number of delegates that are not in the trash, as sessions.delegates should state it.
 (SELECT count(*) FROM recollect.sessions AS d
     WHERE d.parent = (SELECT (s.tree << 20) | s.number) AND d.owner = s.owner AND d.relation = 'delegate'
         AND d.deleted_at IS NULL)
 
 -- shared: parent_id
+-- The id of the parent, as sessions.parent_id should state it.
 (SELECT p.id FROM recollect.sessions AS p
     WHERE p.tree = (SELECT s.parent >> 20) AND p.number = (SELECT (s.parent & 1048575)::int) AND p.owner = s.owner)
 
 -- name: sessions_total
+-- Count the sessions of an owner, also in the trash.
 SELECT count(*) FROM recollect.sessions WHERE owner = :owner
 
 -- name: sessions_all
+-- Return a page of session keys of an owner, also in the trash.
 SELECT (tree << 20) | number FROM recollect.sessions
 WHERE (tree, number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int) AND owner = :owner
 ORDER BY tree, number LIMIT :limit
 
 -- name: session_state
+-- Return the derived columns of a session and their actual values, for a check.
 SELECT s.last, s.branch, s.open_turns, (b.tree << 20) | b.session, b.number, b.fork_at,
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL),
     s.folded,
-    s.delegates <> {delegates} OR s.parent_id IS DISTINCT FROM {parent_id},
+    s.delegates <> {delegate_count} OR s.parent_id IS DISTINCT FROM {parent_id},
     NOT s.waiting AND EXISTS (
         SELECT FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number
@@ -38,34 +45,43 @@ FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tre
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 
 -- name: session_recount
+-- Correct the counts of a session.
 UPDATE recollect.sessions
 SET revision = revision + 1, updated_at = greatest(updated_at, :now), message_count = :message_count,
     token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens
-WHERE {this}
+WHERE {is_session}
 
 -- name: session_set_last
-UPDATE recollect.sessions SET last = :last, waiting = true WHERE {this} AND branch = (:branch::bigint & 1048575)::int
+-- Correct the last position of a session.
+UPDATE recollect.sessions SET last = :last, waiting = true WHERE {is_session} AND branch = (:branch::bigint & 1048575)::int
 
 -- name: branch_set_last
+-- Correct the last position of a branch.
 UPDATE recollect.branches SET last = :last
 WHERE tree = :branch::bigint >> 20 AND number = (:branch::bigint & 1048575)::int
 
 -- name: session_set_open_turns
-UPDATE recollect.sessions SET open_turns = :count WHERE {this}
+-- Correct the number of open turns of a session.
+UPDATE recollect.sessions SET open_turns = :count WHERE {is_session}
 
--- name: session_set_kin
-UPDATE recollect.sessions AS s SET delegates = {delegates}, parent_id = {parent_id} WHERE {this}
+-- name: session_set_relatives
+-- Correct the stored parent id and number of delegates (PostgreSQL).
+UPDATE recollect.sessions AS s SET delegates = {delegate_count}, parent_id = {parent_id} WHERE {is_session}
 
 -- name: session_set_waiting
-UPDATE recollect.sessions SET waiting = true WHERE {this}
+-- Mark a session as having messages to index (PostgreSQL).
+UPDATE recollect.sessions SET waiting = true WHERE {is_session}
 
 -- name: session_set_branch
-UPDATE recollect.sessions SET branch = :number WHERE {this}
+-- Correct the branch number of a session.
+UPDATE recollect.sessions SET branch = :number WHERE {is_session}
 
 -- name: messages_extent
-SELECT count(*), min(position), max(position) FROM recollect.messages WHERE {branch}
+-- Return the number of messages of a branch, and the first and last position.
+SELECT count(*), min(position), max(position) FROM recollect.messages WHERE {on_branch}
 
 -- name: messages_next
+-- Return the next branch key that has messages, and whether that branch is missing.
 SELECT (m.tree << 20) | m.branch, b.tree IS NULL
 FROM (
     SELECT n.tree, n.branch FROM recollect.messages AS n
@@ -75,10 +91,12 @@ FROM (
 LEFT JOIN recollect.branches AS b ON b.tree = m.tree AND b.number = m.branch
 
 -- name: turns_unclaimed
+-- Return open turns that do not hold their branch.
 SELECT position FROM recollect.turns
-WHERE {branch} AND status = 'open' AND position IS DISTINCT FROM :open_turn::int
+WHERE {on_branch} AND status = 'open' AND position IS DISTINCT FROM :open_turn::int
 
--- name: tool_calls_astray
+-- name: tool_calls_inconsistent
+-- Return tool calls of a branch whose messages are missing or do not match.
 SELECT t.call_id, m.tree IS NULL, t.result IS NOT NULL AND r.tree IS NULL
 FROM recollect.tool_calls AS t
 LEFT JOIN recollect.messages AS m
@@ -92,7 +110,8 @@ WHERE t.tree = :branch::bigint >> 20 AND t.message_branch = (:branch::bigint & 1
     OR (r.tree IS NOT NULL AND NOT recollect.part_is(r.parts, t.result_part, 'tool_result'))
 )
 
--- name: appends_astray
+-- name: appends_dangling
+-- Return idempotency keys whose messages do not exist.
 SELECT a.key
 FROM recollect.appends AS a
 JOIN recollect.sessions AS s ON s.tree = a.tree AND s.number = a.session
@@ -102,21 +121,25 @@ WHERE a.tree = :session::bigint >> 20 AND a.session = (:session::bigint & 104857
 )
 
 -- name: blobs_refs
+-- Return the stored reference count of each blob, and whether its size is correct.
 SELECT hash, refs, octet_length(data) = size FROM recollect.blobs WHERE owner = :owner
 
--- name: blobs_named
+-- name: blobs_reference_counts
+-- Count the references of all messages to each blob.
 SELECT j.hash, count(*)
 FROM recollect.messages AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
 WHERE m.blobs IS NOT NULL AND m.owner = :owner
 GROUP BY j.hash
 
--- name: blobs_some
+-- name: blobs_page
+-- Return a page of an owner's blobs with their payloads, for a check.
 SELECT hash, data FROM recollect.blobs WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
 
 -- lock: blob_set_refs
 SELECT hash FROM recollect.blobs WHERE owner = :owner AND hash = :hash FOR UPDATE
 
 -- name: blob_set_refs
+-- Correct the reference count of a blob.
 UPDATE recollect.blobs SET refs = (
     SELECT count(*)
     FROM recollect.messages AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
@@ -124,6 +147,7 @@ UPDATE recollect.blobs SET refs = (
 )
 WHERE owner = :owner AND hash = :hash
 
--- name: trees_short
+-- name: trees_miscounted
+-- Return trees whose branch counter is lower than a branch number.
 SELECT t.tree FROM recollect.trees AS t
 WHERE t.owner = :owner AND t.branches < (SELECT max(b.number) FROM recollect.branches AS b WHERE b.tree = t.tree)

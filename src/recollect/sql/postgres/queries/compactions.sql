@@ -1,12 +1,15 @@
--- shared: branch
+-- shared: on_branch
+-- Condition: the row belongs to the branch with the key :branch.
 tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
 -- name: compactions_of_branch
+-- Return the compactions of a branch.
 SELECT number, (tree << 20) | branch, from_position, to_position, round, tokens_before, tokens_after, summary,
     created_at, undone_at
-FROM recollect.compactions WHERE {branch}
+FROM recollect.compactions WHERE {on_branch}
 
 -- name: compaction_insert
+-- Insert a compaction of a branch.
 INSERT INTO recollect.compactions (
     tree, branch, from_position, to_position, round, tokens_before, tokens_after, summary, created_at
 ) VALUES (
@@ -16,9 +19,11 @@ INSERT INTO recollect.compactions (
 RETURNING number
 
 -- name: compaction_undo
-UPDATE recollect.compactions SET undone_at = :now WHERE {branch} AND number = :key
+-- Mark a compaction as undone.
+UPDATE recollect.compactions SET undone_at = :now WHERE {on_branch} AND number = :key
 
 -- name: compactions_inherit
+-- Copy the compactions of the shared past to a new branch.
 INSERT INTO recollect.compactions (
     tree, branch, from_position, to_position, round, tokens_before, tokens_after, summary, created_at
 )
@@ -29,4 +34,5 @@ WHERE c.tree = :origin::bigint >> 20 AND c.branch = (:origin::bigint & 1048575):
     AND c.to_position <= :until::bigint AND c.undone_at IS NULL
 
 -- name: compactions_erase
-DELETE FROM recollect.compactions WHERE {branch}
+-- Delete the compactions of a branch.
+DELETE FROM recollect.compactions WHERE {on_branch}

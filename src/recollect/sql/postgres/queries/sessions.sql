@@ -1,225 +1,260 @@
--- What is reckoned from another row to find one by is a SELECT of its own, here and in other files: where a policy hides rows,
--- PostgreSQL 15 takes no index for what a function makes of a column, since the function could tell what it was given.
+-- A key that is computed from another row is a SELECT of its own, here and in other files: under row-level security, PostgreSQL
+-- 15 does not use an index for a condition on a function of a column, since the function could leak its argument.
 --
--- A list is walked in its order by one plan for whatever is asked for: a plan made for each page takes as long as the page.
--- OFFSET 0 has the calls and the messages of each session looked at, and not first those of everyone read and hashed, which
--- a plan that was made for small tables does.
+-- Lists are read in index order by one generic plan for all filters: planning takes as long as reading a page. OFFSET 0 makes
+-- the planner look up tool calls and messages per session; a plan made for small tables would read and hash all of them.
 
--- shared: appending
-WITH advanced AS (
-    {advance}
-    WHERE {named} AND deleted_at IS NULL AND {expected}
-    RETURNING {place}, {counts}
-), said AS (
-    INSERT INTO recollect.messages ({message})
-    SELECT tree, branch, before + at, NULL, {said} FROM advanced, {rows}
+-- shared: append_ctes
+-- Advance a session and insert the messages of an append after its last position.
+WITH advanced_session AS (
+    {advance_update}
+    WHERE {has_id} AND deleted_at IS NULL AND {revision_matches}
+    RETURNING {append_columns}, {session_counts}
+), inserted_messages AS (
+    INSERT INTO recollect.messages ({message_columns})
+    SELECT tree, branch, previous_last + ordinal, NULL, {message_values} FROM advanced_session, {message_rows}
 )
 
--- shared: saving
-WITH advanced AS (
-    {advance}
-    WHERE {named} AND deleted_at IS NULL AND open_turns = 0 AND {expected}
-    RETURNING {place}, {counts}
-), said AS (
-    INSERT INTO recollect.messages ({message})
-    SELECT tree, branch, before + at, before + 1, {said} FROM advanced, {rows}
-), ran AS (
-    INSERT INTO recollect.turns ({turn}) SELECT tree, branch, before + 1, {ran} FROM advanced
+-- shared: save_turn_ctes
+-- The same for a complete turn, whose row gets the position of its first message. Needs a session without an open turn.
+WITH advanced_session AS (
+    {advance_update}
+    WHERE {has_id} AND deleted_at IS NULL AND open_turns = 0 AND {revision_matches}
+    RETURNING {append_columns}, {session_counts}
+), inserted_messages AS (
+    INSERT INTO recollect.messages ({message_columns})
+    SELECT tree, branch, previous_last + ordinal, previous_last + 1, {message_values} FROM advanced_session, {message_rows}
+), inserted_turn AS (
+    INSERT INTO recollect.turns ({turn_columns}) SELECT tree, branch, previous_last + 1, {turn_values} FROM advanced_session
 )
 
--- shared: calling
-called AS (
-    INSERT INTO recollect.tool_calls ({call})
-    SELECT tree, branch, before + at, part, branch, before + result, {called} FROM advanced, {calls}
+-- shared: calls_insert_cte
+-- Insert the tool calls of an append; the client counts their positions from 1.
+inserted_calls AS (
+    INSERT INTO recollect.tool_calls ({call_columns})
+    SELECT tree, branch, previous_last + ordinal, part, branch, previous_last + result, {call_values} FROM advanced_session, {call_rows}
 )
 
--- shared: recalled
-SELECT (s.tree << 20) | s.number, (s.tree << 20) | m.branch, m.before, m.branch, s.open_turns, {counts}
+-- shared: committed_append_row
+-- The row that an append returned, found by the messages that its transaction wrote (xmin).
+SELECT (s.tree << 20) | s.number, (s.tree << 20) | m.branch, m.previous_last, m.branch, s.open_turns, {session_counts}
 FROM recollect.sessions AS s
 JOIN LATERAL (
-    SELECT n.branch, min(n.position) - 1 AS before, count(*) AS written
+    SELECT n.branch, min(n.position) - 1 AS previous_last, count(*) AS message_total
     FROM recollect.branches AS b
     JOIN recollect.messages AS n ON n.tree = b.tree AND n.branch = b.number
     WHERE b.tree = s.tree AND b.session = s.number AND n.xmin = :transaction::text::xid
     GROUP BY n.branch
-) AS m ON m.written = :messages::bigint
-WHERE {named}
+) AS m ON m.message_total = :messages::bigint
+WHERE {has_id}
 
--- shared: traced
+-- shared: append_probe
+-- A row if an append of the same messages may have written anything: a message with one of their times exists.
 SELECT 1 FROM recollect.sessions AS s
-WHERE {named} AND EXISTS (
+WHERE {has_id} AND EXISTS (
     SELECT FROM recollect.branches AS b
     JOIN recollect.messages AS n ON n.tree = b.tree AND n.branch = b.number
     WHERE b.tree = s.tree AND b.session = s.number AND n.created_at = ANY(:rows.6::bigint[])
 )
 
--- shared: advance
+-- shared: advance_update
+-- Count new messages in the session row. The activity time, which is indexed, changes only if another session is
+-- newer or 60,000 ms have passed, as in engine/sqlite/transactions.py (_ACTIVITY_RESOLUTION).
 UPDATE recollect.sessions
 SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
     input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
     last = last + :messages::int, waiting = true, updated_at = greatest(updated_at, :now::bigint),
     last_message_at = greatest(last_message_at, :now::bigint),
-    active_at = CASE WHEN active_at < greatest(:now::bigint - 60000, newest.at)
-        THEN greatest(:now::bigint, newest.at + 1) ELSE active_at END
+    active_at = CASE WHEN active_at < greatest(:now::bigint - 60000, newest.newest_at)
+        THEN greatest(:now::bigint, newest.newest_at + 1) ELSE active_at END
 FROM (
-    SELECT max(o.active_at) AS at FROM recollect.sessions AS o
+    SELECT max(o.active_at) AS newest_at FROM recollect.sessions AS o
     WHERE o.owner = :owner AND o.deleted_at IS NULL
 ) AS newest
 
--- shared: expected
+-- shared: revision_matches
+-- Condition: the caller expects no revision, or the current one.
 (:expected::bigint IS NULL OR revision = :expected::bigint)
 
--- shared: place
-tree, number, branch, last - :messages::int AS before, open_turns
+-- shared: append_columns
+-- The keys of an advanced session and the last position before the append.
+tree, number, branch, last - :messages::int AS previous_last, open_turns
 
--- shared: placed
-(tree << 20) | number, (tree << 20) | branch, before, branch, open_turns
+-- shared: append_row
+-- The columns that an append returns, with packed keys.
+(tree << 20) | number, (tree << 20) | branch, previous_last, branch, open_turns
 
--- shared: counts
+-- shared: session_counts
+-- The columns of a session that an append changes, as the operation returns them.
 revision, message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
 
--- shared: message
+-- shared: message_columns
+-- The columns of an inserted message.
 tree, branch, position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model,
 error, metadata, native, blobs, parts
 
--- shared: said
-role, state, tokens, given, taken, created_at, completed_at, format, model, error, metadata, native, blobs, parts
+-- shared: message_values
+-- The values for message_columns after the turn, from message_rows.
+role, state, tokens, tokens_in, tokens_out, created_at, completed_at, format, model, error, metadata, native, blobs, parts
 
--- shared: rows
+-- shared: message_rows
+-- The messages of an append as rows; each column travels as one array, which costs less than a parameter per value.
 unnest(
     :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[], :rows.5::bigint[], :rows.6::bigint[],
     :rows.7::bigint[], :rows.8::text[], :rows.9::text[], :rows.10::text[], :rows.11::text[], :rows.12::text[],
     :rows.13::text[], :rows.14::text[]
 ) WITH ORDINALITY AS r (
-    role, state, tokens, given, taken, created_at, completed_at, format, model, error, metadata, native, blobs, parts, at
+    role, state, tokens, tokens_in, tokens_out, created_at, completed_at, format, model, error, metadata, native, blobs, parts, ordinal
 )
 
--- shared: turn
+-- shared: turn_columns
+-- The columns of an inserted turn.
 tree, branch, position, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error
 
--- shared: ran
+-- shared: turn_values
+-- The values for turn_columns after the position.
 :turn.1::text, :turn.2::bigint, :turn.3::bigint, :turn.4::bigint, :turn.5::bigint, :turn.6::bigint, :turn.7::text,
 :turn.8::text
 
--- shared: call
+-- shared: call_columns
+-- The columns of an inserted tool call.
 tree, message_branch, message_position, part, branch, result, call_id, tool, status, result_part, created_at, started_at,
 completed_at, latency_ms, error_code, error_message
 
--- shared: called
+-- shared: call_values
+-- The values for call_columns after the result, from call_rows.
 call_id, tool, status, result_part, created_at, started_at, completed_at, latency_ms, error_code, error_message
 
--- shared: calls
+-- shared: call_rows
+-- The tool calls of an append as rows, from one array per column.
 unnest(
     :calls.2::bigint[], :calls.3::bigint[], :calls.5::text[], :calls.6::text[], :calls.7::text[], :calls.9::bigint[],
     :calls.10::bigint[], :calls.11::bigint[], :calls.12::bigint[], :calls.13::bigint[], :calls.14::bigint[],
     :calls.15::text[], :calls.16::text[]
 ) AS c (
-    at, part, call_id, tool, status, result, result_part, created_at, started_at, completed_at, latency_ms, error_code,
+    ordinal, part, call_id, tool, status, result, result_part, created_at, started_at, completed_at, latency_ms, error_code,
     error_message
 )
 
--- shared: opening
+-- shared: open_session_update
+-- Move a session to the top of the list, unless a turn is open in it: then the operation looks at the turn first.
 UPDATE recollect.sessions
-SET active_at = CASE WHEN open_turns > 0 THEN active_at ELSE greatest(active_at, :now::bigint, {next}) END
-WHERE {named} AND deleted_at IS NULL
+SET active_at = CASE WHEN open_turns > 0 THEN active_at ELSE greatest(active_at, :now::bigint, {next_activity}) END
+WHERE {has_id} AND deleted_at IS NULL
 
--- shared: making
+-- shared: session_insert
+-- Insert a session into a new tree, as a delegate if it has a parent.
 INSERT INTO recollect.sessions (
     tree, number, branch, owner, id, parent, relation, created_at, updated_at, active_at, pinned_at, archived_at, status,
     channel, channel_id, external_id, title, folded, task, provider, provider_config, model, working_dir, system_prompt,
     color, metadata
 )
 SELECT
-    planted.tree, 1, 1, :owner::text, :id::text, (p.tree << 20) | p.number,
-    CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next}),
+    new_tree.tree, 1, 1, :owner::text, :id::text, (p.tree << 20) | p.number,
+    CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next_activity}),
     :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text, :channel_id::text, :external_id::text,
     :title::text, :folded::text, :task::text, :provider::text, :provider_config::text, :model::text, :working_dir::text,
     :system_prompt::text, :color::text, :metadata::text
-FROM planted
+FROM new_tree
 LEFT JOIN recollect.sessions AS p ON p.owner = :owner AND p.id = :parent::text AND p.deleted_at IS NULL
 RETURNING sessions.*
 
--- shared: with
-branched AS (
-    INSERT INTO recollect.branches (tree, number, session, created_at) SELECT tree, 1, 1, :now::bigint FROM planted
+-- shared: branch_insert_cte
+-- Insert the first branch of a new tree.
+inserted_branch AS (
+    INSERT INTO recollect.branches (tree, number, session, created_at) SELECT tree, 1, 1, :now::bigint FROM new_tree
 )
 
--- shared: next
+-- shared: next_activity
+-- An activity time after that of every other session.
 (SELECT 1 + max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL)
 
--- shared: walking
+-- shared: ordered_generic_plan_settings
+-- Settings of the transaction: one generic plan that walks an index in the order of the list, without a sort.
 SELECT set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 
--- shared: generic
-SELECT set_config('plan_cache_mode', 'force_generic_plan', true)
-
--- shared: narrowed
-few AS MATERIALIZED (
+-- shared: index_choice
+-- The number of the first filter whose index yields at most :sort_limit sessions; 0 if none does. Each test reads at most
+-- one more index entry than that.
+choice AS MATERIALIZED (
     SELECT CASE
-        WHEN NOT (:of_parent::bigint IS NULL OR EXISTS (SELECT 1 {of_parent} {more})) THEN 1
-        WHEN NOT (:of_pin::boolean IS NULL OR EXISTS (SELECT 1 {of_pin} {more})) THEN 2
-        WHEN NOT (:of_untitled::boolean IS NULL OR EXISTS (SELECT 1 {of_untitled} {more})) THEN 3
-        WHEN NOT (:of_channel::text IS NULL OR EXISTS (SELECT 1 {of_channel} {more})) THEN 4
-        WHEN NOT (:of_model::text IS NULL OR EXISTS (SELECT 1 {of_model} {more})) THEN 5
-        WHEN NOT (:of_status::text IS NULL OR EXISTS (SELECT 1 {of_status} {more})) THEN 6
-        WHEN NOT (:of_archive::boolean IS NULL OR EXISTS (SELECT 1 {of_archive} {more})) THEN 7
+        WHEN NOT (:of_parent::bigint IS NULL OR EXISTS (SELECT 1 {sessions_of_parent} {beyond_sort_limit})) THEN 1
+        WHEN NOT (:of_pin::boolean IS NULL OR EXISTS (SELECT 1 {sessions_of_pin} {beyond_sort_limit})) THEN 2
+        WHEN NOT (:of_untitled::boolean IS NULL OR EXISTS (SELECT 1 {sessions_of_untitled} {beyond_sort_limit})) THEN 3
+        WHEN NOT (:of_channel::text IS NULL OR EXISTS (SELECT 1 {sessions_of_channel} {beyond_sort_limit})) THEN 4
+        WHEN NOT (:of_model::text IS NULL OR EXISTS (SELECT 1 {sessions_of_model} {beyond_sort_limit})) THEN 5
+        WHEN NOT (:of_status::text IS NULL OR EXISTS (SELECT 1 {sessions_of_status} {beyond_sort_limit})) THEN 6
+        WHEN NOT (:of_archive::boolean IS NULL OR EXISTS (SELECT 1 {sessions_of_archive} {beyond_sort_limit})) THEN 7
         ELSE 0
-    END AS by
+    END AS number
 )
 
--- shared: these
+-- shared: indexed_sessions
+-- The sessions of the chosen filter. The tests on the choice are constant, so that only one of the scans runs.
 (
-    SELECT * {of_parent} AND NOT (:of_parent::bigint IS NULL OR {few} <> 1)
+    SELECT * {sessions_of_parent} AND NOT (:of_parent::bigint IS NULL OR {chosen_index} <> 1)
     UNION ALL
-    SELECT * {of_pin} AND NOT (:of_pin::boolean IS NULL OR {few} <> 2)
+    SELECT * {sessions_of_pin} AND NOT (:of_pin::boolean IS NULL OR {chosen_index} <> 2)
     UNION ALL
-    SELECT * {of_untitled} AND NOT (:of_untitled::boolean IS NULL OR {few} <> 3)
+    SELECT * {sessions_of_untitled} AND NOT (:of_untitled::boolean IS NULL OR {chosen_index} <> 3)
     UNION ALL
-    SELECT * {of_channel} AND NOT (:of_channel::text IS NULL OR {few} <> 4)
+    SELECT * {sessions_of_channel} AND NOT (:of_channel::text IS NULL OR {chosen_index} <> 4)
     UNION ALL
-    SELECT * {of_model} AND NOT (:of_model::text IS NULL OR {few} <> 5)
+    SELECT * {sessions_of_model} AND NOT (:of_model::text IS NULL OR {chosen_index} <> 5)
     UNION ALL
-    SELECT * {of_status} AND NOT (:of_status::text IS NULL OR {few} <> 6)
+    SELECT * {sessions_of_status} AND NOT (:of_status::text IS NULL OR {chosen_index} <> 6)
     UNION ALL
-    SELECT * {of_archive} AND NOT (:of_archive::boolean IS NULL OR {few} <> 7)
+    SELECT * {sessions_of_archive} AND NOT (:of_archive::boolean IS NULL OR {chosen_index} <> 7)
     OFFSET 0
 ) AS sessions
 
--- shared: few
-(SELECT few.by FROM few)
+-- shared: chosen_index
+-- The number of the chosen filter.
+(SELECT choice.number FROM choice)
 
--- shared: of_parent
+-- shared: sessions_of_parent
+-- The sessions whose parent has the key :of_parent.
 FROM recollect.sessions WHERE parent = :of_parent::bigint
 
--- shared: of_pin
+-- shared: sessions_of_pin
+-- The pinned sessions.
 FROM recollect.sessions WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL
 
--- shared: of_untitled
+-- shared: sessions_of_untitled
+-- The sessions without a title.
 FROM recollect.sessions WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL
 
--- shared: of_channel
+-- shared: sessions_of_channel
+-- The sessions of a channel.
 FROM recollect.sessions WHERE owner = :owner AND channel = :of_channel::text AND deleted_at IS NULL
 
--- shared: of_model
+-- shared: sessions_of_model
+-- The sessions of a model.
 FROM recollect.sessions WHERE owner = :owner AND model = :of_model::text AND deleted_at IS NULL
 
--- shared: of_status
+-- shared: sessions_of_status
+-- The sessions with a status; the index leaves out active ones.
 FROM recollect.sessions
 WHERE owner = :owner AND status = :of_status::text AND status <> 'active' AND deleted_at IS NULL
 
--- shared: of_archive
+-- shared: sessions_of_archive
+-- The archived sessions.
 FROM recollect.sessions WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL
 
--- shared: more
-OFFSET :few::bigint
+-- shared: beyond_sort_limit
+-- Skip the sessions that may be sorted; a row after them means that there are too many.
+OFFSET :sort_limit::bigint
 
--- shared: session
-(tree << 20) | number, tree, (tree << 20) | branch, open_turns, {told}
+-- shared: session_row
+-- A session with the keys that operations need.
+(tree << 20) | number, tree, (tree << 20) | branch, open_turns, {session_columns}
 
--- shared: shown
-(tree << 20) | number, {told}
+-- shared: list_row
+-- A session as a list shows it, with its key for the cursor.
+(tree << 20) | number, {session_columns}
 
--- shared: told
+-- shared: session_columns
+-- The fields of a session. Most sessions have none of the rare ones, so these are one JSON array, or NULL.
 id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
 message_count, token_count, input_tokens, output_tokens,
 CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL OR delegates <> 0 OR data_schema_version <> 1
@@ -229,7 +264,9 @@ THEN json_build_array(
     system_prompt, color, pinned_at, archived_at, deleted_at, metadata
 ) END
 
--- shared: chosen
+-- shared: list_filters
+-- Conditions of a list; each is removed from the text if its parameter is missing. Tools and roles are looked up on the
+-- head branch first, which usually has them.
 (:archived::boolean IS NULL OR (archived_at IS NOT NULL) = :archived::boolean)
 AND (:pinned::boolean IS NULL OR (pinned_at IS NOT NULL) = :pinned::boolean)
 AND (:titled::boolean IS NULL OR (title IS NOT NULL) = :titled::boolean)
@@ -238,14 +275,14 @@ AND (:model::text IS NULL OR model = :model::text)
 AND (:status::text IS NULL OR status = :status::text)
 AND (:parent::bigint IS NULL OR parent = :parent::bigint)
 AND (:delegates::boolean IS NULL OR (relation IS NOT DISTINCT FROM 'delegate') = :delegates::boolean)
-AND (:shown::text IS NULL OR ((tree << 20) | number) NOT IN (
-    SELECT j.value::bigint FROM json_array_elements_text(:shown::text::json) AS j (value)
+AND (:shown_keys::text IS NULL OR ((tree << 20) | number) NOT IN (
+    SELECT j.value::bigint FROM json_array_elements_text(:shown_keys::text::json) AS j (value)
 ))
 AND (:tool::text IS NULL OR EXISTS (
     SELECT 1 FROM recollect.tool_calls AS t
     WHERE t.tree = sessions.tree AND t.message_branch = sessions.branch AND t.tool = :tool::text OFFSET 0
 ) OR EXISTS (
-    SELECT 1 FROM {elsewhere} CROSS JOIN LATERAL (
+    SELECT 1 FROM {other_branches} CROSS JOIN LATERAL (
         SELECT 1 FROM recollect.tool_calls AS t
         WHERE t.tree = sessions.tree AND t.message_branch = b.number AND t.tool = :tool::text OFFSET 0
     ) AS t
@@ -254,235 +291,266 @@ AND (:role::text IS NULL OR EXISTS (
     SELECT 1 FROM recollect.messages AS m
     WHERE m.tree = sessions.tree AND m.branch = sessions.branch AND m.role = :role::text AND m.deleted_at IS NULL OFFSET 0
 ) OR EXISTS (
-    SELECT 1 FROM {elsewhere} CROSS JOIN LATERAL (
+    SELECT 1 FROM {other_branches} CROSS JOIN LATERAL (
         SELECT 1 FROM recollect.messages AS m
         WHERE m.tree = sessions.tree AND m.branch = b.number AND m.role = :role::text AND m.deleted_at IS NULL OFFSET 0
     ) AS m
 ))
 
--- shared: elsewhere
+-- shared: other_branches
+-- The branches of a session except its head.
 (
     SELECT b.number FROM recollect.branches AS b
     WHERE b.tree = sessions.tree AND b.session = sessions.number AND b.number <> sessions.branch OFFSET 0
 ) AS b
 
--- shared: active
+-- shared: active_after_cursor
+-- Conditions of a page by activity: after the cursor and within the bounds, if there are any.
 owner = :owner AND deleted_at IS NULL
-AND (:beyond::boolean IS NULL OR
+AND (:has_cursor::boolean IS NULL OR
     (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-AND (:bounded::boolean IS NULL OR active_at >= :since::bigint)
+AND (:has_bounds::boolean IS NULL OR active_at >= :since::bigint)
 
--- shared: newest
+-- shared: activity_order
+-- The order and the length of a page by activity.
 ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
--- shared: created
+-- shared: created_after_cursor
+-- Conditions of a page by creation.
 owner = :owner AND deleted_at IS NULL
-AND (:beyond::boolean IS NULL OR
+AND (:has_cursor::boolean IS NULL OR
     (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-AND (:bounded::boolean IS NULL OR created_at >= :since::bigint)
+AND (:has_bounds::boolean IS NULL OR created_at >= :since::bigint)
 
--- shared: latest
+-- shared: creation_order
+-- The order and the length of a page by creation.
 ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
--- shared: titled
+-- shared: titled_after_cursor
+-- Conditions of a page by title; folded is the title in the form that lists sort by.
 owner = :owner AND folded IS NOT NULL AND deleted_at IS NULL
-AND (:beyond::boolean IS NULL OR
+AND (:has_cursor::boolean IS NULL OR
     (folded, tree, number) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-AND (:bounded::boolean IS NULL OR (active_at >= :since::bigint AND active_at < :until::bigint))
+AND (:has_bounds::boolean IS NULL OR (active_at >= :since::bigint AND active_at < :until::bigint))
 
--- shared: alphabetical
+-- shared: title_order
+-- The order and the length of a page by title.
 ORDER BY folded, tree, number LIMIT (SELECT :limit::bigint)
 
--- shared: this
+-- shared: is_session
+-- Condition: the session has the key :session.
 tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
 
--- shared: named
+-- shared: has_id
+-- Condition: the session has the id :id and belongs to the owner.
 owner = :owner AND id = :id
 
--- shared: stands
+-- shared: is_head
+-- Condition: the branch with the key :branch is the head of the session.
 ((tree << 20) | branch) = :branch::bigint
 
 -- lock: session_get
-SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NULL FOR NO KEY UPDATE
+SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR NO KEY UPDATE
 
 -- name: session_get
-SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NULL
+-- Return a session that is not in the trash, by its id.
+SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
 
 -- name: session_open
-{opening}
-RETURNING {session}
+-- Return a session that is not in the trash, and move it to the top of the list (SQLite: in a fast path).
+{open_session_update}
+RETURNING {session_row}
 
--- ends: session_open
+-- final: session_open
 
 -- name: session_ensure
-WITH opened AS (
-    {opening} RETURNING sessions.*
-), planted AS (
+-- Open a session, or create it in the same statement if the engine can.
+WITH opened_session AS (
+    {open_session_update} RETURNING sessions.*
+), new_tree AS (
     INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
-    WHERE NOT EXISTS (SELECT FROM opened) RETURNING tree
-), made AS (
-    {making}
-), {with}
-SELECT {session} FROM (SELECT * FROM opened UNION ALL SELECT * FROM made) AS sessions
+    WHERE NOT EXISTS (SELECT FROM opened_session) RETURNING tree
+), new_session AS (
+    {session_insert}
+), {branch_insert_cte}
+SELECT {session_row} FROM (SELECT * FROM opened_session UNION ALL SELECT * FROM new_session) AS sessions
 
--- ends: session_ensure
+-- final: session_ensure
 
 -- name: session_create
-WITH planted AS (
+-- Create a session with its tree and branch in one statement; no row if the engine has no such statement.
+WITH new_tree AS (
     INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
-    WHERE NOT EXISTS (SELECT FROM recollect.sessions WHERE {named} AND deleted_at IS NULL) RETURNING tree
-), made AS (
-    {making}
-), {with}
-SELECT {session} FROM made AS sessions
+    WHERE NOT EXISTS (SELECT FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL) RETURNING tree
+), new_session AS (
+    {session_insert}
+), {branch_insert_cte}
+SELECT {session_row} FROM new_session AS sessions
 
--- ends: session_create
-SELECT {session} FROM recollect.sessions
-WHERE {named} AND deleted_at IS NULL AND (
+-- final: session_create
+SELECT {session_row} FROM recollect.sessions
+WHERE {has_id} AND deleted_at IS NULL AND (
     xmin = :transaction::text::xid OR EXISTS (
         SELECT FROM recollect.trees AS t WHERE t.tree = sessions.tree AND t.xmin = :transaction::text::xid
     )
 )
 
--- traces: session_create
-SELECT 1 FROM recollect.sessions WHERE {named} AND created_at = :now::bigint
+-- probe: session_create
+SELECT 1 FROM recollect.sessions WHERE {has_id} AND created_at = :now::bigint
 
 -- lock: session_by_key
-SELECT number FROM recollect.sessions WHERE {this} FOR NO KEY UPDATE
+SELECT number FROM recollect.sessions WHERE {is_session} FOR NO KEY UPDATE
 
 -- name: session_by_key
-SELECT {session} FROM recollect.sessions WHERE {this}
+-- Return a session by its key, also if it is in the trash.
+SELECT {session_row} FROM recollect.sessions WHERE {is_session}
 
 -- lock: session_in_trash
-SELECT number FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL FOR NO KEY UPDATE
+SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL FOR NO KEY UPDATE
 
 -- name: session_in_trash
-SELECT {session} FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL
+-- Of the sessions in the trash with an id, return the one that was deleted last.
+SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT 1
 
 -- before: sessions_by_activity
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_by_activity
-SELECT {shown} FROM recollect.sessions WHERE {active} AND {chosen} {newest}
+-- Return a page of sessions, most recently active first.
+SELECT {list_row} FROM recollect.sessions WHERE {active_after_cursor} AND {list_filters} {activity_order}
 
--- ends: sessions_by_activity
+-- final: sessions_by_activity
 
--- shared: usual
+-- shared: default_list_filter
+-- Conditions of the list without filters.
 archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
 
--- name: sessions_usual
-SELECT {shown} FROM recollect.sessions WHERE {active} AND {usual} {newest}
+-- name: sessions_default_list
+-- Return a page of the list without filters, most recently active first.
+SELECT {list_row} FROM recollect.sessions WHERE {active_after_cursor} AND {default_list_filter} {activity_order}
 
--- ends: sessions_usual
+-- final: sessions_default_list
 
 -- before: sessions_pinned_first
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_pinned_first
-WITH few AS MATERIALIZED (
-    SELECT NOT EXISTS (SELECT 1 {of_pin} {more}) AS are
-), pinned AS MATERIALIZED (
-    SELECT * FROM (SELECT * {of_pin} AND (SELECT few.are FROM few) OFFSET 0) AS s WHERE {usual} {newest}
+-- Return the first page with pinned sessions first; no row if the engine has no such statement.
+WITH pin_count AS MATERIALIZED (
+    SELECT NOT EXISTS (SELECT 1 {sessions_of_pin} {beyond_sort_limit}) AS are_few
+), pinned_sessions AS MATERIALIZED (
+    SELECT * FROM (SELECT * {sessions_of_pin} AND (SELECT pin_count.are_few FROM pin_count) OFFSET 0) AS s WHERE {default_list_filter} {activity_order}
 )
-SELECT {shown} FROM (
-    (SELECT * FROM pinned)
+SELECT {list_row} FROM (
+    (SELECT * FROM pinned_sessions)
     UNION ALL
     (
         SELECT * FROM recollect.sessions
-        WHERE owner = :owner AND deleted_at IS NULL AND pinned_at IS NULL AND (SELECT few.are FROM few) AND {usual}
-        ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint - count(*) FROM pinned)
+        WHERE owner = :owner AND deleted_at IS NULL AND pinned_at IS NULL AND (SELECT pin_count.are_few FROM pin_count) AND {default_list_filter}
+        ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint - count(*) FROM pinned_sessions)
     )
 ) AS sessions
 
--- ends: sessions_pinned_first
+-- final: sessions_pinned_first
 
 -- before: sessions_by_creation
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_by_creation
-SELECT {shown} FROM recollect.sessions WHERE {created} AND {chosen} {latest}
+-- Return a page of sessions, newest first.
+SELECT {list_row} FROM recollect.sessions WHERE {created_after_cursor} AND {list_filters} {creation_order}
 
--- ends: sessions_by_creation
+-- final: sessions_by_creation
 
 -- before: sessions_by_deletion
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_by_deletion
-SELECT {shown} FROM recollect.sessions
+-- Return a page of the trash, last deleted first.
+SELECT {list_row} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL
-    AND (:beyond::boolean IS NULL OR
+    AND (:has_cursor::boolean IS NULL OR
         (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-    AND (:bounded::boolean IS NULL OR deleted_at >= :since::bigint) AND {chosen}
+    AND (:has_bounds::boolean IS NULL OR deleted_at >= :since::bigint) AND {list_filters}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
--- ends: sessions_by_deletion
+-- final: sessions_by_deletion
 
 -- before: sessions_by_folded_title
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_by_folded_title
-SELECT {shown} FROM recollect.sessions WHERE {titled} AND {chosen} {alphabetical}
+-- Return a page of sessions in the order of their titles.
+SELECT {list_row} FROM recollect.sessions WHERE {titled_after_cursor} AND {list_filters} {title_order}
 
--- ends: sessions_by_folded_title
+-- final: sessions_by_folded_title
 
 -- before: sessions_through_activity
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_through_activity
-WITH {narrowed}
-SELECT {shown} FROM (
-    (SELECT * FROM {these} WHERE {active} AND {chosen} {newest})
+-- Return a filtered page, most recently active first, through the index of a filter.
+WITH {index_choice}
+SELECT {list_row} FROM (
+    (SELECT * FROM {indexed_sessions} WHERE {active_after_cursor} AND {list_filters} {activity_order})
     UNION ALL
-    (SELECT * FROM recollect.sessions WHERE {few} = 0 AND {active} AND {chosen} {newest})
-) AS sessions {newest}
+    (SELECT * FROM recollect.sessions WHERE {chosen_index} = 0 AND {active_after_cursor} AND {list_filters} {activity_order})
+) AS sessions {activity_order}
 
--- ends: sessions_through_activity
+-- final: sessions_through_activity
 
 -- before: sessions_through_creation
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_through_creation
-WITH {narrowed}
-SELECT {shown} FROM (
-    (SELECT * FROM {these} WHERE {created} AND {chosen} {latest})
+-- Return a filtered page, newest first, through the index of a filter.
+WITH {index_choice}
+SELECT {list_row} FROM (
+    (SELECT * FROM {indexed_sessions} WHERE {created_after_cursor} AND {list_filters} {creation_order})
     UNION ALL
-    (SELECT * FROM recollect.sessions WHERE {few} = 0 AND {created} AND {chosen} {latest})
-) AS sessions {latest}
+    (SELECT * FROM recollect.sessions WHERE {chosen_index} = 0 AND {created_after_cursor} AND {list_filters} {creation_order})
+) AS sessions {creation_order}
 
--- ends: sessions_through_creation
+-- final: sessions_through_creation
 
 -- before: sessions_through_title
-{walking}
+{ordered_generic_plan_settings}
 
 -- name: sessions_through_title
-WITH {narrowed}
-SELECT {shown} FROM (
-    (SELECT * FROM {these} WHERE {titled} AND {chosen} {alphabetical})
+-- Return a filtered page in title order, through the index of a filter.
+WITH {index_choice}
+SELECT {list_row} FROM (
+    (SELECT * FROM {indexed_sessions} WHERE {titled_after_cursor} AND {list_filters} {title_order})
     UNION ALL
-    (SELECT * FROM recollect.sessions WHERE {few} = 0 AND {titled} AND {chosen} {alphabetical})
-) AS sessions {alphabetical}
+    (SELECT * FROM recollect.sessions WHERE {chosen_index} = 0 AND {titled_after_cursor} AND {list_filters} {title_order})
+) AS sessions {title_order}
 
--- ends: sessions_through_title
+-- final: sessions_through_title
 
 -- name: title_set
-UPDATE recollect.sessions SET folded = :folded WHERE {this}
+-- Store the sort key of a title.
+UPDATE recollect.sessions SET folded = :folded WHERE {is_session}
 
 -- name: title_clear
-UPDATE recollect.sessions SET folded = NULL WHERE {this}
+-- Delete the sort key of a title.
+UPDATE recollect.sessions SET folded = NULL WHERE {is_session}
 
 -- name: sessions_by_prefix
+-- Return sessions whose id begins with a text.
 SELECT id, title FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
+-- Return sessions with exactly this title.
 SELECT id, title FROM (
     SELECT id, title, active_at FROM recollect.sessions
     WHERE owner = :owner AND folded IN (:folded::text, left(lower(:title::text), 500)) AND deleted_at IS NULL OFFSET 0
 ) AS s WHERE title = :title::text ORDER BY active_at DESC LIMIT :limit
 
--- name: sessions_titled_alike
+-- name: sessions_by_similar_title
+-- Return sessions whose title differs at most in case and accents.
 SELECT id, title FROM (
     SELECT id, title, active_at FROM recollect.sessions
     WHERE owner = :owner AND folded = :folded::text AND deleted_at IS NULL OFFSET 0
@@ -492,20 +560,24 @@ SELECT id, title FROM (
 SELECT number FROM recollect.sessions WHERE tree = :tree ORDER BY number FOR NO KEY UPDATE NOWAIT
 
 -- name: sessions_of_tree
+-- Return the sessions of a tree with their head branches.
 SELECT (tree << 20) | number, id, (tree << 20) | branch, deleted_at FROM recollect.sessions
 WHERE tree = :tree ORDER BY number
 
 -- name: sessions_revisions
+-- Return the revisions of all sessions of an owner.
 SELECT (tree << 20) | number, id, revision FROM recollect.sessions
 WHERE owner = :owner
 
 -- name: session_revisions
-SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {named} AND deleted_at IS NULL
+-- Return the revisions of the sessions with an id, also in the trash.
+SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
 UNION ALL
-SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {named} AND deleted_at IS NOT NULL
+SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL
 
 -- name: session_insert
-WITH place AS (
+-- Insert a session as the most recently active one of its owner.
+WITH tree_counter AS (
     UPDATE recollect.trees SET sessions = sessions + 1 WHERE tree = :tree RETURNING tree, sessions
 )
 INSERT INTO recollect.sessions (
@@ -514,18 +586,20 @@ INSERT INTO recollect.sessions (
     system_prompt, color, metadata, message_count, token_count, input_tokens, output_tokens
 )
 SELECT
-    place.tree, place.sessions, :owner::text, :id::text, :parent::bigint, :relation::text, :now::bigint, :now::bigint,
-    greatest(:now::bigint, {next}), :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
+    tree_counter.tree, tree_counter.sessions, :owner::text, :id::text, :parent::bigint, :relation::text, :now::bigint, :now::bigint,
+    greatest(:now::bigint, {next_activity}), :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
     :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text, :provider_config::text,
     :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text, :message_count::bigint,
     :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint
-FROM place
+FROM tree_counter
 RETURNING (tree << 20) | number
 
 -- name: session_head
-UPDATE recollect.sessions SET branch = :branch, last = :last, waiting = true WHERE {this}
+-- Set the head branch of a new session.
+UPDATE recollect.sessions SET branch = :branch, last = :last, waiting = true WHERE {is_session}
 
--- name: session_stand
+-- name: session_switch
+-- Make another branch the head of a session.
 UPDATE recollect.sessions
 SET branch = b.number, last = b.last, waiting = true, revision = revision + 1, message_count = :message_count,
     token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens,
@@ -535,143 +609,161 @@ WHERE b.tree = :head::bigint >> 20 AND b.number = (:head::bigint & 1048575)::int
     AND sessions.tree = :session::bigint >> 20 AND sessions.number = (:session::bigint & 1048575)::int
 
 -- name: session_advance
-{advance}
-WHERE {named} AND deleted_at IS NULL AND {expected}
-RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, open_turns, {counts}
+-- Count new messages, reserve their positions and raise the revision.
+{advance_update}
+WHERE {has_id} AND deleted_at IS NULL AND {revision_matches}
+RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, open_turns, {session_counts}
 
 -- name: session_append
-{appending}, {calling}
-SELECT {placed}, {counts} FROM advanced
+-- Append messages to the head branch in one statement or one fast path.
+{append_ctes}, {calls_insert_cte}
+SELECT {append_row}, {session_counts} FROM advanced_session
 
--- brief: session_append
-{appending}
-SELECT {placed}, {counts} FROM advanced
+-- without calls: session_append
+{append_ctes}
+SELECT {append_row}, {session_counts} FROM advanced_session
 
--- ends: session_append
-{recalled}
+-- final: session_append
+{committed_append_row}
 
--- traces: session_append
-{traced}
+-- probe: session_append
+{append_probe}
 
 -- name: session_save
-{saving}, {calling}
-SELECT {placed}, {counts} FROM advanced
+-- Store a complete turn like session_append; no row if a turn is open.
+{save_turn_ctes}, {calls_insert_cte}
+SELECT {append_row}, {session_counts} FROM advanced_session
 
--- brief: session_save
-{saving}
-SELECT {placed}, {counts} FROM advanced
+-- without calls: session_save
+{save_turn_ctes}
+SELECT {append_row}, {session_counts} FROM advanced_session
 
--- ends: session_save
-{recalled}
+-- final: session_save
+{committed_append_row}
 
--- traces: session_save
-{traced}
+-- probe: session_save
+{append_probe}
 
--- name: sessions_held
+-- name: sessions_with_open_turns
+-- Return the sessions with an open turn.
 SELECT id FROM recollect.sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0
 
 -- name: sessions_running
+-- Return recently active sessions with an open turn.
 SELECT id FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL AND active_at >= :since AND open_turns > 0
 
--- name: session_opens_turn
-UPDATE recollect.sessions SET open_turns = open_turns + :change::int WHERE {this}
+-- name: session_change_open_turns
+-- Change the number of open turns of a session.
+UPDATE recollect.sessions SET open_turns = open_turns + :change::int WHERE {is_session}
 
 -- name: session_activate
+-- Make a session the most recently active one of its owner.
 UPDATE recollect.sessions
 SET active_at = greatest(active_at, :now::bigint, 1 + (
     SELECT max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL
 ))
-WHERE {this}
+WHERE {is_session}
 RETURNING active_at
 
--- name: session_stir
+-- name: session_touch
+-- Raise the revision of a session, and count new messages if the branch is its head.
 UPDATE recollect.sessions
 SET revision = revision + 1,
-    message_count = message_count + CASE WHEN {stands} THEN :messages::bigint ELSE 0 END,
-    token_count = token_count + CASE WHEN {stands} THEN :tokens::bigint ELSE 0 END,
-    input_tokens = input_tokens + CASE WHEN {stands} THEN :input_tokens::bigint ELSE 0 END,
-    output_tokens = output_tokens + CASE WHEN {stands} THEN :output_tokens::bigint ELSE 0 END,
-    last = last + CASE WHEN {stands} THEN :messages::int ELSE 0 END, waiting = true,
+    message_count = message_count + CASE WHEN {is_head} THEN :messages::bigint ELSE 0 END,
+    token_count = token_count + CASE WHEN {is_head} THEN :tokens::bigint ELSE 0 END,
+    input_tokens = input_tokens + CASE WHEN {is_head} THEN :input_tokens::bigint ELSE 0 END,
+    output_tokens = output_tokens + CASE WHEN {is_head} THEN :output_tokens::bigint ELSE 0 END,
+    last = last + CASE WHEN {is_head} THEN :messages::int ELSE 0 END, waiting = true,
     updated_at = greatest(updated_at, :now::bigint),
-    last_message_at = CASE WHEN :messages::int > 0 AND {stands}
+    last_message_at = CASE WHEN :messages::int > 0 AND {is_head}
         THEN greatest(last_message_at, :now::bigint) ELSE last_message_at END
-WHERE {this} AND deleted_at IS NULL
+WHERE {is_session} AND deleted_at IS NULL
 RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, revision, message_count, token_count,
     input_tokens, output_tokens, updated_at, active_at, last_message_at
 
 -- name: session_change
+-- Raise the revision and change the counts of a session.
 UPDATE recollect.sessions
 SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
     input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
     updated_at = greatest(updated_at, :now)
-WHERE {this}
+WHERE {is_session}
 
 -- name: session_update
+-- Change the named columns of a session.
 UPDATE recollect.sessions
 SET revision = revision + 1, updated_at = greatest(updated_at, :now),
-    external_id = CASE WHEN strpos(:names::text, ',external_id,') > 0 THEN :external_id ELSE external_id END,
-    title = CASE WHEN strpos(:names::text, ',title,') > 0 THEN :title ELSE title END,
-    title_changed = CASE WHEN strpos(:names::text, ',title,') > 0 THEN true ELSE title_changed END,
-    task = CASE WHEN strpos(:names::text, ',task,') > 0 THEN :task ELSE task END,
-    status = CASE WHEN strpos(:names::text, ',status,') > 0 THEN :status ELSE status END,
-    provider = CASE WHEN strpos(:names::text, ',provider,') > 0 THEN :provider ELSE provider END,
-    provider_config = CASE WHEN strpos(:names::text, ',provider_config,') > 0 THEN :provider_config
+    external_id = CASE WHEN strpos(:changed_columns::text, ',external_id,') > 0 THEN :external_id ELSE external_id END,
+    title = CASE WHEN strpos(:changed_columns::text, ',title,') > 0 THEN :title ELSE title END,
+    title_changed = CASE WHEN strpos(:changed_columns::text, ',title,') > 0 THEN true ELSE title_changed END,
+    task = CASE WHEN strpos(:changed_columns::text, ',task,') > 0 THEN :task ELSE task END,
+    status = CASE WHEN strpos(:changed_columns::text, ',status,') > 0 THEN :status ELSE status END,
+    provider = CASE WHEN strpos(:changed_columns::text, ',provider,') > 0 THEN :provider ELSE provider END,
+    provider_config = CASE WHEN strpos(:changed_columns::text, ',provider_config,') > 0 THEN :provider_config
         ELSE provider_config END,
-    model = CASE WHEN strpos(:names::text, ',model,') > 0 THEN :model ELSE model END,
-    working_dir = CASE WHEN strpos(:names::text, ',working_dir,') > 0 THEN :working_dir ELSE working_dir END,
-    system_prompt = CASE WHEN strpos(:names::text, ',system_prompt,') > 0 THEN :system_prompt ELSE system_prompt END,
-    color = CASE WHEN strpos(:names::text, ',color,') > 0 THEN :color ELSE color END,
-    channel = CASE WHEN strpos(:names::text, ',channel,') > 0 THEN :channel ELSE channel END,
-    channel_id = CASE WHEN strpos(:names::text, ',channel_id,') > 0 THEN :channel_id ELSE channel_id END,
-    metadata = CASE WHEN strpos(:names::text, ',metadata,') > 0 THEN :metadata ELSE metadata END,
-    pinned_at = CASE WHEN strpos(:names::text, ',pinned_at,') > 0 THEN :pinned_at ELSE pinned_at END,
-    archived_at = CASE WHEN strpos(:names::text, ',archived_at,') > 0 THEN :archived_at ELSE archived_at END
-WHERE {named} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision = :expected::bigint)
-RETURNING {session}
+    model = CASE WHEN strpos(:changed_columns::text, ',model,') > 0 THEN :model ELSE model END,
+    working_dir = CASE WHEN strpos(:changed_columns::text, ',working_dir,') > 0 THEN :working_dir ELSE working_dir END,
+    system_prompt = CASE WHEN strpos(:changed_columns::text, ',system_prompt,') > 0 THEN :system_prompt ELSE system_prompt END,
+    color = CASE WHEN strpos(:changed_columns::text, ',color,') > 0 THEN :color ELSE color END,
+    channel = CASE WHEN strpos(:changed_columns::text, ',channel,') > 0 THEN :channel ELSE channel END,
+    channel_id = CASE WHEN strpos(:changed_columns::text, ',channel_id,') > 0 THEN :channel_id ELSE channel_id END,
+    metadata = CASE WHEN strpos(:changed_columns::text, ',metadata,') > 0 THEN :metadata ELSE metadata END,
+    pinned_at = CASE WHEN strpos(:changed_columns::text, ',pinned_at,') > 0 THEN :pinned_at ELSE pinned_at END,
+    archived_at = CASE WHEN strpos(:changed_columns::text, ',archived_at,') > 0 THEN :archived_at ELSE archived_at END
+WHERE {has_id} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision = :expected::bigint)
+RETURNING {session_row}
 
 -- name: session_trash
+-- Move a session to the trash.
 UPDATE recollect.sessions SET deleted_at = :now::bigint, revision = revision + 1,
     updated_at = greatest(updated_at, :now::bigint)
-WHERE {named} AND deleted_at IS NULL
+WHERE {has_id} AND deleted_at IS NULL
 RETURNING (tree << 20) | number
 
 -- name: session_restore
+-- Move a session out of the trash.
 UPDATE recollect.sessions SET deleted_at = NULL, revision = revision + 1, updated_at = greatest(updated_at, :now),
     active_at = active_at + (active_at IS NOT DISTINCT FROM (
         SELECT max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL
     ))::int
-WHERE {this}
-RETURNING {session}
+WHERE {is_session}
+RETURNING {session_row}
 
 -- name: session_delete
-WITH freed AS (
+-- Delete a session, its idempotency keys and its snapshots.
+WITH detached_branches AS (
     UPDATE recollect.branches SET session = NULL
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
-), orphaned AS (
+), detached_children AS (
     UPDATE recollect.sessions SET parent = NULL WHERE parent = :session::bigint
-), forgotten AS (
+), deleted_appends AS (
     DELETE FROM recollect.appends
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
-), dropped AS (
+), deleted_snapshots AS (
     DELETE FROM recollect.snapshots
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
 )
-DELETE FROM recollect.sessions WHERE {this}
+DELETE FROM recollect.sessions WHERE {is_session}
 
 -- name: setting_get
+-- Return the value of a setting.
 SELECT value FROM recollect.settings WHERE owner = :owner AND key = :key
 
 -- name: setting_set
+-- Write a setting.
 INSERT INTO recollect.settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
 ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
 
 -- name: setting_delete
+-- Delete a setting.
 DELETE FROM recollect.settings WHERE owner = :owner AND key = :key
 
 -- name: setting_touch
+-- Set the time of a setting to now; no row if it does not exist.
 UPDATE recollect.settings SET updated_at = :now WHERE owner = :owner AND key = :key
 RETURNING key
 
 -- name: settings_between
+-- Return the settings in a range of keys.
 SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key >= :low AND key < :high ORDER BY key

@@ -1,8 +1,8 @@
--- Sessions, branches, turns, messages, tool calls and what belongs to them.
--- A message, a turn and a tool call are keyed by (branch << 32) | position, so that a session's rows lie together
--- and in order in the file. Times are milliseconds UTC.
--- The checks of what is written at each append say OR: for IN with more than two values SQLite makes a table of them
--- each time the statement is run, which was half of what an INSERT took.
+-- Sessions, branches, turns, messages, tool calls and their related tables.
+-- The key of a message, a turn and a tool call is (branch << 32) | position, so that the rows of a session are adjacent and in order
+-- in the file. Times are milliseconds UTC.
+-- The CHECK constraints of columns that each append writes use OR: for IN with more than two values, SQLite builds a table of the
+-- values each time the statement runs, which took half of the time of an INSERT.
 
 CREATE TABLE trees (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -187,8 +187,8 @@ CREATE TABLE settings (
     PRIMARY KEY (owner, key)
 ) STRICT, WITHOUT ROWID;
 
--- What follows is for people who ask in SQL, with any sqlite3: the same data under the names of rows and columns
--- that a chat application's schema usually has. A message's id is tree.branch.position.
+-- Views for people who query the file with any sqlite3: the same data with the table and column names that the schema of a
+-- chat application usually has. The id of a message is tree.branch.position.
 
 CREATE VIEW chat_sessions AS
 SELECT

@@ -1,4 +1,4 @@
--- Full-text search. The index holds no text of its own: it is made from the messages, and can be made anew from them.
+-- Full-text search. The index of messages is contentless: it holds no text and can be rebuilt from the messages.
 
 ALTER TABLE sessions ADD COLUMN title_changed INTEGER DEFAULT 1;
 

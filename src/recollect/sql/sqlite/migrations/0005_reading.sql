@@ -1,1 +1,1 @@
--- A file has had the views since its first version, and FTS5 keeps its words itself: nothing is to be done here.
+-- No change: a SQLite file has had the views since its first version, and FTS5 stores its words itself.

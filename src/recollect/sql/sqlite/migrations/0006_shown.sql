@@ -1,1 +1,1 @@
--- A session's parent, its sub-agents and its title are found quickly enough in their tables: nothing is to be done here.
+-- No change: a list reads a session's parent, sub-agents and title fast enough from their own tables.

@@ -1,1 +1,1 @@
--- A file shows the owners of its rows to everyone who may read it: nothing is to be done here.
+-- No change: every process that can read the file can read the owners of its rows.

@@ -1,10 +1,13 @@
 -- name: sessions_total
+-- Count the sessions of an owner, also in the trash.
 SELECT count(*) FROM sessions WHERE owner = :owner
 
 -- name: sessions_all
+-- Return a page of session keys of an owner, also in the trash.
 SELECT key FROM sessions WHERE key > :after AND +owner = :owner ORDER BY key LIMIT :limit
 
 -- name: session_state
+-- Return the derived columns of a session and their actual values, for a check.
 SELECT s.last, s.branch, s.open_turns, b.session, b.number, b.fork_at,
     (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL),
     (SELECT t.folded FROM titles AS t WHERE t.session = s.key),
@@ -13,45 +16,56 @@ FROM sessions AS s LEFT JOIN branches AS b ON b.key = s.head
 WHERE s.key = :session
 
 -- name: session_recount
+-- Correct the counts of a session.
 UPDATE sessions
 SET revision = revision + 1, updated_at = max(updated_at, :now), message_count = :message_count,
     token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens
 WHERE key = :session
 
 -- name: session_set_last
+-- Correct the last position of a session.
 UPDATE sessions SET last = :last WHERE key = :session AND head = :branch
 
 -- name: branch_set_last
+-- Correct the last position of a branch.
 UPDATE branches SET last = :last WHERE key = :branch
 
 -- name: session_set_open_turns
+-- Correct the number of open turns of a session.
 UPDATE sessions SET open_turns = :count WHERE key = :session
 
--- name: session_set_kin
+-- name: session_set_relatives
+-- Correct the stored parent id and number of delegates (PostgreSQL).
 SELECT 1 WHERE false
 
 -- name: session_set_waiting
+-- Mark a session as having messages to index (PostgreSQL).
 SELECT 1 WHERE false
 
 -- name: session_set_branch
+-- Correct the branch number of a session.
 UPDATE sessions SET branch = :number WHERE key = :session
 
 -- name: messages_extent
+-- Return the number of messages of a branch, and the first and last position.
 SELECT count(*), min(key & 4294967295), max(key & 4294967295) FROM messages
 WHERE key > (:branch << 32) AND key <= (:branch << 32) | 4294967295
 
 -- name: messages_next
+-- Return the next branch key that has messages, and whether that branch is missing.
 SELECT m.key >> 32, b.key IS NULL
 FROM (SELECT min(n.key) AS key FROM messages AS n WHERE n.key > (:branch << 32) | 4294967295) AS m
 LEFT JOIN branches AS b ON b.key = m.key >> 32
 WHERE m.key IS NOT NULL
 
 -- name: turns_unclaimed
+-- Return open turns that do not hold their branch.
 SELECT t.key & 4294967295 FROM turns AS t
 WHERE t.key > (:branch << 32) AND t.key <= (:branch << 32) | 4294967295 AND t.status = 'open'
     AND t.key & 4294967295 IS NOT :open_turn
 
--- name: tool_calls_astray
+-- name: tool_calls_inconsistent
+-- Return tool calls of a branch whose messages are missing or do not match.
 SELECT t.call_id, m.key IS NULL, t.result IS NOT NULL AND r.key IS NULL
 FROM tool_calls AS t LEFT JOIN messages AS m ON m.key = t.message LEFT JOIN messages AS r ON r.key = t.result
 WHERE t.message > (:branch << 32) AND t.message <= (:branch << 32) | 4294967295 AND (
@@ -62,27 +76,33 @@ WHERE t.message > (:branch << 32) AND t.message <= (:branch << 32) | 4294967295 
     OR CASE WHEN json_valid(r.parts) THEN json_extract(r.parts, '$[' || t.result_part || '].kind') IS NOT 'tool_result' END
 )
 
--- name: appends_astray
+-- name: appends_dangling
+-- Return idempotency keys whose messages do not exist.
 SELECT a.key FROM appends AS a JOIN sessions AS s ON s.key = a.session LEFT JOIN branches AS b ON b.key = a.branch
 WHERE a.session = :session AND (
     b.key IS NULL OR a.position + a.count - 1 > CASE WHEN s.head = b.key THEN s.last ELSE b.last END
 )
 
 -- name: blobs_refs
+-- Return the stored reference count of each blob, and whether its size is correct.
 SELECT hash, refs, octet_length(data) = size FROM blobs WHERE owner = :owner
 
--- name: blobs_named
+-- name: blobs_reference_counts
+-- Count the references of all messages to each blob.
 SELECT j.value, count(*) FROM messages AS m CROSS JOIN branches AS b ON b.key = m.key >> 32
 CROSS JOIN trees AS t ON t.key = b.tree CROSS JOIN json_each(m.blobs) AS j
 WHERE m.blobs IS NOT NULL AND json_valid(m.blobs) AND t.owner = :owner
 GROUP BY j.value
 
--- name: blobs_some
+-- name: blobs_page
+-- Return a page of an owner's blobs with their payloads, for a check.
 SELECT hash, data FROM blobs WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
 
 -- name: blob_set_refs
+-- Correct the reference count of a blob.
 UPDATE blobs SET refs = :refs WHERE owner = :owner AND hash = :hash
 
--- name: trees_short
+-- name: trees_miscounted
+-- Return trees whose branch counter is lower than a branch number.
 SELECT t.key FROM trees AS t
 WHERE t.owner = :owner AND t.branches < (SELECT max(b.number) FROM branches AS b WHERE b.tree = t.key)

@@ -1,58 +1,69 @@
--- shared: message
+-- shared: message_columns
+-- The columns of a message. The rare ones are one JSON array, or NULL; parts stay bytes for the decoder.
 CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
 CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
 THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
 
--- shared: step
+-- shared: is_tool_step
+-- Condition: a message is a tool step: a tool result, or an assistant message with a call that it does not answer
+-- itself. Transcripts for people omit tool steps.
 (m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
     SELECT 1 FROM tool_calls AS c WHERE c.message = m.key AND c.result IS NOT m.key
 )))
 
 -- name: message_insert
+-- Insert a message.
 INSERT INTO messages (
     key, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
     metadata, native, blobs, parts
 ) VALUES ((? << 32) | ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: message_get
-SELECT {message}
+-- Return a message by its branch and position.
+SELECT {message_columns}
 FROM messages WHERE key = (:branch << 32) | :position
 
 -- name: message_for_update
-SELECT {message}
+-- Return a message and lock it until the transaction ends.
+SELECT {message_columns}
 FROM messages WHERE key = (:branch << 32) | :position
 
 -- name: messages_forward
-SELECT {message}
+-- Return messages of a span, oldest first.
+SELECT {message_columns}
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key LIMIT :limit
 
 -- name: messages_backward
-SELECT {message}
+-- Return messages of a span, newest first.
+SELECT {message_columns}
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
 
 -- name: messages_last
-SELECT {message}, key >> 32, here.number, here.last, here.fork_at
+-- Return the last messages of a session's head branch, newest first.
+SELECT {message_columns}, key >> 32, head_branch.number, head_branch.last, head_branch.fork_at
 FROM (
     SELECT (s.head << 32) | b.fork_at AS low, (s.head << 32) | s.last AS high, b.number, s.last, b.fork_at
     FROM sessions AS s JOIN branches AS b ON b.key = s.head
     WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
-) AS here
+) AS head_branch
 CROSS JOIN messages
-WHERE key > here.low AND key <= here.high AND (deleted_at IS NULL OR :deleted)
+WHERE key > head_branch.low AND key <= head_branch.high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
 
--- name: messages_tell
+-- name: messages_tuples
+-- Return the columns of messages that a history needs, oldest first.
 SELECT CAST(parts AS BLOB), key & 4294967295, role, format, native, coalesce(state, blobs)
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL
 ORDER BY key LIMIT :limit
 
 -- name: messages_pinned
-SELECT {message}
+-- Return the pinned and system messages of a span.
+SELECT {message_columns}
 FROM messages
 WHERE key IN (
     SELECT p.message FROM pins AS p
@@ -60,61 +71,69 @@ WHERE key IN (
 ) AND deleted_at IS NULL
 ORDER BY key
 
--- name: messages_asked
-SELECT {message}
+-- name: messages_last_user
+-- Return the last user message of a span.
+SELECT {message_columns}
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND role = 'user' AND deleted_at IS NULL
 ORDER BY key DESC LIMIT 1
 
--- name: message_annotate
+-- name: message_set_metadata
+-- Replace the metadata of a message.
 UPDATE messages SET metadata = :metadata WHERE key = (:branch << 32) | :position
 
 -- name: messages_count
+-- Count the messages and tokens of a span.
 SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
     max(created_at)
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL
 
 -- name: messages_shown
-WITH RECURSIVE asked (place, id, deleted_at, after, until) AS (
-    SELECT j.key, j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3 FROM json_each(:stretches) AS j
-), heads (place, after, until, branch, last) AS (
-    SELECT a.place, a.after, a.until, s.head, s.last
-    FROM asked AS a CROSS JOIN sessions AS s ON s.owner = :owner AND s.id = a.id AND s.deleted_at IS NULL
+-- Count the messages of path ranges that are not tool steps.
+WITH RECURSIVE requested_ranges (range_number, id, deleted_at, after, until) AS (
+    SELECT j.key, j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3 FROM json_each(:ranges) AS j
+), heads (range_number, after, until, branch, last) AS (
+    SELECT a.range_number, a.after, a.until, s.head, s.last
+    FROM requested_ranges AS a CROSS JOIN sessions AS s ON s.owner = :owner AND s.id = a.id AND s.deleted_at IS NULL
     WHERE a.deleted_at IS NULL
     UNION ALL
-    SELECT a.place, a.after, a.until, s.head, s.last
-    FROM asked AS a CROSS JOIN sessions AS s ON s.owner = :owner AND s.id = a.id AND s.deleted_at = a.deleted_at
+    SELECT a.range_number, a.after, a.until, s.head, s.last
+    FROM requested_ranges AS a CROSS JOIN sessions AS s ON s.owner = :owner AND s.id = a.id AND s.deleted_at = a.deleted_at
     WHERE a.deleted_at IS NOT NULL
-), path (place, after, until, key, parent, low, high) AS (
-    SELECT h.place, h.after, h.until, b.key, b.parent, b.fork_at, h.last
+), path (range_number, after, until, key, parent, low, high) AS (
+    SELECT h.range_number, h.after, h.until, b.key, b.parent, b.fork_at, h.last
     FROM heads AS h CROSS JOIN branches AS b ON b.key = h.branch
     UNION ALL
-    SELECT p.place, p.after, p.until, b.key, b.parent, b.fork_at, p.low
+    SELECT p.range_number, p.after, p.until, b.key, b.parent, b.fork_at, p.low
     FROM path AS p CROSS JOIN branches AS b ON b.key = p.parent
 )
-SELECT p.place, (
+SELECT p.range_number, (
     SELECT count(*) FROM messages AS m
     WHERE m.key > (p.key << 32) | max(p.low, p.after) AND m.key <= (p.key << 32) | min(p.high, p.until)
-        AND m.deleted_at IS NULL AND NOT {step}
+        AND m.deleted_at IS NULL AND NOT {is_tool_step}
 )
 FROM path AS p
 
 -- name: messages_shown_by_branch
+-- Count the messages of each branch of a session that are not tool steps.
 SELECT b.number, (
     SELECT count(*) FROM messages AS m
-    WHERE m.key > (b.key << 32) | b.fork_at AND m.key <= (b.key << 32) | 4294967295 AND m.deleted_at IS NULL AND NOT {step}
+    WHERE m.key > (b.key << 32) | b.fork_at AND m.key <= (b.key << 32) | 4294967295 AND m.deleted_at IS NULL AND NOT {is_tool_step}
 )
 FROM branches AS b WHERE b.session = :session
 
 -- name: messages_blobs
+-- Return the blob lists of the messages of a span.
 SELECT blobs FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND blobs IS NOT NULL
 
--- name: message_mark
+-- name: message_mark_deleted
+-- Mark a message as deleted, or remove the mark.
 UPDATE messages SET deleted_at = :deleted_at WHERE key = (:branch << 32) | :position
 
 -- name: message_write
+-- Replace the content of a message that is not finished.
 UPDATE messages
 SET parts = :parts, state = :state, tokens = :tokens, input_tokens = :input_tokens, output_tokens = :output_tokens,
     completed_at = :completed_at, format = :format, model = :model, error = :error, metadata = :metadata,
@@ -122,31 +141,40 @@ SET parts = :parts, state = :state, tokens = :tokens, input_tokens = :input_toke
 WHERE key = (:branch << 32) | :position
 
 -- name: messages_interrupt
+-- Mark unfinished messages of a turn as interrupted.
 UPDATE messages SET state = 'interrupted', completed_at = :now
 WHERE key >= (:branch << 32) | :position AND key <= (:branch << 32) | 4294967295
     AND turn = :position AND state IN ('pending', 'streaming')
 
 -- name: messages_erase
+-- Delete the messages of a branch after a position.
 DELETE FROM messages WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | 4294967295
 
 -- name: append_get
+-- Return the digest and the messages of an append by its idempotency key.
 SELECT digest, branch, position, count FROM appends WHERE session = :session AND key = :key
 
 -- name: append_insert
+-- Store the idempotency key of an append.
 INSERT INTO appends (session, key, digest, branch, position, count, created_at)
 VALUES (:session, :key, :digest, :branch, :position, :count, :now)
 
--- name: blob_keep
+-- name: blob_reference
+-- Add a reference to a blob; no row if the blob does not exist.
 UPDATE blobs SET refs = refs + 1 WHERE owner = :owner AND hash = :hash RETURNING refs
 
 -- name: blob_insert
+-- Insert a blob with one reference.
 INSERT INTO blobs (owner, hash, size, refs, data, created_at) VALUES (:owner, :hash, :size, 1, :data, :now)
 
 -- name: blob_get
+-- Return the payload of a blob.
 SELECT data FROM blobs WHERE owner = :owner AND hash = :hash
 
--- name: blob_drop
+-- name: blob_release
+-- Remove a reference to a blob.
 UPDATE blobs SET refs = refs - 1 WHERE owner = ? AND hash = ?
 
--- name: blob_sweep
+-- name: blob_delete_unused
+-- Delete a blob that no message refers to.
 DELETE FROM blobs WHERE owner = ? AND hash = ? AND refs <= 0

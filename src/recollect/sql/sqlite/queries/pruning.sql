@@ -1,12 +1,16 @@
--- shared: own
+-- shared: session_messages
+-- Branches with their messages; CROSS JOIN makes SQLite read the branches first.
 FROM branches AS b CROSS JOIN messages AS m ON m.key > (b.key << 32) AND m.key <= (b.key << 32) | 4294967295
 
--- shared: step
+-- shared: is_tool_step
+-- Condition: a message is a tool step: a tool result, or an assistant message with a call that it does not answer
+-- itself. Transcripts for people omit tool steps.
 (m.role = 'tool' OR (m.role = 'assistant' AND EXISTS (
     SELECT 1 FROM tool_calls AS c WHERE c.message = m.key AND c.result IS NOT m.key
 )))
 
--- name: sessions_resting
+-- name: sessions_prunable
+-- Return a page of sessions that pruning looks at, most recently active first.
 SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
     max(active_at, coalesce(last_message_at, 0), updated_at)
 FROM sessions INDEXED BY sessions_active
@@ -16,57 +20,67 @@ WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) A
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_delegated
+-- Return the delegates of a session.
 SELECT key FROM sessions WHERE parent = :session AND relation = 'delegate' AND deleted_at IS NULL ORDER BY key
 
 -- name: sessions_trashed
+-- Return a page of sessions that were moved to the trash at or before a time.
 SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
     max(active_at, coalesce(last_message_at, 0), updated_at)
 FROM sessions INDEXED BY sessions_trash
 WHERE owner = :owner AND deleted_at IS NOT NULL AND deleted_at <= :until AND key > :after
 ORDER BY key LIMIT :limit
 
--- name: sessions_long
+-- name: sessions_over_limit
+-- Return a page of unpinned sessions with more messages than a limit.
 SELECT key FROM sessions
-WHERE key > :after AND +owner = :owner AND deleted_at IS NULL AND pinned_at IS NULL AND message_count > :most
+WHERE key > :after AND +owner = :owner AND deleted_at IS NULL AND pinned_at IS NULL AND message_count > :max_messages
 ORDER BY key LIMIT :limit
 
 -- name: sessions_unpinned
+-- Return a page of sessions in whose tree no session is pinned.
 SELECT key FROM sessions
 WHERE key > :after AND +owner = :owner AND deleted_at IS NULL AND NOT EXISTS (
     SELECT 1 FROM sessions AS o WHERE o.tree = sessions.tree AND o.pinned_at IS NOT NULL AND o.deleted_at IS NULL
 )
 ORDER BY key LIMIT :limit
 
--- name: messages_weight
+-- name: messages_total_size
+-- Return the number of messages, bytes and tool steps of a session.
 SELECT count(*), coalesce(sum(
     octet_length(m.parts) + coalesce(octet_length(m.native), 0) + coalesce(octet_length(m.metadata), 0)
     + coalesce(octet_length(m.error), 0)
-), 0), coalesce(sum({step}), 0)
-{own}
+), 0), coalesce(sum({is_tool_step}), 0)
+{session_messages}
 WHERE b.session = :session
 
--- name: blobs_weight
+-- name: blobs_total_size
+-- Add up the bytes of the blobs that a session refers to.
 SELECT coalesce(sum(x.size), 0)
-{own}
+{session_messages}
 CROSS JOIN json_each(m.blobs) AS j CROSS JOIN blobs AS x ON x.owner = :owner AND x.hash = j.value
 WHERE b.session = :session AND m.blobs IS NOT NULL
 
 -- name: messages_outline
+-- Return the position, role and turn of messages of a span, except system messages.
 SELECT key & 4294967295, role, turn FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL AND role <> 'system'
 ORDER BY key LIMIT :limit
 
--- name: messages_mark
+-- name: messages_mark_deleted
+-- Mark the messages of a span as deleted, except system messages; return their tokens.
 UPDATE messages SET deleted_at = :now
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL AND role <> 'system'
 RETURNING tokens, coalesce(input_tokens, 0), coalesce(output_tokens, 0)
 
 -- name: messages_large
+-- Return a page of messages with large tool outputs or with blobs.
 SELECT b.key, b.number, m.key & 4294967295
-{own}
+{session_messages}
 WHERE b.session = :session AND (b.key, m.key & 4294967295) > (:branch, :position)
-    AND (octet_length(m.parts) > :over OR m.blobs IS NOT NULL) AND instr(m.parts, '"kind":"tool_result"')
+    AND (octet_length(m.parts) > :min_bytes OR m.blobs IS NOT NULL) AND instr(m.parts, '"kind":"tool_result"')
 ORDER BY b.key, m.key LIMIT :limit
 
--- name: message_thin
+-- name: message_replace_parts
+-- Replace the parts of a message after a tool output was dropped.
 UPDATE messages SET parts = :parts, tokens = :tokens, blobs = :blobs WHERE key = (:branch << 32) | :position

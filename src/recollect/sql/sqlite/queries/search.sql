@@ -1,4 +1,6 @@
--- shared: ranked
+-- shared: ranked_messages
+-- The newest messages that match an FTS5 expression and the filters, with their rank. A message of a session that does
+-- not pass the filters stays if a fork shares it; the fork is tested later.
 SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank(search_index, :weights)
 FROM search_index
 CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
@@ -12,10 +14,10 @@ WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch
                 AND r.value ->> 2 >= (search_index.rowid & 4294967295)
         )
         WHEN s.owner <> :owner THEN 0
-        WHEN s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {suits} THEN 1
+        WHEN s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters} THEN 1
         ELSE EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
     END
-    AND (:plain OR EXISTS (
+    AND (:unfiltered OR EXISTS (
         SELECT 1 FROM messages AS m
         WHERE m.key = search_index.rowid AND (:since IS NULL OR m.created_at >= :since)
             AND (:until IS NULL OR m.created_at < :until)
@@ -25,7 +27,8 @@ WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch
     ))
 ORDER BY search_index.rowid DESC LIMIT :pool
 
--- shared: suits
+-- shared: session_filters
+-- Conditions on the session of a hit; a parameter that is NULL does not filter.
 (:delegates OR s.relation IS NOT 'delegate')
 AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
 AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
@@ -35,22 +38,27 @@ AND (:statuses IS NULL OR s.status IN (SELECT value FROM json_each(:statuses)))
 AND (:no_statuses IS NULL OR s.status NOT IN (SELECT value FROM json_each(:no_statuses)))
 AND (:no_sessions IS NULL OR s.id NOT IN (SELECT value FROM json_each(:no_sessions)))
 
--- shared: untitled
+-- shared: changed_titles
+-- The titles that are not indexed.
 SELECT key, title FROM sessions INDEXED BY sessions_title_changed WHERE owner = :owner AND title_changed = 1
 
--- shared: mark
+-- shared: index_mark
+-- The generation mark of the index, stored as a term. It begins with a control character, which no word contains.
 SELECT term FROM search_terms WHERE term < ' ' LIMIT 1
 
--- shared: indexing
+-- shared: index_rows
+-- The messages of a span, with the columns that indexing reads.
 SELECT m.key & 4294967295, m.role, m.state, m.blobs, CAST(m.parts AS BLOB)
 FROM messages AS m
 WHERE m.key > (:branch << 32) | :low AND m.key <= (:branch << 32) | :high
 
--- shared: session
+-- shared: session_columns
+-- The columns of the session that a hit shows.
 s.id, s.title, s.channel, s.archived_at, s.deleted_at, (SELECT p.id FROM sessions AS p WHERE p.key = s.parent)
 
--- name: search_waiting
-SELECT NULL, 0 * :many, NULL, ({mark}), EXISTS ({untitled})
+-- name: search_backlog
+-- Return the index mark and the branches and titles that are not indexed.
+SELECT NULL, 0 * :max_sessions, NULL, ({index_mark}), EXISTS ({changed_titles})
 UNION ALL
 SELECT b.key, s.key, s.last, NULL, NULL
 FROM sessions AS s CROSS JOIN branches AS b ON b.key = s.head
@@ -67,128 +75,167 @@ CROSS JOIN messages AS m ON m.key = (
 )
 WHERE b.session IS NULL AND t.owner = :owner AND m.key > (b.key << 32) | b.indexed_to
 
--- name: search_unsettled
+-- name: search_waiting_sessions
+-- Return a page of sessions with messages to index, and lock them (PostgreSQL).
 SELECT 1 WHERE false
 
--- name: search_settle
+-- name: search_clear_waiting
+-- Mark sessions as indexed if nothing of them is left to index.
 SELECT 1 WHERE false
 
--- name: search_untitled
-{untitled} LIMIT :limit
+-- name: search_changed_titles
+-- Return a page of titles that changed since they were indexed.
+{changed_titles} LIMIT :limit
 
--- name: search_titled
+-- name: search_title_indexed
+-- Mark the title of a session as indexed.
 UPDATE sessions SET title_changed = NULL WHERE key = :session
 
 -- name: search_title_get
+-- Return a title as it is indexed.
 SELECT title FROM search_titles WHERE rowid = :session
 
 -- name: search_title_delete
+-- Remove a title from the index.
 DELETE FROM search_titles WHERE rowid = :session
 
 -- name: search_title_insert
+-- Add a title to the index.
 INSERT INTO search_titles (rowid, title) VALUES (:session, :title)
 
--- name: search_place
+-- name: search_indexed_to
+-- Return up to which position a branch is indexed without a gap.
 SELECT indexed_to FROM branches WHERE key = :branch
 
 -- name: search_unindexed
-{indexing}    AND NOT EXISTS (SELECT 1 FROM search_index_docsize AS d WHERE d.id = m.key)
+-- Return messages of a span that are not in the index.
+{index_rows}
+    AND NOT EXISTS (SELECT 1 FROM search_index_docsize AS d WHERE d.id = m.key)
 ORDER BY m.key LIMIT :limit
 
 -- name: search_indexed
-{indexing}    AND EXISTS (SELECT 1 FROM search_index_docsize AS d WHERE d.id = m.key)
+-- Return messages of a span that are in the index.
+{index_rows}
+    AND EXISTS (SELECT 1 FROM search_index_docsize AS d WHERE d.id = m.key)
 ORDER BY m.key LIMIT :limit
 
--- name: search_counted
+-- name: search_count_range
+-- Count the indexed messages of a span (FTS5; otherwise 0).
 SELECT count(*) FROM search_index_docsize WHERE id > (:branch << 32) | :low AND id <= (:branch << 32) | :high
 
--- name: search_growing
+-- name: search_unfinished
+-- Return a row if a message is still being written by an open turn.
 SELECT 1 FROM messages AS m JOIN turns AS t ON t.key = (:branch << 32) | m.turn
 WHERE m.key = (:branch << 32) | :position AND m.state IN ('pending', 'streaming') AND t.status = 'open'
 
 -- name: search_tools
+-- Return the tool names of results on a branch whose calls are in a span.
 SELECT message & 4294967295, result & 4294967295, result_part, tool FROM tool_calls
-WHERE message > (:of << 32) | :low AND message <= (:of << 32) | :high AND branch = :branch AND result IS NOT NULL
+WHERE message > (:call_branch << 32) | :low AND message <= (:call_branch << 32) | :high AND branch = :branch AND result IS NOT NULL
 
 -- name: search_insert
+-- Add a message to the index.
 INSERT INTO search_index (rowid, said, calls, results, tags) VALUES ((? << 32) | ?, ?, ?, ?, ?)
 
 -- name: search_delete
+-- Remove a message from the index; FTS5 needs the same text again.
 INSERT INTO search_index (search_index, rowid, said, calls, results, tags)
 VALUES ('delete', (? << 32) | ?, ?, ?, ?, ?)
 
 -- name: search_mark
-{mark}
+-- Return the generation mark of the index, which changes each time that the index is cleared.
+{index_mark}
 
 -- name: search_term_insert
+-- Add a word to the list of indexed words.
 INSERT INTO search_terms (term) VALUES (?) ON CONFLICT (term) DO NOTHING
 
--- name: search_reached
+-- name: search_set_indexed_to
+-- Set the position up to which a branch is indexed.
 UPDATE branches SET indexed_to = :position WHERE key = :branch
 
--- name: search_lower
+-- name: search_lower_indexed_to
+-- Lower the position up to which a branch is indexed.
 UPDATE branches SET indexed_to = :position WHERE key = :branch AND indexed_to > :position
 
--- name: search_secure
+-- name: search_set_secure_delete
+-- Turn secure deletion of index entries on or off (FTS5).
 INSERT INTO search_index (search_index, rank) VALUES ('secure-delete', :value)
 
 -- name: search_total
+-- Count the indexed messages (FTS5; otherwise 0).
 SELECT count(*) FROM search_index_docsize
 
 -- name: search_optimize
+-- Merge the segments of the index (FTS5).
 INSERT INTO search_index (search_index) VALUES ('optimize')
 
--- name: search_nudge
+-- name: search_add_marker
+-- Add a temporary entry, so that the next optimize merges all levels (FTS5).
 INSERT INTO search_index (rowid, tags) VALUES (0, 'a')
 
--- name: search_nudge_back
+-- name: search_remove_marker
+-- Remove the temporary entry of search_add_marker (FTS5).
 INSERT INTO search_index (search_index, rowid, tags) VALUES ('delete', 0, 'a')
 
--- name: search_terms_sweep
+-- name: search_terms_delete_unused
+-- Delete words that no message and no title has any more.
 DELETE FROM search_terms WHERE term IN (
     SELECT w.value FROM json_each(:terms) AS w
     WHERE NOT EXISTS (SELECT 1 FROM search_index WHERE search_index MATCH '"' || w.value || '"')
         AND NOT EXISTS (SELECT 1 FROM search_titles WHERE search_titles MATCH '"' || w.value || '"')
 )
 
--- name: search_empty
+-- name: search_clear
+-- Delete all entries of the message index.
 INSERT INTO search_index (search_index) VALUES ('delete-all')
 
--- name: search_empty_terms
+-- name: search_clear_terms
+-- Delete the list of indexed words.
 DELETE FROM search_terms
 
--- name: search_mend_titles
+-- name: search_rebuild_titles
+-- Rebuild the title index, so that deleting from it cannot fail (FTS5).
 INSERT INTO search_titles (search_titles) VALUES ('rebuild')
 
--- name: search_empty_titles
+-- name: search_clear_titles
+-- Delete all entries of the title index.
 DELETE FROM search_titles
 
--- name: search_restart
+-- name: search_reset_branches
+-- Mark every branch as not indexed.
 UPDATE branches SET indexed_to = 0
 
--- name: search_retitle
+-- name: search_reset_titles
+-- Mark every title as not indexed.
 UPDATE sessions SET title_changed = 1
 
 -- name: search_verify
+-- Check the structure of the index (FTS5).
 INSERT INTO search_index (search_index) VALUES ('integrity-check')
 
 -- name: search_sample
+-- Return the last indexed message of some branches, for a check.
 SELECT b.key, b.indexed_to FROM branches AS b
 WHERE b.indexed_to > b.fork_at AND EXISTS (SELECT 1 FROM trees AS t WHERE t.key = b.tree AND t.owner = :owner)
 ORDER BY b.key DESC LIMIT :limit
 
--- name: search_has
+-- name: search_contains
+-- Return a row if the index finds a message by an expression.
 SELECT 1 FROM search_index WHERE search_index MATCH :match AND search_index.rowid = (:branch << 32) | :position
 
 -- name: search_count
-SELECT count(*) FROM (SELECT 1 FROM search_index WHERE search_index MATCH :match LIMIT :most)
+-- Count the messages that match an expression, up to a limit.
+SELECT count(*) FROM (SELECT 1 FROM search_index WHERE search_index MATCH :match LIMIT :max_count)
 
 -- name: search_terms_with
+-- Return indexed words that contain a piece, shortest first.
 SELECT term FROM search_terms
 WHERE instr(term, :piece) AND (NOT :ending OR substr(term, -length(:piece)) = :piece)
 ORDER BY length(term), term LIMIT :limit
 
 -- name: search_ranges
+-- Return the branch spans that a session reaches, on all its branches.
 WITH RECURSIVE path (key, parent, low, high) AS (
     SELECT b.key, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END
     FROM branches AS b JOIN sessions AS s ON s.key = b.session
@@ -198,27 +245,34 @@ WITH RECURSIVE path (key, parent, low, high) AS (
 )
 SELECT key, min(low), max(high) FROM path GROUP BY key
 
--- name: search_suits
-SELECT 1 FROM sessions AS s WHERE s.key = :session AND {suits}
+-- name: search_session_matches
+-- Return a row if a session passes the filters of a search.
+SELECT 1 FROM sessions AS s WHERE s.key = :session AND {session_filters}
 
 -- name: search_messages
-{ranked}
+-- Return the newest messages that match, with their rank.
+{ranked_messages}
 
--- name: search_few
-{ranked}
+-- name: search_rare
+-- Return messages that match words which few messages have, with their rank.
+{ranked_messages}
 
--- name: search_dense
-SELECT 0, 0, 0, 0, 0, 0 WHERE :sought AND :loose AND :sample
+-- name: search_density
+-- Estimate from a sample how many messages match; no estimate in SQLite.
+SELECT 0, 0, 0, 0, 0, 0 WHERE :tsquery AND :loose_tsquery AND :sample
 
--- name: search_since
-SELECT 0 WHERE :owner AND :many AND false
+-- name: search_newest_start
+-- Return the oldest tree that holds some of the newest messages of an owner (PostgreSQL).
+SELECT 0 WHERE :owner AND :min_messages AND false
 
 -- name: search_newest
-{ranked}
+-- Return the newest messages that match, by walking back from the newest.
+{ranked_messages}
 
 -- name: search_hits
+-- Return the messages of hits and the sessions that they belong to.
 SELECT m.key >> 32, m.key & 4294967295, b.number, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB),
-    s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}, {session}
+    s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters}, {session_columns}
 FROM json_each(:hits) AS h
 CROSS JOIN messages AS m ON m.key = ((h.value ->> 0) << 32) | (h.value ->> 1)
 CROSS JOIN branches AS b ON b.key = h.value ->> 0
@@ -226,34 +280,39 @@ LEFT JOIN sessions AS s ON s.key = b.session
 WHERE m.deleted_at IS NULL
 
 -- name: search_hits_tools
+-- Return the tool names of the tool results among hits.
 WITH RECURSIVE path (branch, position, key, parent, fork_at, high) AS (
     SELECT b.key, h.value ->> 1, b.key, b.parent, b.fork_at, h.value ->> 1
     FROM json_each(:hits) AS h CROSS JOIN branches AS b ON b.key = h.value ->> 0
     UNION ALL
     SELECT p.branch, p.position, b.key, b.parent, b.fork_at, p.fork_at
     FROM path AS p CROSS JOIN branches AS b ON b.key = p.parent
-    WHERE p.fork_at > p.position - :near
+    WHERE p.fork_at > p.position - :call_distance
 )
 SELECT p.branch, p.position, c.result_part, c.tool
 FROM path AS p
-CROSS JOIN tool_calls AS c ON c.message > (p.key << 32) | max(p.fork_at, p.position - :near)
+CROSS JOIN tool_calls AS c ON c.message > (p.key << 32) | max(p.fork_at, p.position - :call_distance)
     AND c.message <= (p.key << 32) | p.high AND c.branch = p.branch AND c.result = (p.branch << 32) | p.position
 
--- name: search_reaching
-WITH RECURSIVE below (key) AS (
+-- name: search_sharing_session
+-- Return a session that shares a message and passes the filters of a search.
+WITH RECURSIVE descendants (key) AS (
     SELECT c.key FROM branches AS c WHERE c.parent = :branch AND c.fork_at >= :position
     UNION
-    SELECT c.key FROM below AS p JOIN branches AS c ON c.parent = p.key
+    SELECT c.key FROM descendants AS p JOIN branches AS c ON c.parent = p.key
 )
-SELECT {session}
-FROM below AS p JOIN branches AS b ON b.key = p.key JOIN sessions AS s ON s.key = b.session
-WHERE s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}
+SELECT {session_columns}
+FROM descendants AS p JOIN branches AS b ON b.key = p.key JOIN sessions AS s ON s.key = b.session
+WHERE s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters}
 ORDER BY s.active_at DESC LIMIT 1
 
 -- name: search_titles_match
-SELECT 0, s.key, recollect_rank(search_titles, :weights), {session}, s.created_at
+-- Return the titles that match, with their rank.
+SELECT 0, s.key, recollect_rank(search_titles, :weights), {session_columns}, s.created_at
 FROM search_titles CROSS JOIN sessions AS s ON s.key = search_titles.rowid
-WHERE search_titles MATCH :match AND search_titles.rowid < coalesce(:below, 9223372036854775807) AND search_titles.rowid >= :low AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {suits}
+WHERE search_titles MATCH :match
+    AND search_titles.rowid < coalesce(:below, 9223372036854775807) AND search_titles.rowid >= :low
+    AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters}
     AND (:models IS NULL OR s.model IN (SELECT value FROM json_each(:models)))
     AND (:no_models IS NULL OR coalesce(s.model, '') NOT IN (SELECT value FROM json_each(:no_models)))
 ORDER BY search_titles.rowid DESC LIMIT :pool

@@ -1,4 +1,10 @@
--- shared: standing
+-- A query that returns no row by design ("SELECT 1 WHERE false") is a fast path of the other engine; the operation then runs its
+-- statements one by one. INDEXED BY and CROSS JOIN fix the plan, and + keeps a condition from choosing an index: the file has no
+-- statistics for the planner (see optimize_file() in engine/sqlite/maintenance.py).
+
+-- shared: append_state
+-- The columns of a session row that an append changes, and whether another session is at the top of the list: the
+-- activity time of the top session in the upper bits, the answer in the lowest one.
 SELECT key, head, last, branch, open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
     active_at, last_message_at, (
         SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
@@ -6,20 +12,27 @@ SELECT key, head, last, branch, open_turns, revision, message_count, token_count
     )
 FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
--- shared: few
+-- shared: key_array
+-- The keys of the selected sessions as a JSON array.
 json_group_array(key)
 
--- shared: picked
-(SELECT value AS picked FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.picked
+-- shared: listed_sessions
+-- The sessions with the keys in a JSON array; k is read first, so that each session is one lookup by its key.
+(SELECT value AS session_key FROM json_each(:keys)) AS k CROSS JOIN sessions ON sessions.key = k.session_key
 
--- shared: session
-key, tree, head, open_turns, {told}
+-- shared: session_row
+-- A session with the keys that operations need.
+key, tree, head, open_turns, {session_columns}
 
--- shared: shown
-key, {told}
+-- shared: list_row
+-- A session as a list shows it, with its key for the cursor.
+key, {session_columns}
 
--- shared: told
-id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision, message_count, token_count, input_tokens, output_tokens, data_schema_version,
+-- shared: session_columns
+-- The fields of a session. Most sessions have none of the rare ones, so these are one JSON array, or NULL. Delegates
+-- are counted only if any session of the file has a parent.
+id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
+message_count, token_count, input_tokens, output_tokens, data_schema_version,
 CASE WHEN (SELECT 1 FROM sessions AS a INDEXED BY sessions_parent WHERE a.parent IS NOT NULL LIMIT 1)
 THEN (SELECT count(*) FROM sessions AS d
     WHERE d.parent = sessions.key AND d.relation = 'delegate' AND d.deleted_at IS NULL)
@@ -31,7 +44,8 @@ THEN json_array(
     provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
 ) END
 
--- shared: chosen
+-- shared: list_filters
+-- Conditions of a list; a parameter that is NULL does not filter.
 (:archived IS NULL OR (archived_at IS NOT NULL) = :archived)
 AND (:pinned IS NULL OR (pinned_at IS NOT NULL) = :pinned)
 AND (:titled IS NULL OR (title IS NOT NULL) = :titled)
@@ -40,7 +54,7 @@ AND (:model IS NULL OR model = :model)
 AND (:status IS NULL OR status = :status)
 AND (:parent IS NULL OR parent = :parent)
 AND (:delegates IS NULL OR (relation IS 'delegate') = :delegates)
-AND (:shown IS NULL OR sessions.key NOT IN (SELECT j.value FROM json_each(:shown) AS j))
+AND (:shown_keys IS NULL OR sessions.key NOT IN (SELECT j.value FROM json_each(:shown_keys) AS j))
 AND (:tool IS NULL OR EXISTS (
     SELECT 1 FROM branches AS b CROSS JOIN tool_calls AS t
     ON t.message > (b.key << 32) AND t.message <= (b.key << 32) | 4294967295
@@ -53,153 +67,184 @@ AND (:role IS NULL OR EXISTS (
 ))
 
 -- name: session_get
-SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+-- Return a session that is not in the trash, by its id.
+SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- name: session_open
-SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+-- Return a session that is not in the trash, and move it to the top of the list (SQLite: in a fast path).
+SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- name: session_ensure
-SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+-- Open a session, or create it in the same statement if the engine can.
+SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- name: session_create
+-- Create a session with its tree and branch in one statement; no row if the engine has no such statement.
 SELECT 1 WHERE false
 
 -- name: session_by_key
-SELECT {session} FROM sessions WHERE key = :session
+-- Return a session by its key, also if it is in the trash.
+SELECT {session_row} FROM sessions WHERE key = :session
 
 -- name: session_in_trash
-SELECT {session} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NOT NULL
+-- Of the sessions in the trash with an id, return the one that was deleted last.
+SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NOT NULL
 ORDER BY deleted_at DESC, key DESC LIMIT 1
 
 -- name: sessions_by_activity
-SELECT {shown} FROM sessions INDEXED BY sessions_active
+-- Return a page of sessions, most recently active first.
+SELECT {list_row} FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
-    AND {chosen}
+    AND {list_filters}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
--- name: sessions_usual
-SELECT {shown} FROM sessions INDEXED BY sessions_active
+-- name: sessions_default_list
+-- Return a page of the list without filters, most recently active first.
+SELECT {list_row} FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND archived_at IS NULL AND relation IS NOT 'delegate'
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_pinned_first
+-- Return the first page with pinned sessions first; no row if the engine has no such statement.
 SELECT 1 WHERE false
 
 -- name: sessions_by_creation
-SELECT {shown} FROM sessions INDEXED BY sessions_created
+-- Return a page of sessions, newest first.
+SELECT {list_row} FROM sessions INDEXED BY sessions_created
 WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
-    AND {chosen}
+    AND {list_filters}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_deletion
-SELECT {shown} FROM sessions
+-- Return a page of the trash, last deleted first.
+SELECT {list_row} FROM sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < (:at, :key) AND deleted_at >= :since
-    AND {chosen}
+    AND {list_filters}
 ORDER BY deleted_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_folded_title
-SELECT {shown} FROM titles CROSS JOIN sessions ON sessions.key = titles.session
+-- Return a page of sessions in the order of their titles.
+SELECT {list_row} FROM titles CROSS JOIN sessions ON sessions.key = titles.session
 WHERE titles.owner = :owner AND (titles.folded, titles.session) > (:folded, :key)
     AND deleted_at IS NULL AND active_at >= :since AND active_at < :until
-    AND {chosen}
+    AND {list_filters}
 ORDER BY titles.folded, titles.session LIMIT :limit
 
 -- name: sessions_through_activity
-SELECT {shown} FROM {picked}
+-- Return a filtered page, most recently active first, through the index of a filter.
+SELECT {list_row} FROM {listed_sessions}
 WHERE +owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
-    AND {chosen}
+    AND {list_filters}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_through_creation
-SELECT {shown} FROM {picked}
+-- Return a filtered page, newest first, through the index of a filter.
+SELECT {list_row} FROM {listed_sessions}
 WHERE +owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
-    AND {chosen}
+    AND {list_filters}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_through_title
-SELECT {shown} FROM {picked}
+-- Return a filtered page in title order, through the index of a filter.
+SELECT {list_row} FROM {listed_sessions}
 CROSS JOIN titles ON titles.session = sessions.key
 WHERE +sessions.owner = :owner AND deleted_at IS NULL
     AND (titles.folded, key) > (:folded, :key) AND active_at >= :since AND active_at < :until
-    AND {chosen}
+    AND {list_filters}
 ORDER BY titles.folded, key LIMIT :limit
 
 -- step: sessions_of_parent
-SELECT {few} FROM (
-    SELECT key FROM sessions WHERE parent = :of_parent LIMIT :few + 1
-) HAVING count(*) <= :few
+-- Return the keys of the sessions whose parent is :of_parent; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
+    SELECT key FROM sessions WHERE parent = :of_parent LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
 
 -- step: sessions_of_pin
-SELECT {few} FROM (
+-- Return the keys of the sessions that are pinned; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_pinned
-    WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL LIMIT :few + 1
-) HAVING count(*) <= :few
+    WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
 
 -- step: sessions_of_channel
-SELECT {few} FROM (
+-- Return the keys of the sessions of a channel; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_channel
-    WHERE owner = :owner AND channel = :of_channel AND deleted_at IS NULL LIMIT :few + 1
-) HAVING count(*) <= :few
+    WHERE owner = :owner AND channel = :of_channel AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
 
 -- step: sessions_of_model
-SELECT {few} FROM (
+-- Return the keys of the sessions of a model; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_model
-    WHERE owner = :owner AND model = :of_model AND deleted_at IS NULL LIMIT :few + 1
-) HAVING count(*) <= :few
+    WHERE owner = :owner AND model = :of_model AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
 
 -- step: sessions_of_status
-SELECT {few} FROM (
+-- Return the keys of the sessions with a status other than active; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_status
-    WHERE owner = :owner AND status = :of_status AND status <> 'active' AND deleted_at IS NULL LIMIT :few + 1
-) HAVING count(*) <= :few
+    WHERE owner = :owner AND status = :of_status AND status <> 'active' AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
 
 -- step: sessions_of_archive
-SELECT {few} FROM (
+-- Return the keys of the sessions that are archived; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_archived
-    WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL LIMIT :few + 1
-) HAVING count(*) <= :few
+    WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
 
 -- step: sessions_of_untitled
-SELECT {few} FROM (
+-- Return the keys of the sessions without a title; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_untitled
-    WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL LIMIT :few + 1
-) HAVING count(*) <= :few
+    WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
 
 -- name: title_set
+-- Store the sort key of a title.
 INSERT INTO titles (session, owner, folded) VALUES (:session, :owner, :folded)
 ON CONFLICT (session) DO UPDATE SET folded = excluded.folded
 
 -- name: title_clear
+-- Delete the sort key of a title.
 DELETE FROM titles WHERE session = :session
 
 -- name: sessions_by_prefix
+-- Return sessions whose id begins with a text.
 SELECT id, title FROM sessions
 WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
+-- Return sessions with exactly this title.
 SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
 WHERE t.owner = :owner AND t.folded IN (:folded, lower(:title)) AND s.title = :title AND s.deleted_at IS NULL
 ORDER BY s.active_at DESC LIMIT :limit
 
--- name: sessions_titled_alike
+-- name: sessions_by_similar_title
+-- Return sessions whose title differs at most in case and accents.
 SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
 WHERE t.owner = :owner AND t.folded = :folded AND s.deleted_at IS NULL
 ORDER BY s.active_at DESC LIMIT :limit
 
 -- name: sessions_of_tree
+-- Return the sessions of a tree with their head branches.
 SELECT key, id, head, deleted_at FROM sessions WHERE tree = :tree ORDER BY key
 
 -- name: sessions_revisions
+-- Return the revisions of all sessions of an owner.
 SELECT key, id, revision FROM sessions WHERE owner = :owner
 
 -- name: session_revisions
+-- Return the revisions of the sessions with an id, also in the trash.
 SELECT key, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 UNION ALL
 SELECT key, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NOT NULL
 
 -- name: session_insert
+-- Insert a session as the most recently active one of its owner.
 INSERT INTO sessions (
     owner, id, tree, parent, relation, created_at, updated_at, active_at, last_message_at, pinned_at, archived_at,
     status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
@@ -215,48 +260,60 @@ INSERT INTO sessions (
 RETURNING key
 
 -- name: session_head
+-- Set the head branch of a new session.
 UPDATE sessions SET head = :head, branch = :branch, last = :last WHERE key = :session
 
--- name: session_stand
+-- name: session_switch
+-- Make another branch the head of a session.
 UPDATE sessions
 SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :head),
-    last = (SELECT b.last FROM branches AS b WHERE b.key = :head), revision = revision + 1, message_count = :message_count, token_count = :token_count,
+    last = (SELECT b.last FROM branches AS b WHERE b.key = :head), revision = revision + 1,
+    message_count = :message_count, token_count = :token_count,
     input_tokens = :input_tokens, output_tokens = :output_tokens, last_message_at = :last_message_at,
     updated_at = max(updated_at, :now)
 WHERE key = :session
 
 -- name: session_advance
-{standing}
+-- Count new messages, reserve their positions and raise the revision.
+{append_state}
 
 -- name: session_append
-{standing}
+-- Append messages to the head branch in one statement or one fast path.
+{append_state}
 
 -- name: session_save
-{standing} AND open_turns = 0
+-- Store a complete turn like session_append; no row if a turn is open.
+{append_state} AND open_turns = 0
 
 -- then: session_advance
+-- Write the counts; the session stays where it is in the list.
 UPDATE sessions
 SET last = ?, revision = ?, message_count = ?, token_count = ?, input_tokens = ?, output_tokens = ?, updated_at = ?,
     last_message_at = ?
 WHERE key = ?
 
 -- or then: session_advance
+-- Write the counts and the activity time, which changes the index of the list.
 UPDATE sessions
 SET active_at = ?, last = ?, revision = ?, message_count = ?, token_count = ?, input_tokens = ?, output_tokens = ?,
     updated_at = ?, last_message_at = ?
 WHERE key = ?
 
--- name: sessions_held
+-- name: sessions_with_open_turns
+-- Return the sessions with an open turn.
 SELECT id FROM sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0
 
 -- name: sessions_running
+-- Return recently active sessions with an open turn.
 SELECT id FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND active_at >= :since AND open_turns > 0
 
--- name: session_opens_turn
+-- name: session_change_open_turns
+-- Change the number of open turns of a session.
 UPDATE sessions SET open_turns = open_turns + :change WHERE key = :session
 
 -- name: session_activate
+-- Make a session the most recently active one of its owner.
 SELECT max(s.active_at, :now, 1 + (
     SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
     WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
@@ -264,9 +321,11 @@ SELECT max(s.active_at, :now, 1 + (
 FROM sessions AS s WHERE s.key = :session
 
 -- then: session_activate
+-- Write the activity time that the first step computed.
 UPDATE sessions SET active_at = ? WHERE key = ?
 
--- name: session_stir
+-- name: session_touch
+-- Raise the revision of a session, and count new messages if the branch is its head.
 UPDATE sessions
 SET revision = revision + 1,
     message_count = message_count + CASE WHEN head = :branch THEN :messages ELSE 0 END,
@@ -282,6 +341,7 @@ RETURNING key, head, last - :messages, revision, message_count, token_count, inp
     active_at, last_message_at
 
 -- name: session_change
+-- Raise the revision and change the counts of a session.
 UPDATE sessions
 SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
     input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
@@ -289,57 +349,66 @@ SET revision = revision + 1, message_count = message_count + :messages, token_co
 WHERE key = :session
 
 -- name: session_update
+-- Change the named columns of a session.
 UPDATE sessions
 SET revision = revision + 1, updated_at = max(updated_at, :now),
-    external_id = CASE WHEN instr(:names, ',external_id,') THEN :external_id ELSE external_id END,
-    title = CASE WHEN instr(:names, ',title,') THEN :title ELSE title END,
-    title_changed = CASE WHEN instr(:names, ',title,') THEN 1 ELSE title_changed END,
-    task = CASE WHEN instr(:names, ',task,') THEN :task ELSE task END,
-    status = CASE WHEN instr(:names, ',status,') THEN :status ELSE status END,
-    provider = CASE WHEN instr(:names, ',provider,') THEN :provider ELSE provider END,
-    provider_config = CASE WHEN instr(:names, ',provider_config,') THEN :provider_config ELSE provider_config END,
-    model = CASE WHEN instr(:names, ',model,') THEN :model ELSE model END,
-    working_dir = CASE WHEN instr(:names, ',working_dir,') THEN :working_dir ELSE working_dir END,
-    system_prompt = CASE WHEN instr(:names, ',system_prompt,') THEN :system_prompt ELSE system_prompt END,
-    color = CASE WHEN instr(:names, ',color,') THEN :color ELSE color END,
-    channel = CASE WHEN instr(:names, ',channel,') THEN :channel ELSE channel END,
-    channel_id = CASE WHEN instr(:names, ',channel_id,') THEN :channel_id ELSE channel_id END,
-    metadata = CASE WHEN instr(:names, ',metadata,') THEN :metadata ELSE metadata END,
-    pinned_at = CASE WHEN instr(:names, ',pinned_at,') THEN :pinned_at ELSE pinned_at END,
-    archived_at = CASE WHEN instr(:names, ',archived_at,') THEN :archived_at ELSE archived_at END
+    external_id = CASE WHEN instr(:changed_columns, ',external_id,') THEN :external_id ELSE external_id END,
+    title = CASE WHEN instr(:changed_columns, ',title,') THEN :title ELSE title END,
+    title_changed = CASE WHEN instr(:changed_columns, ',title,') THEN 1 ELSE title_changed END,
+    task = CASE WHEN instr(:changed_columns, ',task,') THEN :task ELSE task END,
+    status = CASE WHEN instr(:changed_columns, ',status,') THEN :status ELSE status END,
+    provider = CASE WHEN instr(:changed_columns, ',provider,') THEN :provider ELSE provider END,
+    provider_config = CASE WHEN instr(:changed_columns, ',provider_config,') THEN :provider_config ELSE provider_config END,
+    model = CASE WHEN instr(:changed_columns, ',model,') THEN :model ELSE model END,
+    working_dir = CASE WHEN instr(:changed_columns, ',working_dir,') THEN :working_dir ELSE working_dir END,
+    system_prompt = CASE WHEN instr(:changed_columns, ',system_prompt,') THEN :system_prompt ELSE system_prompt END,
+    color = CASE WHEN instr(:changed_columns, ',color,') THEN :color ELSE color END,
+    channel = CASE WHEN instr(:changed_columns, ',channel,') THEN :channel ELSE channel END,
+    channel_id = CASE WHEN instr(:changed_columns, ',channel_id,') THEN :channel_id ELSE channel_id END,
+    metadata = CASE WHEN instr(:changed_columns, ',metadata,') THEN :metadata ELSE metadata END,
+    pinned_at = CASE WHEN instr(:changed_columns, ',pinned_at,') THEN :pinned_at ELSE pinned_at END,
+    archived_at = CASE WHEN instr(:changed_columns, ',archived_at,') THEN :archived_at ELSE archived_at END
 WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
-RETURNING {session}
+RETURNING {session_row}
 
 -- name: session_trash
+-- Move a session to the trash.
 UPDATE sessions SET deleted_at = :now, revision = revision + 1, updated_at = max(updated_at, :now)
 WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 RETURNING key
 
 -- name: session_restore
+-- Move a session out of the trash.
 UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max(updated_at, :now),
     active_at = active_at + (active_at IS (
         SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
         WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
     ))
 WHERE key = :session
-RETURNING {session}
+RETURNING {session_row}
 
 -- name: session_delete
+-- Delete a session, its idempotency keys and its snapshots.
 DELETE FROM sessions WHERE key = :session
 
 -- name: setting_get
+-- Return the value of a setting.
 SELECT value FROM settings WHERE owner = :owner AND key = :key
 
 -- name: setting_set
+-- Write a setting.
 INSERT INTO settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
 ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
 
 -- name: setting_delete
+-- Delete a setting.
 DELETE FROM settings WHERE owner = :owner AND key = :key
 
 -- name: setting_touch
+-- Set the time of a setting to now; no row if it does not exist.
 UPDATE settings SET updated_at = :now WHERE owner = :owner AND key = :key
 RETURNING key
 
 -- name: settings_between
+-- Return the settings in a range of keys.
 SELECT key, value, updated_at FROM settings WHERE owner = :owner AND key >= :low AND key < :high ORDER BY key

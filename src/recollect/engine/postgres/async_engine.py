@@ -1,0 +1,221 @@
+"""The PostgreSQL engine for asyncio: writer threads with group commit, and threads for other operations.
+
+Operations on a single session run side by side in one transaction: they share round trips and one fsync of the
+server, and none is acknowledged before it. If one is refused, the others run again without it, and it runs alone. An
+operation that reads more than its session gets its own transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from recollect.engine.change_notifier import ChangeNotifier
+from recollect.engine.postgres.change_notifier import ServerChangeNotifier
+from recollect.engine.postgres.server import DatabaseServer
+from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
+from recollect.errors import RecollectError, StoreClosed, StoreUnavailable
+from recollect.storage.operation import Operation
+
+T = TypeVar("T")
+
+# Operations of one transaction. All of them wait for the slowest, and their rows stay locked meanwhile; fewer need more
+# commits.
+_MAX_BATCH = 64
+_WRITER_THREADS = 2  # one sends its batch while the other waits for the server's fsync
+# An operation that begins with one of these touches only its own session, whose id is its second argument.
+_SINGLE_SESSION_STATEMENTS = frozenset({"session_append", "session_save", "session_advance", "turn_get"})
+
+
+class AsyncPostgresEngine:
+    """Runs an operation in a transaction that it may share with others that wait at the same time."""
+
+    def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0) -> None:
+        self._server = DatabaseServer(url, owner, timeout)
+        self._start()
+
+    def _start(self) -> None:
+        self._workers = _WorkerThreads(self._server)
+        self._write_queue = WriteQueue(self._workers.jobs)
+        # Not at interpreter exit: acknowledged operations are on disk, and daemon threads may end at any point.
+        weakref.finalize(self, self._workers.drop).atexit = False
+
+    @property
+    def path(self) -> str:
+        """The URL of the server, without the password."""
+        return self._server.path
+
+    async def run(self, op: Operation[T]) -> T:
+        """Run an operation and return its result; its writes are on the server's disk by then.
+
+        If the task is cancelled before the operation begins, it is withdrawn; an operation that has begun completes.
+        """
+        if self._write_queue.closed:
+            raise StoreClosed
+        if self._server.after_fork():
+            self._start()
+        loop = asyncio.get_running_loop()
+        if not op.writes:
+            return await loop.run_in_executor(self._workers.executor, self._server.read, op)
+        return await self._write_queue.wait(op, loop)
+
+    def change_notifier(self) -> ChangeNotifier:
+        """Return a change notifier, which reports commits of all connections."""
+        if self._write_queue.closed:
+            raise StoreClosed
+        return ServerChangeNotifier(self._server.address, self._server.owner)
+
+    async def close(self) -> None:
+        """Finish the queued operations and close. Closing twice is allowed."""
+        # In a forked child, threads, locks and connections are the parent's, and nothing was queued here.
+        if self._server.is_forked:
+            self._write_queue = WriteQueue(queue.SimpleQueue())
+            self._write_queue.close()
+            self._server.close()
+        elif self._write_queue.close():
+            await asyncio.get_running_loop().run_in_executor(None, self._workers.finish)
+
+
+class _WorkerThreads:
+    """The writer threads with their queue, and the threads for all other operations.
+
+    It refers to the server and not to the engine, so that an engine without references is collected while the threads
+    run; its finalizer then ends them.
+    """
+
+    def __init__(self, server: DatabaseServer) -> None:
+        self._server = server
+        self.jobs: queue.SimpleQueue[QueuedOperation | None] = queue.SimpleQueue()
+        size = server.address.pool_size
+        self.executor = ThreadPoolExecutor(size, thread_name_prefix="recollect-postgres")
+        self._is_dropped = False
+        self._running = list(range(min(_WRITER_THREADS, size)))
+        self._writers = [
+            threading.Thread(target=self._work, name=f"recollect-write-{number}", daemon=True)
+            for number in self._running
+        ]
+        for writer in self._writers:
+            writer.start()
+
+    def finish(self) -> None:
+        """Wait for the threads to end, which the closed queue makes them do, and close the connections."""
+        for writer in self._writers:
+            writer.join()
+        self._close_connections()
+
+    def drop(self) -> None:
+        """Make the threads finish the queue and close the connections, because no engine is left to do it.
+
+        The garbage collector calls this on any thread, also on one of these threads, so it must not wait.
+        """
+        self._is_dropped = True
+        self.jobs.put(None)  # reentrant in SimpleQueue (not in Queue), as a finalizer needs it
+
+    def _close_connections(self) -> None:
+        self.executor.shutdown()
+        self._server.close()
+
+    def _work(self) -> None:
+        """Take a batch, commit it and deliver the results, until the queue is closed."""
+        while True:
+            batch, is_open = self._take_batch()
+            if batch:
+                self._commit(batch)
+                batch.clear()  # an error's traceback refers to its waiter, and so keeps the engine alive
+            if not is_open:
+                self.jobs.put(None)  # for the other writer thread
+                break
+        if self._running.pop() == 0 and self._is_dropped:  # list.pop() is atomic: exactly one thread is the last
+            self._close_connections()
+
+    def _take_batch(self) -> tuple[list[QueuedOperation], bool]:
+        """Return the next batch and whether the queue is still open. The batch has at most half of the queue.
+
+        Half, so that both writer threads have work. Operations that cannot share a transaction run alone or later.
+        """
+        jobs, batch = self.jobs, dict[str, QueuedOperation]()
+        job = jobs.get()
+        max_batch = max(min(jobs.qsize() // 2, _MAX_BATCH), 1)
+        later: list[QueuedOperation] = []
+        try:
+            while job is not None:
+                self._dispatch(job, batch, later)
+                if len(batch) >= max_batch:
+                    break
+                job = jobs.get_nowait()
+        except queue.Empty:
+            pass
+        for job_to_defer in later:
+            jobs.put(job_to_defer)
+        is_open = job is not None
+        if later and not is_open:
+            jobs.put(None)  # the end of the queue comes after the operations that were put back
+            is_open = True
+        # Sorted by session id, as in every batch, so that two transactions never deadlock on their sessions.
+        return [batch[name] for name in sorted(batch)], is_open
+
+    def _dispatch(self, job: QueuedOperation, batch: dict[str, QueuedOperation], later: list[QueuedOperation]) -> None:
+        """Add an operation to the batch, run it alone if it touches other sessions, or defer it.
+
+        Of one session only one operation runs per batch; later ones wait, in order.
+        """
+        session = _single_session(job.op)
+        if session in batch:
+            later.append(job)
+        elif job.take():
+            if session is None:  # on another thread: it may wait for locks, and the batch must not
+                self.executor.submit(self._run_alone, job)
+            else:
+                batch[session] = job
+
+    def _run_alone(self, job: QueuedOperation) -> None:
+        try:
+            job.result, job.error = self._server.write(job.op), None
+        except BaseException as error:  # noqa: BLE001  raised where the result is awaited
+            job.error = error
+        deliver_results([job])
+
+    def _commit(self, batch: list[QueuedOperation]) -> None:
+        """Commit operations together and deliver their results. Those that are refused run again alone."""
+        refusals: list[int] = []
+        try:
+            committed = self._write_together(batch, refusals)
+        except StoreUnavailable as error:  # all have waited for the timeout; one after another would multiply it
+            for job in batch:
+                job.error = error
+            deliver_results(batch)
+            return
+        except Exception:  # noqa: BLE001  run alone, each operation raises its own error
+            committed = False
+        # Committed: the refused operations wrote nothing and run alone. Not committed: those that failed run alone, to
+        # raise their own errors, and the others together again; if none failed (a conflict), each runs alone.
+        alone = set(refusals) if committed else set(refusals) or set(range(len(batch)))
+        remaining = [job for number, job in enumerate(batch) if number not in alone]
+        for number in sorted(alone):
+            self.executor.submit(self._run_alone, batch[number])
+        if committed:
+            deliver_results(remaining)
+        elif remaining:
+            self._commit(remaining)
+
+    def _write_together(self, batch: list[QueuedOperation], refusals: list[int]) -> bool:
+        results = self._server.write_together([job.op for job in batch], refusals.append)
+        for job, result in zip(batch, results or (), strict=False):
+            job.result = result
+        return results is not None
+
+
+def _single_session(op: Operation[Any]) -> str | None:
+    """Return the id of the session that an operation is confined to, or None. Runs it up to its first statement."""
+    steps = op.start()
+    try:
+        name = next(steps)[0]
+    except (StopIteration, RecollectError):
+        return None
+    finally:
+        steps.close()
+    return op.args[1] if name in _SINGLE_SESSION_STATEMENTS else None

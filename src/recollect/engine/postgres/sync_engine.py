@@ -1,0 +1,43 @@
+"""The PostgreSQL engine for threads: each operation in its own transaction, on the caller's thread."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from recollect.engine.change_notifier import ChangeNotifier
+from recollect.engine.postgres.change_notifier import ServerChangeNotifier
+from recollect.engine.postgres.server import DatabaseServer
+from recollect.errors import StoreClosed
+from recollect.storage.operation import Operation
+
+T = TypeVar("T")
+
+
+class PostgresEngine:
+    """Runs an operation in one transaction, on a pooled connection."""
+
+    def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0, trusted: bool = False) -> None:
+        self._server = DatabaseServer(url, owner, timeout, trusted=trusted)
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        """The URL of the server, without the password."""
+        return self._server.path
+
+    def run(self, op: Operation[T]) -> T:
+        """Run an operation and return its result; its writes are on the server's disk by then."""
+        if self._closed:
+            raise StoreClosed
+        return self._server.write(op) if op.writes else self._server.read(op)
+
+    def change_notifier(self) -> ChangeNotifier:
+        """Return a change notifier, which reports commits of all connections."""
+        if self._closed:
+            raise StoreClosed
+        return ServerChangeNotifier(self._server.address, self._server.owner)
+
+    def close(self) -> None:
+        """Close the connections. Closing twice is allowed."""
+        self._closed = True
+        self._server.close()

@@ -1,0 +1,183 @@
+"""Format detection, by the fields that only one format has.
+
+A format is detected only if it is certain. A message that is equal in every format has none, and a message that several
+formats would read differently raises AmbiguousFormat. Nothing is read or changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from recollect.errors import AmbiguousFormat, format_value
+from recollect.formats.common import MESSAGE_FIELDS, TEXT_FIELDS
+from recollect.formats.remainder import is_dict, is_list
+
+FORMATS: tuple[str, ...] = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect")
+RESERVED_NAMES = ("gemini",)
+
+_ANTHROPIC, _OPENAI, _RESPONSES, _AI_SDK, _AI_SDK_UI, _RECOLLECT = FORMATS
+_OPENAI_ROLES = frozenset({"developer", "tool", "function"})
+_OPENAI_FIELDS = frozenset(
+    {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
+    | {"reasoning", "reasoning_content", "reasoning_details"}  # other servers with this format
+)
+_RESPONSE_FIELDS = ("usage", "stop_reason", "model")
+_RECOLLECT_FIELDS = frozenset(
+    {"metadata", "tokens", "input_tokens", "output_tokens", "model", "error", "state", "created_at"}
+)
+_COMMON_FIELDS = frozenset(MESSAGE_FIELDS)
+_ITEM_TYPES = frozenset(
+    {"reasoning", "item_reference", "compaction", "compaction_trigger", "program", "program_output"}
+    | {"configuration_update"}
+    | {"mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "additional_tools", "tool_search_output"}
+    | {"function_call_output", "custom_tool_call_output", "computer_call_output", "local_shell_call_output"}
+    | {"shell_call_output", "apply_patch_call_output", "function_call", "custom_tool_call", "computer_call", "mcp_call"}
+    | {"local_shell_call", "shell_call", "apply_patch_call", "web_search_call", "file_search_call", "tool_search_call"}
+    | {"code_interpreter_call", "image_generation_call"}
+)
+
+# The formats of a block type, each with a field that the block must have; None if the type alone is certain.
+_BLOCK_TYPES: dict[str, tuple[tuple[str, str | None], ...]] = {
+    "tool_use": ((_ANTHROPIC, None),),
+    "tool_result": ((_ANTHROPIC, "tool_use_id"),),
+    "thinking": ((_ANTHROPIC, None),),
+    "redacted_thinking": ((_ANTHROPIC, None),),
+    "server_tool_use": ((_ANTHROPIC, None),),
+    "mcp_tool_use": ((_ANTHROPIC, None),),
+    "search_result": ((_ANTHROPIC, None),),
+    "container_upload": ((_ANTHROPIC, None),),
+    "tool_reference": ((_ANTHROPIC, None),),
+    "image": ((_ANTHROPIC, "source"), (_AI_SDK, "image")),
+    "document": ((_ANTHROPIC, "source"),),
+    "image_url": ((_OPENAI, "image_url"),),
+    "input_audio": ((_OPENAI, "input_audio"),),
+    "file": ((_OPENAI, "file"), (_AI_SDK, "data")),
+    "refusal": ((_OPENAI, "refusal"),),
+    "input_text": ((_RESPONSES, None),),
+    "input_image": ((_RESPONSES, None),),
+    "input_file": ((_RESPONSES, None),),
+    "output_text": ((_RESPONSES, None),),
+    "tool-call": ((_AI_SDK, None),),
+    "tool-result": ((_AI_SDK, None),),
+    "tool-approval-request": ((_AI_SDK, None),),
+    "tool-approval-response": ((_AI_SDK, None),),
+    "reasoning": ((_AI_SDK, "text"),),
+}
+_TEXT_FIELDS = {
+    "cache_control": _ANTHROPIC,
+    "citations": _ANTHROPIC,
+    "prompt_cache_breakpoint": _OPENAI,
+    "providerOptions": _AI_SDK,
+}
+_MESSAGE_FIELDS = {"providerOptions": _AI_SDK, "toolInvocations": _AI_SDK_UI, "experimental_attachments": _AI_SDK_UI}
+
+
+def detect_format(message: dict[str, Any]) -> str | None:
+    """Return the format of a message; None if it is the same in every format, or is not a message."""
+    content, role, kind = message.get("content"), message.get("role"), message.get("type")
+    if role is None and (message.get("object") == "chat.completion" or "choices" in message):
+        return _OPENAI
+    if (type(kind) is str and kind in _ITEM_TYPES) or message.get("object") == "response":
+        return _RESPONSES
+    if type(role) is not str:
+        if "role" not in message and type(kind) is str and kind != "message":
+            raise _unknown_type_error(kind)
+        return None
+    if type(content) is str and len(message) == len(_COMMON_FIELDS):
+        return _OPENAI if role in _OPENAI_ROLES else None
+    if kind == "message":
+        return _detect_message_item(message)
+    if "parts" in message:
+        return _detect_by_parts(message["parts"], has_position="branch" in message)
+    return _detect_by_fields(message, content)
+
+
+def has_response_items(messages: Iterable[Any]) -> bool:
+    """Return whether a list contains an item that only the Responses API has, as a dict or an SDK object."""
+    for message in messages:
+        if not is_dict(message):
+            if getattr(message, "type", None) in _ITEM_TYPES:
+                return True
+            continue
+        try:
+            if detect_format(message) == _RESPONSES:
+                return True
+        except AmbiguousFormat:
+            continue
+    return False
+
+
+def _detect_message_item(message: dict[str, Any]) -> str:
+    """Return the format of a `message` object: a complete response of Anthropic, or an item of OpenAI."""
+    content = message.get("content")
+    if any(field in message for field in _RESPONSE_FIELDS):
+        return _ANTHROPIC
+    if type(content) is str or "status" in message or (is_list(content) and _RESPONSES in _block_formats(content)):
+        return _RESPONSES
+    raise _ambiguous_error()
+
+
+def _detect_by_parts(parts: Any, *, has_position: bool) -> str:
+    if is_list(parts) and (parts or has_position) and all(is_dict(part) for part in parts):
+        if all("kind" in part for part in parts):
+            return _RECOLLECT
+        if all(type(part.get("type")) is str for part in parts):
+            return _AI_SDK_UI
+    raise _ambiguous_error()
+
+
+def _detect_by_fields(message: dict[str, Any], content: Any) -> str | None:
+    extra = message.keys() - _COMMON_FIELDS
+    votes: set[str | None] = set(_block_formats(content)) if is_list(content) else set()
+    votes |= {_MESSAGE_FIELDS[field] for field in extra if field in _MESSAGE_FIELDS}
+    shared = not votes.isdisjoint({_RESPONSES, _AI_SDK})  # these formats share some roles and blocks
+    if not extra.isdisjoint(_OPENAI_FIELDS) or (
+        not shared and (message["role"] in _OPENAI_ROLES or (content is None and not votes))
+    ):
+        votes.add(_OPENAI)
+    elif _RESPONSES in votes:
+        votes.discard(_OPENAI)
+    certain = votes - {None}
+    if len(certain) == 1:
+        return certain.pop()
+    if not votes and not extra:
+        return None
+    if not votes and type(content) is str and extra <= _RECOLLECT_FIELDS:
+        return _RECOLLECT
+    raise _ambiguous_error()
+
+
+def _block_formats(blocks: list[Any]) -> list[str | None]:
+    """Return the format of each block that is more than text; None for an ambiguous block."""
+    votes: list[str | None] = []
+    for block in blocks:
+        if not is_dict(block):
+            continue
+        kind = block.get("type")
+        if kind != "text":
+            votes.append(_block_format(kind, block))
+        elif len(block) > len(TEXT_FIELDS):
+            votes.append(next((_TEXT_FIELDS[field] for field in block if field in _TEXT_FIELDS), None))
+    return votes
+
+
+def _block_format(kind: Any, block: dict[str, Any]) -> str | None:
+    if type(kind) is not str:
+        return None
+    if kind not in _BLOCK_TYPES:
+        return _ANTHROPIC if kind.endswith("_tool_result") else None
+    return next((name for name, field in _BLOCK_TYPES[kind] if field is None or field in block), None)
+
+
+def _unknown_type_error(kind: str) -> AmbiguousFormat:
+    reason = (
+        f"The message has no role, and its type {format_value(kind)} is unknown. Pass "
+        f'format="{_RESPONSES}" for an item of OpenAI\'s Responses API; otherwise write '
+        '{"role": "user", "content": ...}.'
+    )
+    return AmbiguousFormat(reason, known=FORMATS, type=kind)
+
+
+def _ambiguous_error() -> AmbiguousFormat:
+    return AmbiguousFormat(known=FORMATS)

@@ -1,0 +1,177 @@
+"""Branches: fork a session, rewind to a message without losing what followed, list branches and switch between them.
+
+A fork copies no message. It is a branch that leaves another one after a position, in the same tree. It inherits the
+compactions of the past that it shares as its own: later compactions and undos on either side stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from recollect.errors import BranchNotFound, SessionExists
+from recollect.model import json, session_ids
+from recollect.model.session import Branch, SessionInfo
+from recollect.storage import messages, paths, sessions
+from recollect.storage.operation import Operation, Scope, Steps, execute, fetch_all, fetch_one
+
+# Fields that a fork inherits from its origin.
+_FORK_FIELDS = (
+    "title", "task", "provider", "provider_config", "model", "working_dir", "system_prompt", "color", "metadata",
+)  # fmt: skip
+
+
+def list_branches(scope: Scope, session: str) -> Operation[list[Branch]]:
+    """List the branches of a session, oldest first, without empty ones that are not the head."""
+    return Operation(_list_branches, scope, session, writes=False)
+
+
+def _list_branches(scope: Scope, session: str) -> Steps[list[Branch]]:
+    current = yield from sessions.find(scope, session)
+    result: list[Branch] = []
+    for key, number, parent, fork_at, last, created in (
+        yield from fetch_all("branches_of_session", session=current.session)
+    ):
+        if last > fork_at or key == current.head:
+            result.append(
+                Branch(
+                    id=number,
+                    parent=parent,
+                    fork_at=fork_at,
+                    last=last,
+                    current=key == current.head,
+                    created_at=created,
+                )
+            )
+    return result
+
+
+def rewind(scope: Scope, session: str, to: paths.MessageId) -> Operation[SessionInfo]:
+    """Rewind to a message: the active path ends with it, and later messages stay on their branch.
+
+    0 rewinds to before the first message.
+    """
+    return Operation(_rewind, scope, session, to)
+
+
+def _rewind(scope: Scope, session: str, to: paths.MessageId) -> Steps[SessionInfo]:
+    current = yield from sessions.find(scope, session)
+    parent, fork_at = None, 0
+    if type(to) is not int or to:
+        span = yield from paths.find_span(session, current.head, current.session, to)
+        parent, fork_at = span.branch, span.high
+    path = yield from paths.read_path(current.head)
+    if _end_of_path(path) == (parent, fork_at):
+        return current.value
+    branch = yield from _find_ending_at(current, parent, fork_at)
+    if branch is None:
+        branch, _ = yield from sessions.new_branch(current.tree, current.session, parent, fork_at, scope.now)
+        yield from _inherit_compactions(branch, current.head, path, parent, fork_at)
+    return (yield from _switch_head(scope, current, branch))
+
+
+def _inherit_compactions(
+    branch: int, head: int, path: list[paths.PathSpan], parent: int | None, fork_at: int
+) -> Steps[None]:
+    """Copy the compactions of the shared past to a new branch: those of the head, or those of the parent."""
+    if parent is not None:
+        is_on_path = any(span.branch == parent and fork_at <= span.high for span in path)
+        yield from execute("compactions_inherit", branch=branch, origin=head if is_on_path else parent, until=fork_at)
+
+
+def _end_of_path(spans: list[paths.PathSpan]) -> tuple[int | None, int]:
+    """Return the branch and position of the last message of a path."""
+    for span in spans:
+        if span.low < span.high:
+            return span.branch, span.high
+    return None, 0
+
+
+def _find_ending_at(current: sessions.StoredSession, parent: int | None, fork_at: int) -> Steps[int | None]:
+    """Return a branch of the session whose path ends at this position: the parent, or an empty branch of the parent."""
+    for key, _, _, start, last, _ in (yield from fetch_all("branches_of_session", session=current.session)):
+        if key == parent and last == fork_at:
+            return key
+        if last == start == fork_at:
+            row = yield from fetch_one("branch_get", branch=key)
+            if row is not None and row[3] == parent:
+                return key
+    return None
+
+
+def _switch_head(
+    scope: Scope, current: sessions.StoredSession, branch: int, *, activity: bool = True
+) -> Steps[SessionInfo]:
+    """Make a branch the head, and count its path."""
+    spans = yield from paths.read_path(branch)
+    totals = yield from messages.count_path(spans)
+    yield from execute("branch_store_last", session=current.session)
+    yield from execute("session_switch", session=current.session, head=branch, now=scope.now, **totals._asdict())
+    if activity:
+        yield from sessions.activate(scope, current.session)
+    return (yield from sessions.read_by_key(current.session)).value
+
+
+def switch(scope: Scope, session: str, number: int) -> Operation[SessionInfo]:
+    """Make another branch of the session its head."""
+    return Operation(_switch, scope, session, number)
+
+
+def _switch(scope: Scope, session: str, number: int) -> Steps[SessionInfo]:
+    current = yield from sessions.find(scope, session)
+    branch = yield from _find_by_number(current, number)
+    if branch == current.head:
+        return current.value
+    # A switch shows another version of the conversation; it is not activity.
+    return (yield from _switch_head(scope, current, branch, activity=False))
+
+
+def branch_key(scope: Scope, session: str, number: int) -> Operation[int]:
+    """Return the key of a branch of the session, for messages.read_forward()."""
+    return Operation(_branch_key, scope, session, number, writes=False)
+
+
+def _branch_key(scope: Scope, session: str, number: int) -> Steps[int]:
+    return (yield from _find_by_number((yield from sessions.find(scope, session)), number))
+
+
+def _find_by_number(current: sessions.StoredSession, number: int) -> Steps[int]:
+    row = None
+    # bool is an int in Python, but not for PostgreSQL
+    if type(number) is int and 0 < number <= paths.MAX_BRANCH_NUMBER:  # pyright: ignore[reportUnnecessaryIsInstance]
+        row = yield from fetch_one("branch_by_number", tree=current.tree, number=number)
+    if row is None or row[2] != current.session:
+        raise BranchNotFound(session=current.value.id, branch=number)
+    return row[0]
+
+
+def fork(
+    scope: Scope, session: str, at: paths.MessageId | None, new: str, fields: Mapping[str, Any]
+) -> Operation[SessionInfo]:
+    """Create a session that shares the past of this one up to a message; without one, all of it."""
+    return Operation(_fork, scope, session, at, session_ids.check_new_id(new), sessions.columns_of(fields, scope.now))
+
+
+def _fork(
+    scope: Scope, session: str, at: paths.MessageId | None, new: str, columns: dict[str, Any]
+) -> Steps[SessionInfo]:
+    current = yield from sessions.find(scope, session)
+    if (yield from fetch_one("session_get", owner=scope.owner, id=new)) is not None:
+        raise SessionExists(session=new)
+    path = yield from paths.read_path(current.head)
+    if at is None:
+        parent, fork_at = _end_of_path(path)
+    elif type(at) is int and not at:
+        parent, fork_at = None, 0
+    else:
+        span = yield from paths.find_span(session, current.head, current.session, at)
+        parent, fork_at = span.branch, span.high
+    fields = {name: getattr(current.value, name) for name in _FORK_FIELDS}
+    if fields["metadata"] is not None:
+        fields["metadata"] = json.encode(fields["metadata"])
+    origin = {"parent": current.session, "relation": "fork"}
+    key = yield from sessions.insert(scope, new, current.tree, {**fields, **columns}, origin)
+    branch, number = yield from sessions.new_branch(current.tree, key, parent, fork_at, scope.now)
+    yield from _inherit_compactions(branch, current.head, path, parent, fork_at)
+    yield from execute("session_head", session=key, head=branch, branch=number, last=fork_at)
+    return (yield from _switch_head(scope, (yield from sessions.read_by_key(key)), branch))

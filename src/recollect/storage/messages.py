@@ -1,0 +1,552 @@
+"""Messages: rows, reading, deleting and pinning.
+
+A draft is encoded into the columns of a message row before the transaction begins. Deleting and pinning adjust the
+counts of every session that shares the message, in the same transaction. Appending is in appends.py.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recollect.errors import Corrupted, InvalidValue, MessageNotFound, format_value
+from recollect.model import blob, json, session_ids, validation
+from recollect.model.message import ROLES, Draft, Message, MessageTuple, Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.tokens import estimate_tokens
+from recollect.storage import sessions
+from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+from recollect.storage.paths import (
+    LAST_POSITION,
+    MessageId,
+    PathSpan,
+    display_message_id,
+    find_span,
+    parse_message_id,
+    read_path,
+)
+
+MessageParts = tuple[Part, ...]
+_TEXT_ONLY: tuple[Sequence[Any], Sequence[Any], bool] = ((), (), True)
+_NO_PAYLOADS: Mapping[str, bytes] = types.MappingProxyType({})
+_SPACE = ord(" ")  # begins JSON of the standard json module, which msgspec does not decode exactly (model/json.py)
+
+# Columns of a row as it is read: the parts, and the JSON array of the rare columns.
+_PARTS_COLUMN, RARE_COLUMN = 0, 11
+
+MESSAGE_COLUMNS = (
+    "role", "state", "tokens", "input_tokens", "output_tokens", "created_at", "completed_at", "format", "model",
+    "error", "metadata", "native", "blobs", "parts",
+)  # fmt: skip
+
+
+class EncodedDraft(msgspec.Struct, frozen=True, gc=False):
+    """A draft ready to be stored: its columns, its tool calls and results, and its blob payloads."""
+
+    columns: tuple[Any, ...]
+    tokens: int
+    created_at: int
+    draft: Draft
+    row_only: bool = False
+    """Whether only its row is written: it has no tool call, no tool result, no blob and no pin."""
+    calls: Sequence[tuple[int, ToolCallPart]] = ()
+    results: Sequence[tuple[int, ToolResultPart]] = ()
+    payloads: Mapping[str, bytes] = _NO_PAYLOADS
+
+    @property
+    def is_always_active(self) -> bool:
+        """True if it is in every history: a system message, or a message that is pinned from the start."""
+        return _is_always_active(self.draft)
+
+
+def encode_draft(draft: Draft, now: int) -> EncodedDraft:
+    """Return a draft as the columns of a message row; raise InvalidValue for an unknown role."""
+    if draft.role not in ROLES:
+        raise InvalidValue(f"role must be one of {', '.join(ROLES)}, got {format_value(draft.role)}.")
+    parts = draft.parts
+    calls, results, plain = _TEXT_ONLY if _is_text_only(parts) else _tool_parts(parts)
+    text = json.encode(parts)
+    payloads, blobs = _NO_PAYLOADS, None
+    if not plain and blob.may_hold_payloads(text):
+        trimmed_parts, blob_payloads = blob.detach_payloads(parts)
+        if blob_payloads is not None:
+            text, payloads, blobs = json.encode(trimmed_parts), blob_payloads, json.encode(sorted(blob_payloads))
+    tokens = estimate_tokens(parts) if draft.tokens is None else draft.tokens
+    created = now if draft.created_at is None else draft.created_at
+    columns = (
+        draft.role,
+        None if draft.state == "completed" else draft.state,
+        tokens,
+        draft.input_tokens,
+        draft.output_tokens,
+        created,
+        None,
+        None if draft.format is None else json.escape_surrogates(draft.format),
+        None if draft.model is None else json.escape_surrogates(draft.model),
+        None if draft.error is None else json.encode(draft.error),
+        None if draft.metadata is None else json.encode(draft.metadata),
+        None if draft.native is None else json.encode(draft.native),
+        blobs,
+        text,
+    )
+    row_only = not (calls or results or payloads or _is_always_active(draft))
+    return EncodedDraft(columns, tokens, created, draft, row_only, calls, results, payloads)
+
+
+def _is_always_active(draft: Draft) -> bool:
+    return draft.role == "system" or (draft.metadata is not None and draft.metadata.get("pinned") is True)
+
+
+def _is_text_only(parts: MessageParts) -> bool:
+    """Return whether a message is a single text part, as most are."""
+    if len(parts) != 1:
+        return False
+    part = parts[0]
+    return type(part) is TextPart and part.native is None and part.metadata is None
+
+
+def _tool_parts(parts: MessageParts) -> tuple[Sequence[Any], Sequence[Any], bool]:
+    """Return the tool calls, the tool results, and whether no part can contain a blob."""
+    calls = [(index, part) for index, part in enumerate(parts) if type(part) is ToolCallPart]
+    results = [(index, part) for index, part in enumerate(parts) if type(part) is ToolResultPart]
+    return calls, results, all(blob.has_no_payload(part) for part in parts)
+
+
+def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
+    """Return the message of a row; `branch` is the public number of its branch."""
+    _, position, role, created, turn, tokens, format, model, input_tokens, output_tokens, native, rare = row
+    if native is not None:
+        native = json.decode(native)
+    if rare is None:  # the rare columns come as one JSON array
+        return Message(
+            branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens,
+            native, "completed", created,
+        )  # fmt: skip
+    state, completed, deleted, error, metadata, _ = json.decode(rare)
+    return Message(
+        branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens, native,
+        state or "completed",
+        created if completed is None and state is None else completed,
+        deleted,
+        None if error is None else json.decode(error),
+        None if metadata is None else json.decode(metadata),
+    )  # fmt: skip
+
+
+def messages_from_rows(rows: list[Row], branch: int) -> list[Message]:
+    """Return the messages of rows. Rows without rare columns are converted inline, without a call for each."""
+    decode = json.decoder(MessageParts)  # per row: joining the texts of a page to decode them at once is slower
+    return [
+        Message(
+            branch, position, role, decode(text), created, turn, tokens, format, model, input_tokens, output_tokens,
+            None if native is None else json.decode(native), "completed", created,
+        )
+        if rare is None and text[0] != _SPACE
+        else message_from_row(row, branch, json.decode_as(MessageParts, text))
+        for row in rows
+        for (
+            text, position, role, created, turn, tokens, format, model, input_tokens, output_tokens, native, rare,
+        ) in (row,)
+    ]  # fmt: skip
+
+
+def lines_from_rows(rows: list[Row]) -> list[MessageTuple]:
+    """Return the tuples of rows; a row with rare columns gets a placeholder that the caller replaces."""
+    decode, plain = json.decoder(MessageParts), json.decoder(Any)
+    return [
+        (role, format, decode(text), None if native is None else plain(native), "completed")
+        if text[0] != _SPACE and rare is None and (native is None or native[0] != " ")
+        else _line_from_row(row)
+        for row in rows
+        for text, _, role, format, native, rare in (row,)
+    ]
+
+
+def _line_from_row(row: Row) -> MessageTuple:
+    text, _, role, format, native, rare = row
+    parts = json.decode_as(MessageParts, text) if rare is None else ()
+    return role, format, parts, None if native is None else json.decode(native), "completed"
+
+
+def needs_message(row: Row) -> bool:
+    """Return whether a row has a state or blobs, so that it must be read as a complete message."""
+    return row[-1] is not None
+
+
+def blob_names(row: Row) -> list[str] | None:
+    """Return the hashes of the blobs that a row refers to; None if its parts are stored unchanged."""
+    blobs = None if row[RARE_COLUMN] is None else json.decode(row[RARE_COLUMN])[-1]
+    return None if blobs is None else json.decode(blobs)
+
+
+def message_with_payloads(row: Row, branch: int, payloads: Mapping[str, bytes] | None) -> Message:
+    """Return the message of a row, with its blob payloads attached if it has any."""
+    if payloads is None:
+        return message_from_row(row, branch, json.decode_as(MessageParts, row[_PARTS_COLUMN]))
+    return message_from_row(
+        row, branch, msgspec.convert(blob.attach_payloads(json.decode(row[_PARTS_COLUMN]), payloads), MessageParts)
+    )
+
+
+PAGE_SIZE = 500  # messages. Bounds the memory and the time of one operation.
+LARGE_PAGE_SIZE = 1_000
+"""Messages per page when a whole path is read: each page is a round trip to a server."""
+
+_COUNT_BATCH = 100
+"""Sessions whose messages are counted in one statement. Counting reads every message row of their paths."""
+
+_row_position = itemgetter(1)
+
+
+class MessagePage(NamedTuple):
+    """A page of a path, oldest first, with the end of the path and the position of the next page."""
+
+    messages: list[Message]
+    branch: int
+    until: int
+    more: int | None
+
+
+def read_forward(
+    scope: Scope,
+    session: str,
+    *,
+    after: int = 0,
+    branch: int | None = None,
+    until: int | None = None,
+    limit: int = PAGE_SIZE,
+    deleted: bool = False,
+) -> Operation[MessagePage]:
+    """Read a page of the active path, oldest first. `branch` and `until` fix the end that the first page had."""
+    return Operation(
+        _read_forward,
+        scope,
+        session,
+        after,
+        branch,
+        until,
+        limit,
+        validation.check_flag("deleted", deleted),
+        writes=False,
+    )
+
+
+def _read_forward(
+    scope: Scope, session: str, after: int, branch: int | None, until: int | None, limit: int, deleted: bool
+) -> Steps[MessagePage]:
+    current = yield from sessions.find(scope, session)
+    branch = current.head if branch is None else branch
+    spans = yield from read_path(branch)
+    end = _last_position(session, spans) if until is None else until
+    page: list[Message] = []
+    for span in reversed(spans):
+        remaining = limit - len(page)
+        low, high = max(span.low, after), min(span.high, end)
+        if remaining > 0 and low < high:
+            page += yield from read_span(scope, "messages_forward", span, low, high, remaining, deleted)
+    more = page[-1].position if len(page) == limit and page[-1].position < end else None
+    return MessagePage(page, branch, end, more)
+
+
+def _last_position(session: str, spans: Sequence[PathSpan]) -> int:
+    """Return the last position of a path."""
+    if not spans:
+        raise Corrupted(
+            f"The branch of session {session!r} is missing: the database is damaged, or another program deleted it. "
+            f"Stop writing to the database and restore a backup.",
+            session=session,
+        )
+    return max(span.high for span in spans)
+
+
+def read_all(scope: Scope, session: str, *, deleted: bool = False) -> Plan[list[Message]]:
+    """Read the whole active path, page by page, up to the end that it had at the start."""
+    page: MessagePage = yield read_forward(scope, session, deleted=deleted, limit=LARGE_PAGE_SIZE)
+    result = page.messages
+    while page.more is not None:
+        page = yield read_next(scope, session, page, deleted=deleted, limit=LARGE_PAGE_SIZE)
+        result += page.messages
+    return result
+
+
+def read_next(
+    scope: Scope, session: str, page: MessagePage, *, deleted: bool = False, limit: int = PAGE_SIZE
+) -> Operation[MessagePage]:
+    """Read the next page, on the same path and up to the end that the first page had."""
+    after = page.until if page.more is None else page.more
+    return read_forward(scope, session, after=after, branch=page.branch, until=page.until, limit=limit, deleted=deleted)
+
+
+def read_backward(
+    scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE_SIZE, deleted: bool = False
+) -> Operation[MessagePage]:
+    """Read the last messages of the active path, or the last ones before a message."""
+    return Operation(
+        _read_backward,
+        scope,
+        session,
+        before,
+        check_limit(limit),
+        validation.check_flag("deleted", deleted),
+        writes=False,
+    )
+
+
+def check_limit(limit: int) -> int:
+    """Return a limit, capped at the number of messages that a branch can have."""
+    if type(limit) is not int or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"limit must be a non-negative integer, got {format_value(limit)}.")
+    return min(limit, LAST_POSITION)
+
+
+def _read_backward(
+    scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool
+) -> Steps[MessagePage]:
+    if before is None and (newest_page := (yield from _read_newest(scope, session, limit, deleted))) is not None:
+        return newest_page
+    current = yield from sessions.find(scope, session)
+    spans = yield from read_path(current.head)
+    end = _last_position(session, spans) if before is None else min(parse_message_id(before)[1] - 1, LAST_POSITION)
+    batch: list[Message] = []
+    for span in spans:
+        remaining = limit - len(batch)
+        high = min(span.high, end)
+        if remaining > 0 and span.low < high:
+            part = yield from read_span(scope, "messages_backward", span, span.low, high, remaining, deleted)
+            batch = part[::-1] + batch
+    more = batch[0].position if batch and len(batch) == limit else None
+    return MessagePage(batch, current.head, end, more)
+
+
+def _read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage | None]:
+    """Read the last messages of a path if its head branch contains all of them; otherwise return None."""
+    if not session_ids.is_possible_id(session):
+        return None
+    rows = yield from fetch_all("messages_last", owner=scope.owner, id=session, limit=limit, deleted=deleted)
+    if not rows:
+        return None
+    head, number, end, fork_at = rows[0][-4:]
+    if fork_at and len(rows) < limit:
+        return None
+    newest = yield from _decode_rows(scope, number, [row[:-4] for row in sorted(rows, key=_row_position)])
+    return MessagePage(newest, head, end, newest[0].position if len(newest) == limit else None)
+
+
+def read_span(
+    scope: Scope, query: str, span: PathSpan, low: int, high: int, limit: int = PAGE_SIZE, deleted: bool = False
+) -> Steps[list[Message]]:
+    """Read messages of a span, after `low` and up to `high`, in the order of the query."""
+    rows = yield from fetch_all(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
+    return (yield from _decode_rows(scope, span.number, rows))
+
+
+def _decode_rows(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
+    """Return the messages of rows, with their blob payloads."""
+    if any(blob_names(row) is not None for row in rows if row[RARE_COLUMN] is not None):
+        return (yield from _decode_with_payloads(scope, number, rows))
+    return messages_from_rows(rows, number)
+
+
+def _decode_with_payloads(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
+    payloads: dict[str, bytes] = {}
+    result: list[Message] = []
+    for row in rows:
+        names = blob_names(row)
+        for name in names or ():
+            if name not in payloads:
+                blob_row = yield from fetch_one("blob_get", owner=scope.owner, hash=name)
+                if blob_row is None:
+                    raise _missing_payload_error(f"{number}.{row[1]}", name)
+                payloads[name] = blob_row[0]
+        result.append(message_with_payloads(row, number, None if names is None else payloads))
+    return result
+
+
+def _missing_payload_error(message: str, name: str) -> Corrupted:
+    return Corrupted(
+        f"Message {message} refers to a payload that is missing from the store ({name}): the database is damaged, or "
+        f"another program deleted it. Stop writing to the database and restore a backup.",
+        message=message,
+        payload=name,
+    )
+
+
+def read_at(scope: Scope, branch: int, number: int, position: int, *, lock: bool = False) -> Steps[Message | None]:
+    """Read the message at a position. `lock` locks it until the operation ends."""
+    row = yield from fetch_one("message_for_update" if lock else "message_get", branch=branch, position=position)
+    return None if row is None else (yield from _decode_with_payloads(scope, number, [row]))[0]
+
+
+def get(scope: Scope, session: str, name: MessageId) -> Operation[Message]:
+    """Read one message, deleted or not."""
+    return Operation(_get, scope, session, name, writes=False)
+
+
+def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
+    current = yield from sessions.find(scope, session)
+    return (yield from find_message(scope, session, current, name))[1]
+
+
+def find_message(
+    scope: Scope, session: str, current: sessions.StoredSession, name: MessageId, *, lock: bool = False
+) -> Steps[tuple[PathSpan, Message]]:
+    """Read a message by its id, and return it with its span. `lock` locks it until the operation ends."""
+    span = yield from find_span(session, current.head, current.session, name)
+    message = yield from read_at(scope, span.branch, span.number, span.high, lock=lock)
+    if message is None:
+        raise MessageNotFound(session=session, message=display_message_id(name))
+    return span, message
+
+
+def set_deleted(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Operation[Message]:
+    """Mark a message as deleted, or restore it, in every fork that shares it."""
+    return Operation(_set_deleted, scope, session, name, deleted)
+
+
+def _set_deleted(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
+    current = yield from sessions.find(scope, session)
+    span, message = yield from find_message(scope, session, current, name, lock=True)
+    if (message.deleted_at is not None) == deleted:
+        return message
+    stamp = scope.now if deleted else None
+    yield from execute("message_mark_deleted", branch=span.branch, position=span.high, deleted_at=stamp)
+    sign = -1 if deleted else 1
+    change = CountChange(
+        sign, sign * message.tokens, sign * (message.input_tokens or 0), sign * (message.output_tokens or 0)
+    )
+    yield from adjust_counts(scope, current.tree, span.branch, span.high, change)
+    return msgspec.structs.replace(message, deleted_at=stamp)
+
+
+class CountChange(NamedTuple):
+    """The change that a message makes to the counts of the sessions that contain it."""
+
+    messages: int
+    tokens: int
+    input_tokens: int
+    output_tokens: int
+
+
+def adjust_counts(scope: Scope, tree: int, branch: int, position: int, change: CountChange) -> Steps[None]:
+    """Change the counts of every session whose active path contains a message."""
+    for key, _, head, _ in (yield from fetch_all("sessions_of_tree", tree=tree)):
+        spans = yield from read_path(head)
+        if any(span.branch == branch and span.low < position <= span.high for span in spans):
+            yield from execute("session_change", session=key, now=scope.now, **change._asdict())
+
+
+class PathTotals(NamedTuple):
+    """The counts of a path."""
+
+    message_count: int
+    token_count: int
+    input_tokens: int
+    output_tokens: int
+    last_message_at: int | None
+
+
+def count_path(spans: Sequence[PathSpan]) -> Steps[PathTotals]:
+    """Count the messages of a path."""
+    count = tokens = input_tokens = output_tokens = 0
+    newest: int | None = None
+    for span in spans:
+        if span.low < span.high:
+            row = yield from fetch_one("messages_count", branch=span.branch, low=span.low, high=span.high)
+            assert row is not None
+            count, tokens, input_tokens, output_tokens = (
+                count + row[0],
+                tokens + row[1],
+                input_tokens + row[2],
+                output_tokens + row[3],
+            )
+            newest = row[4] if newest is None else newest
+    return PathTotals(count, tokens, input_tokens, output_tokens, newest)
+
+
+class PathRange(NamedTuple):
+    """Positions of a session's active path: after `after`, up to `until`.
+
+    `deleted_at` identifies the session together with its id: a session in the trash can have the id of a live one.
+    """
+
+    id: str
+    deleted_at: int | None = None
+    after: int = 0
+    until: int = LAST_POSITION
+
+
+def count_shown_of_sessions(scope: Scope, sessions_or_ids: Sequence[Any]) -> Plan[list[int]]:
+    """Count the messages of each session's active path that are not tool steps, in the order of the sessions.
+
+    A session is a handle, a value or the id of a live session. A missing session counts 0.
+    """
+    if isinstance(sessions_or_ids, str | bytes) or not isinstance(sessions_or_ids, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"sessions must be a list of sessions or ids, got {format_value(sessions_or_ids)}.")
+    return _count_shown_in_batches(scope, [_whole_range(session) for session in sessions_or_ids])
+
+
+def _whole_range(session: Any) -> PathRange:
+    if isinstance(session, str):
+        return PathRange(validation.check_string("session id", session))
+    try:
+        id, deleted_at = session.id, session.deleted_at
+    except Exception as error:
+        raise InvalidValue(f"sessions must hold sessions or ids, got {format_value(session)}.") from error
+    return PathRange(validation.check_string("session id", id), deleted_at)
+
+
+def _count_shown_in_batches(scope: Scope, ranges: Sequence[PathRange]) -> Plan[list[int]]:
+    counts: list[int] = []
+    for start in range(0, len(ranges), _COUNT_BATCH):
+        counts += yield count_shown(scope, ranges[start : start + _COUNT_BATCH])
+    return counts
+
+
+def count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Operation[list[int]]:
+    """Count the messages of path ranges that are not tool steps, in one statement. Pass at most a page of ranges."""
+    return Operation(_count_shown, scope, ranges, writes=False)
+
+
+def _count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Steps[list[int]]:
+    counts = [0] * len(ranges)
+    indexes = [index for index, item in enumerate(ranges) if session_ids.is_possible_id(item.id)]
+    text = json.encode([ranges[index] for index in indexes])
+    for index, count in (yield from fetch_all("messages_shown", owner=scope.owner, ranges=text)):
+        counts[indexes[index]] += count
+    return counts
+
+
+def count_shown_by_branch(scope: Scope, session: str) -> Operation[dict[int, int]]:
+    """Count the messages of each branch of a session that are not tool steps, without the shared past."""
+    return Operation(_count_shown_by_branch, scope, session, writes=False)
+
+
+def _count_shown_by_branch(scope: Scope, session: str) -> Steps[dict[int, int]]:
+    current = yield from sessions.find(scope, session)
+    return dict((yield from fetch_all("messages_shown_by_branch", session=current.session)))
+
+
+def set_pinned(scope: Scope, session: str, name: MessageId, *, pinned: bool) -> Operation[Message]:
+    """Pin or unpin a message, in every fork that shares it."""
+    return Operation(_set_pinned, scope, session, name, pinned)
+
+
+def _set_pinned(scope: Scope, session: str, name: MessageId, pinned: bool) -> Steps[Message]:
+    current = yield from sessions.find(scope, session)
+    span, message = yield from find_message(scope, session, current, name, lock=True)
+    if message.pinned == pinned:
+        return message
+    metadata = {key: value for key, value in (message.metadata or {}).items() if key != "pinned"}
+    if pinned:
+        metadata["pinned"] = True
+    text = json.encode(metadata) if metadata else None
+    yield from execute("message_set_metadata", branch=span.branch, position=span.high, metadata=text)
+    if pinned:
+        yield from execute_many("pin_insert", [(span.branch, span.high)])
+    elif message.role != "system":
+        yield from execute("pin_delete", branch=span.branch, position=span.high)
+    yield from adjust_counts(scope, current.tree, span.branch, span.high, CountChange(0, 0, 0, 0))
+    return msgspec.structs.replace(message, metadata=metadata or None)

@@ -1,0 +1,91 @@
+"""Operations: generators that yield named SQL statements and receive rows.
+
+An operation is written once and knows no engine. An engine runs it in one transaction, and may run it again from the
+start (for example after a full disk rolled back a batch), so the time, new ids and everything else that varies are
+arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Params = Mapping[str, Any]
+
+
+Statement = tuple[str, Params | Sequence[Row], bool]
+"""A query name, its parameters and False; or, for many rows, a tuple per row in parameter order and True."""
+
+Steps = Generator[Statement, list[Row], T]
+
+
+class Operation(Generic[T]):
+    """One operation, ready to run: its generator function and arguments, and flags for the engine.
+
+    The arguments begin with the scope and, for an operation on one session, the id of that session.
+    """
+
+    __slots__ = ("args", "frees_space", "removes_from_index", "secure_wipe", "steps", "writes")
+
+    def __init__(
+        self,
+        steps: Callable[..., Steps[T]],
+        *args: Any,
+        writes: bool = True,
+        secure_wipe: bool = False,
+        removes_from_index: bool = False,
+        frees_space: bool = False,
+    ) -> None:
+        self.steps = steps
+        self.args = args
+        self.writes = writes
+        # Removing entries from the search index must not fail because the index is damaged: then it is rebuilt.
+        self.removes_from_index = removes_from_index
+        # It deletes rows: on a full disk it may use the reserved space.
+        self.frees_space = frees_space
+        # The deleted content must not stay readable in the WAL either.
+        self.secure_wipe = secure_wipe
+
+    def start(self) -> Steps[T]:
+        """Return a new generator."""
+        return self.steps(*self.args)
+
+
+class Scope(msgspec.Struct, frozen=True, gc=False):
+    """The context of an operation: the owner, the holder of its turns and presences, and the time in milliseconds."""
+
+    owner: str
+    holder: str
+    now: int
+    is_gone: Callable[[str], bool]
+    """Return whether a holder is a process of this machine that no longer runs."""
+
+
+def fetch_all(name: str, **params: Any) -> Steps[list[Row]]:
+    """Run a statement and return its rows."""
+    return (yield name, params, False)
+
+
+def fetch_one(name: str, **params: Any) -> Steps[Row | None]:
+    """Run a statement and return its first row, or None."""
+    rows = yield name, params, False
+    return rows[0] if rows else None
+
+
+def execute(name: str, **params: Any) -> Steps[None]:
+    """Run a statement and ignore its rows."""
+    yield name, params, False
+
+
+def execute_many(name: str, rows: Sequence[Row]) -> Steps[None]:
+    """Run a statement for many rows, each a tuple in the order of the query's parameters."""
+    if rows:
+        yield name, rows, True
+
+
+Plan = Generator[Operation[Any], Any, T]
+"""Several operations, for work that is too large for one transaction: it yields operations and receives results."""

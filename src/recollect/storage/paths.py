@@ -1,0 +1,79 @@
+"""Paths: the branch spans from the first message to the last, and the message ids and positions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from recollect.errors import InvalidValue, MessageNotFound, format_value
+from recollect.model.message import Message
+from recollect.storage.operation import Steps, fetch_all
+
+MessageId = str | int | Message
+"""A message, its id ("1.17"), or its position on the active path."""
+
+_MAX_DIGITS = 1_000
+"""Digits of a branch number or position in an id. Longer texts are rejected before int(), which is quadratic."""
+
+LAST_POSITION = (1 << 32) - 1  # the key of a SQLite message has 32 bits for the position
+MAX_BRANCH_NUMBER = (1 << 31) - 1  # so that (branch << 32) | position is a positive 64-bit integer
+
+
+class PathSpan(NamedTuple):
+    """A span of a path: the positions of one branch after `low`, up to `high`."""
+
+    branch: int
+    number: int
+    low: int
+    high: int
+
+
+def read_path(branch: int) -> Steps[list[PathSpan]]:
+    """Return the spans of a path, newest first."""
+    return [PathSpan(*row) for row in (yield from fetch_all("branch_path", branch=branch))]
+
+
+def parse_message_id(name: Any) -> tuple[int | None, int]:
+    """Return the branch number and position of a message id; the branch is None for a position on the active path."""
+    if isinstance(name, Message):
+        return name.branch, name.position
+    if type(name) is int and 0 <= name < 10**_MAX_DIGITS:
+        return None, name
+    branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
+    if dot and _is_number(branch) and _is_number(position):
+        return int(branch), int(position)
+    raise InvalidValue(f"{format_value(name)} is not a message id. An id is a branch and a position, such as '1.17'.")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+
+
+def display_message_id(name: MessageId) -> str | int:
+    """Return the id of a message, or an id unchanged, for an error."""
+    return name.id if isinstance(name, Message) else name
+
+
+def find_span(session: str, head: int, session_key: int, name: MessageId) -> Steps[PathSpan]:
+    """Return the span that ends with a message, on the active path or on another branch of the session.
+
+    Raise MessageNotFound if the session has no such position.
+    """
+    number, position = parse_message_id(name)
+    if position > LAST_POSITION or (number or 0) > MAX_BRANCH_NUMBER:
+        raise MessageNotFound(session=session, message=display_message_id(name))
+    span = _span_at(number, position, (yield from read_path(head)))
+    if span is None and number is not None:
+        for row in (yield from fetch_all("branches_of_session", session=session_key)):
+            span = span or _span_at(number, position, (yield from read_path(row[0])))
+    if span is None:
+        raise MessageNotFound(session=session, message=display_message_id(name))
+    return span
+
+
+def _span_at(number: int | None, position: int, spans: Sequence[PathSpan]) -> PathSpan | None:
+    """Return the span of a path that contains a position, cut off after it."""
+    for span in spans:
+        if span.low < position <= span.high and number in (None, span.number):
+            return PathSpan(span.branch, span.number, span.low, position)
+    return None

@@ -1,0 +1,151 @@
+"""Presence: who is attached to a session.
+
+Each attachment is a row among the settings, written on arrival and deleted on departure. Messages and turns do not
+depend on it, so it costs them nothing. A process of this machine that died is detected by its process id; one of
+another machine by its silence for TIMEOUT seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.errors import InvalidValue, format_value
+from recollect.model import json, validation
+from recollect.model.session import ArriveResult, Presence
+from recollect.storage import leases, sessions
+from recollect.storage.operation import Operation, Scope, Steps, execute, fetch_all, fetch_one
+
+TIMEOUT = 15 * 60
+"""Seconds without stay() after which a presence of another machine counts as gone: its process cannot be checked."""
+
+_KEY_PREFIX, _KEY_END = "presence:", "presence;"
+_MAX_SURFACE_LENGTH = 40  # characters, so that it fits into a line of a list
+
+
+def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool = False) -> Operation[ArriveResult]:
+    """Record a presence in a session, and return the others there; `take_over` removes them and ends their turns."""
+    if (
+        type(surface) is not str
+        or not surface.strip()
+        or len(surface) > _MAX_SURFACE_LENGTH
+        or not surface.isprintable()
+    ):
+        raise InvalidValue(
+            f"surface must be a word such as terminal or web, with at most {_MAX_SURFACE_LENGTH} characters, "
+            f"got {format_value(surface)}."
+        )
+    validation.check_text("id", id)
+    return Operation(_arrive, scope, session, id, surface, validation.check_flag("take_over", take_over))
+
+
+def _arrive(scope: Scope, session: str, id: str, surface: str, take_over: bool) -> Steps[ArriveResult]:
+    current = yield from sessions.find(scope, session)
+    presences = yield from _read_all(scope)
+    alive = [other for other in presences if not _is_gone(scope, other)]
+    for dead in presences:
+        if dead not in alive:
+            yield from execute("setting_delete", owner=scope.owner, key=_KEY_PREFIX + dead.id)
+    others = [other for other in alive if other.session == session and other.id != id]
+    since = next((other.since_at for other in alive if other.session == session and other.id == id), scope.now)
+    plain = {"session": session, "surface": surface, "holder": scope.holder, "since": since}
+    yield from execute(
+        "setting_set", owner=scope.owner, key=f"{_KEY_PREFIX}{id}", value=json.encode(plain), now=scope.now
+    )
+    others += yield from _turn_holders(
+        scope, session, current.session, {scope.holder, *(other.holder for other in others)}
+    )
+    if take_over:
+        yield from _remove_others(scope, current.session, others)
+    return ArriveResult(id, others)
+
+
+def _remove_others(scope: Scope, session: int, others: list[Presence]) -> Steps[None]:
+    for other in others:
+        yield from execute("setting_delete", owner=scope.owner, key=_KEY_PREFIX + other.id)
+    for branch, _, position in (yield from fetch_all("branches_open", session=session)):
+        yield from leases.take_over_turn(scope, session, branch, position)
+    # Watchers then read the session again, and find that their presence was removed.
+    yield from leases.raise_revision(scope, session)
+
+
+def present(scope: Scope, session: str) -> Operation[list[Presence]]:
+    """Return the presences in a session, earliest first."""
+    return Operation(_present, scope, session, writes=False)
+
+
+def _present(scope: Scope, session: str) -> Steps[list[Presence]]:
+    current = yield from sessions.find(scope, session)
+    presences = yield from _read_all(scope)
+    present = [other for other in presences if other.session == session and not _is_gone(scope, other)]
+    present += yield from _turn_holders(scope, session, current.session, {other.holder for other in present})
+    return sorted(present, key=lambda other: other.since_at)
+
+
+def stay(scope: Scope, id: str) -> Operation[bool]:
+    """Refresh a presence; return False if it was removed."""
+    validation.check_text("id", id)
+    return Operation(_stay, scope, id)
+
+
+def _stay(scope: Scope, id: str) -> Steps[bool]:
+    return (
+        yield from fetch_one("setting_touch", owner=scope.owner, key=f"{_KEY_PREFIX}{id}", now=scope.now)
+    ) is not None
+
+
+def leave(scope: Scope, id: str) -> Operation[None]:
+    """Remove a presence."""
+    validation.check_text("id", id)
+    return Operation(_leave, scope, id)
+
+
+def _leave(scope: Scope, id: str) -> Steps[None]:
+    yield from execute("setting_delete", owner=scope.owner, key=f"{_KEY_PREFIX}{id}")
+
+
+def delete_for_sessions(scope: Scope, ids: list[str]) -> Steps[None]:
+    """Delete the presences in erased sessions."""
+    for entry in (yield from _read_all(scope)):
+        if entry.session in ids:
+            yield from execute("setting_delete", owner=scope.owner, key=_KEY_PREFIX + entry.id)
+
+
+def _read_all(scope: Scope) -> Steps[list[Presence]]:
+    rows = yield from fetch_all("settings_between", owner=scope.owner, low=_KEY_PREFIX, high=_KEY_END)
+    presences = [_presence_from_row(key, json.decode(text), seen_at) for key, text, seen_at in rows]
+    return [entry for entry in presences if entry is not None]
+
+
+def _presence_from_row(key: str, plain: Any, seen_at: int) -> Presence | None:
+    """Return the presence of a setting, or None: a program may have stored another value under such a key."""
+    match plain:
+        case {"session": str(session), "surface": str(surface), "holder": str(holder), "since": int(since)}:
+            id = key.removeprefix(_KEY_PREFIX)
+            return Presence(
+                id=id, session=session, surface=surface, holder=holder, since_at=since, seen_at=max(since, seen_at)
+            )
+        case _:
+            return None
+
+
+def _is_gone(scope: Scope, presence: Presence) -> bool:
+    if scope.is_gone(presence.holder):
+        return True
+    machine, *process = presence.holder.rsplit(":", 2)
+    # is_gone() has tested the processes of this machine. For all others, only the time since their last stay() counts.
+    is_local = all(process) and machine == scope.holder.rsplit(":", 2)[0]
+    return not is_local and presence.seen_at + TIMEOUT * 1000 <= scope.now
+
+
+def _turn_holders(scope: Scope, session: str, key: int, holders: set[str]) -> Steps[list[Presence]]:
+    """Return the holders of live turns that recorded no presence, such as programs."""
+    presences: list[Presence] = []
+    for branch, number, position in (yield from fetch_all("branches_open", session=key)):
+        live = yield from leases.live_holder(scope, branch, position)
+        if live is not None and live.name not in holders:
+            id = f"turn {number}.{position}"
+            since = live.since
+            presences.append(
+                Presence(id=id, session=session, surface="program", holder=live.name, since_at=since, seen_at=scope.now)
+            )
+    return presences

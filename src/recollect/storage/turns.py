@@ -1,0 +1,533 @@
+"""Turns and streams: one run from a user message to the end of the answer, and an answer as it arrives.
+
+A turn is opened with the user message, which is durable at once, takes steps, and ends; or it is saved whole, in one
+transaction. Each write renews the lease of an open turn. A stream that is found open later was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from recollect.errors import (
+    InvalidValue,
+    MessageNotFound,
+    SessionNotFound,
+    TurnClosed,
+    TurnExists,
+    TurnNotFound,
+    format_value,
+)
+from recollect.model import json, validation
+from recollect.model.message import Draft, Message
+from recollect.model.turn import TurnInfo
+from recollect.storage import appends, leases, messages, paths, sessions, tools
+from recollect.storage.operation import Operation, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+
+
+class HeldTurn(NamedTuple):
+    """The reference that a holder has to its open turn: the keys, and the public branch number."""
+
+    session: int
+    branch: int
+    position: int
+    number: int
+
+
+class TurnWrite(NamedTuple):
+    """The result of a write to a turn, and the counts of the session after it."""
+
+    held: HeldTurn
+    appended: appends.Appended
+    counts: Row
+    resumed: bool = False
+    """Whether an interrupted turn was reopened."""
+
+
+class TurnUsage(NamedTuple):
+    """The model, tokens, latency and error of a run, as far as known."""
+
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    latency_ms: float | None = None
+    error: Any = None
+
+
+def begin_turn(
+    scope: Scope,
+    session: str,
+    drafts: Sequence[Draft],
+    *,
+    lease: int,
+    take_over: bool,
+    expected: int | None = None,
+    key: str | None = None,
+) -> Operation[TurnWrite]:
+    """Open a turn with the user message. A branch has one open turn at a time; a key opens only one turn."""
+    if not drafts:
+        raise InvalidValue("A turn needs at least one message to begin with, got none.")
+    appends.check_key(key)
+    validation.check_integer("expected", expected)
+    records = [messages.encode_draft(draft, scope.now) for draft in drafts]
+    return Operation(_begin_turn, scope, session, records, lease, take_over, expected, key)
+
+
+def _begin_turn(
+    scope: Scope,
+    session: str,
+    records: list[messages.EncodedDraft],
+    lease: int,
+    take_over: bool,
+    expected: int | None,
+    key: str | None,
+) -> Steps[TurnWrite]:
+    if key is not None:
+        earlier = yield from appends.find_earlier_append(scope, session, key, records)
+        if earlier is not None:
+            raise TurnExists(session=session, key=key, turn=earlier[0].ids[0])
+    result = yield from appends.append_to_head(scope, session, records, opens_turn=True, expected=expected)
+    if result.open_turns:
+        yield from leases.free_branch(scope, session, result.session, result.key, take_over=take_over)
+    yield from _insert_turn(scope, result, status="open", until=scope.now + lease, usage=TurnUsage())
+    yield from leases.claim_branch(result.session, result.key, result.first)
+    if key is not None:
+        yield from appends.store_key(scope, result, key, records)
+    return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(records))
+
+
+def _find_earlier_write(
+    scope: Scope, session: str, key: str, records: list[messages.EncodedDraft]
+) -> Steps[TurnWrite | None]:
+    """Return the result of an earlier write with this key, or None."""
+    earlier = yield from appends.find_earlier_append(scope, session, key, records)
+    if earlier is None:
+        return None
+    appended, counts, branch, session_key = earlier
+    return TurnWrite(HeldTurn(session_key, branch, appended.first, appended.branch), appended, counts)
+
+
+def resume_turn(scope: Scope, session: str, turn: paths.MessageId, *, lease: int) -> Operation[TurnWrite]:
+    """Continue an open turn by its id, or reopen an interrupted one.
+
+    Only the last turn of the active branch is reopened, and not one that another process took over: any other
+    interrupted turn raises TurnClosed.
+    """
+    return Operation(_resume_turn, scope, session, turn, lease)
+
+
+def _resume_turn(scope: Scope, session: str, turn: paths.MessageId, lease: int) -> Steps[TurnWrite]:
+    current = yield from sessions.find(scope, session)
+    try:
+        span = yield from paths.find_span(session, current.head, current.session, turn)
+    except MessageNotFound as error:
+        raise TurnNotFound(session=session, turn=paths.display_message_id(turn)) from error
+    open_turn = HeldTurn(current.session, span.branch, span.high, span.number)
+    row = yield from fetch_one("turn_get", branch=span.branch, position=span.high)
+    if row is None:
+        raise TurnNotFound(session=session, turn=paths.display_message_id(turn))
+    counts, is_reopened = sessions.counts_of(current.value), row[1] == "interrupted"
+    if is_reopened:  # a turn with another status refuses the next step, unless that step is a repeated one
+        if span.branch != current.head:
+            raise TurnClosed(session=session, turn=f"{open_turn.number}.{open_turn.position}", status=row[1])
+        yield from renew_lease(scope, session, open_turn, lease, TurnUsage())
+        counts = (yield from touch_session(scope, session, open_turn))[3:]
+    appended = appends.Appended(span.number, span.high, 0, counts[0], repeated=True)
+    return TurnWrite(open_turn, appended, counts, is_reopened)
+
+
+def _insert_turn(
+    scope: Scope, result: appends.WrittenMessages, *, status: str, until: int | None, usage: TurnUsage
+) -> Steps[None]:
+    row = (
+        result.key, result.first, *_turn_columns(scope, status, usage), None if until is None else scope.holder, until,
+    )  # fmt: skip
+    yield "turn_insert", [row], True
+
+
+def _turn_columns(scope: Scope, status: str, usage: TurnUsage) -> Row:
+    """Return the columns of a turn, without its position and holder."""
+    return (
+        status, scope.now, None if status == "open" else scope.now, usage.latency_ms, usage.input_tokens,
+        usage.output_tokens, usage.model, usage.error,
+    )  # fmt: skip
+
+
+def _turn_write(open_turn: HeldTurn, result: appends.WrittenMessages, count: int) -> TurnWrite:
+    appended = appends.Appended(result.branch, result.first, count, result.revision)
+    return TurnWrite(open_turn, appended, result.counts)
+
+
+def _encode_usage(usage: TurnUsage) -> TurnUsage:
+    if usage.model is not None:
+        validation.check_text("model", usage.model)
+    validation.check_integer("input_tokens", usage.input_tokens)
+    validation.check_integer("output_tokens", usage.output_tokens)
+    latency = validation.check_milliseconds("latency_ms", usage.latency_ms)
+    if latency is not usage.latency_ms:
+        usage = usage._replace(latency_ms=latency)
+    return usage if usage.error is None else usage._replace(error=json.encode(json.to_json_data(usage.error)))
+
+
+def add_messages(
+    scope: Scope, session: str, open_turn: HeldTurn, drafts: Sequence[Draft], *, lease: int, key: str | None = None
+) -> Operation[TurnWrite]:
+    """Append messages to an open turn; they are durable when this returns."""
+    if not drafts:
+        raise InvalidValue("add() needs a message or a non-empty list of messages, got none.")
+    appends.check_key(key)
+    return Operation(
+        _add_messages,
+        scope,
+        session,
+        open_turn,
+        [messages.encode_draft(draft, scope.now) for draft in drafts],
+        lease,
+        key,
+    )
+
+
+def _add_messages(
+    scope: Scope, session: str, open_turn: HeldTurn, records: list[messages.EncodedDraft], lease: int, key: str | None
+) -> Steps[TurnWrite]:
+    if key is not None and (earlier := (yield from _find_earlier_write(scope, session, key, records))) is not None:
+        return earlier._replace(held=open_turn)
+    yield from renew_lease(scope, session, open_turn, lease, reported_usage(records))
+    result = yield from appends.append_to_branch(
+        scope, session, open_turn.session, open_turn.branch, open_turn.position, records
+    )
+    if key is not None:
+        yield from appends.store_key(scope, result, key, records)
+    return _turn_write(open_turn, result, len(records))
+
+
+def reported_usage(records: Sequence[messages.EncodedDraft]) -> TurnUsage:
+    """Add up the usage that providers reported in these messages."""
+    model: str | None = None
+    input_tokens: list[int] = []
+    output_tokens: list[int] = []
+    for item in records:
+        draft = item.draft
+        model = draft.model or model
+        if draft.input_tokens is not None:
+            input_tokens.append(draft.input_tokens)
+        if draft.output_tokens is not None:
+            output_tokens.append(draft.output_tokens)
+    return TurnUsage(model, sum(input_tokens) if input_tokens else None, sum(output_tokens) if output_tokens else None)
+
+
+def extend_lease(scope: Scope, session: str, open_turn: HeldTurn, *, lease: int) -> Operation[Row]:
+    """Renew the lease of an open turn without new messages; the session's revision rises."""
+    return Operation(_extend_lease, scope, session, open_turn, lease)
+
+
+def _extend_lease(scope: Scope, session: str, open_turn: HeldTurn, lease: int) -> Steps[Row]:
+    yield from renew_lease(scope, session, open_turn, lease, TurnUsage())
+    return (yield from touch_session(scope, session, open_turn))[3:]
+
+
+def renew_lease(scope: Scope, session: str, open_turn: HeldTurn, lease: int, usage: TurnUsage) -> Steps[None]:
+    """Renew the lease of a turn.
+
+    A turn that was marked as interrupted while its holder was suspended continues, with its tool calls, unless it was
+    taken over or a later turn was opened on the branch: then it stays ended and TurnClosed is raised.
+    """
+    state = yield from _check_held(session, open_turn)
+    if state is None:
+        raise (yield from sessions.missing_key_error(session, open_turn.session))
+    yield from execute(
+        "turn_renew", branch=open_turn.branch, position=open_turn.position, holder=scope.holder,
+        lease_until=scope.now + lease, model=usage.model, input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+    )  # fmt: skip
+    if state == "released":
+        yield from execute("tool_calls_resume", branch=open_turn.branch, position=open_turn.position)
+        yield from leases.claim_branch(open_turn.session, open_turn.branch, open_turn.position)
+
+
+def _check_held(session: str, open_turn: HeldTurn) -> Steps[Literal["held", "released"] | None]:
+    """Return whether a turn still holds its branch; None if it was erased. Raise TurnClosed if it ended or lost it."""
+    row = yield from fetch_one("turn_get", branch=open_turn.branch, position=open_turn.position)
+    branch = yield from fetch_one("branch_get", branch=open_turn.branch)
+    if row is None or branch is None:
+        return None
+    status, branch_turn = row[1], branch[6]
+    is_closed = status not in ("open", "interrupted") or branch_turn not in (None, open_turn.position)
+    if status == "interrupted" and not is_closed:
+        later_turn = yield from fetch_one("turn_after", branch=open_turn.branch, position=open_turn.position)
+        is_closed = later_turn is not None or _was_taken_over(row[8])
+    if is_closed:
+        raise TurnClosed(session=session, turn=f"{open_turn.number}.{open_turn.position}", status=status)
+    return "released" if branch_turn is None else "held"
+
+
+def _was_taken_over(error: str | None) -> bool:
+    details = None if error is None else json.decode(error)
+    return isinstance(details, dict) and details.get("name") == leases.TAKEOVER_ERROR
+
+
+def end_turn(
+    scope: Scope,
+    session: str,
+    open_turn: HeldTurn,
+    status: str,
+    usage: TurnUsage = TurnUsage(),  # noqa: B008
+) -> Operation[tuple[TurnInfo, Row]]:
+    """End a turn: completed, failed, cancelled or interrupted."""
+    if status != "interrupted":
+        _check_final_status(status)
+    return Operation(_end_turn, scope, session, open_turn, status, _encode_usage(usage))
+
+
+def _check_final_status(status: str) -> None:
+    validation.check_choice("status", status, ("completed", "failed", "cancelled"))
+
+
+def _end_turn(
+    scope: Scope, session: str, open_turn: HeldTurn, status: str, usage: TurnUsage
+) -> Steps[tuple[TurnInfo, Row]]:
+    state = yield from _check_held(session, open_turn)
+    if state is None:
+        raise TurnNotFound(session=session, turn=f"{open_turn.number}.{open_turn.position}")
+    if state == "released":
+        yield from execute("tool_calls_resume", branch=open_turn.branch, position=open_turn.position)
+    yield from leases.mark_unfinished(scope, open_turn.branch, open_turn.position, status)
+    turn_row = yield from fetch_one(
+        "turn_end",
+        branch=open_turn.branch,
+        position=open_turn.position,
+        status=status,
+        now=scope.now,
+        **usage._asdict(),
+    )
+    assert turn_row is not None
+    row = yield from touch_session(scope, session, open_turn)
+    yield from leases.release_branch(row[0], open_turn.branch, open_turn.position)
+    return turn_from_row(turn_row, open_turn.number), row[3:]
+
+
+def touch_session(scope: Scope, session: str, open_turn: HeldTurn) -> Steps[Row]:
+    """Raise a session's revision for a change without new messages; return its row, which begins with its key."""
+    row = yield from fetch_one(
+        "session_touch", session=open_turn.session, now=scope.now, branch=open_turn.branch, messages=0, tokens=0,
+        input_tokens=0, output_tokens=0,
+    )  # fmt: skip
+    if row is None:
+        raise (yield from sessions.missing_key_error(session, open_turn.session))
+    return row
+
+
+def save_turn(
+    scope: Scope,
+    session: str,
+    question: Sequence[Draft],
+    answer: Sequence[Draft],
+    *,
+    status: str = "completed",
+    usage: TurnUsage = TurnUsage(),  # noqa: B008
+    key: str | None = None,
+    expected: int | None = None,
+) -> Operation[TurnWrite]:
+    """Store a complete turn in one transaction."""
+    _check_final_status(status)
+    if not question:
+        raise InvalidValue("A turn needs at least one message to begin with, got none.")
+    appends.check_key(key)
+    validation.check_integer("expected", expected)
+    records = [messages.encode_draft(draft, scope.now) for draft in (*question, *answer)]
+    usage = _merge_usage(_encode_usage(usage), reported_usage(records))
+    params = appends.single_statement_params(scope, session, records, expected) if key is None else None
+    if params is not None and status != "completed" and params["calls"]:
+        params = None  # statement by statement: calls without a result are cancelled
+    if params is not None:
+        params["turn"] = _turn_columns(scope, status, usage)
+    return Operation(_save_turn, scope, session, records, status, usage, key, expected, params)
+
+
+def _save_turn(
+    scope: Scope,
+    session: str,
+    records: list[messages.EncodedDraft],
+    status: str,
+    usage: TurnUsage,
+    key: str | None,
+    expected: int | None,
+    params: dict[str, Any] | None,
+) -> Steps[TurnWrite]:
+    if params is not None and (rows := (yield "session_save", params, False)):
+        result = appends.written_from_row(rows[0])
+        return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(records))
+    if key is not None and (earlier := (yield from _find_earlier_write(scope, session, key, records))) is not None:
+        return earlier
+    result = yield from appends.append_to_head(scope, session, records, opens_turn=True, expected=expected)
+    if result.open_turns:
+        yield from leases.free_branch(scope, session, result.session, result.key, take_over=False)
+    yield from _insert_turn(scope, result, status=status, until=None, usage=usage)
+    if status != "completed" and any(item.calls for item in records):
+        yield from leases.mark_unfinished(scope, result.key, result.first, status)
+    if key is not None:
+        yield from appends.store_key(scope, result, key, records)
+    return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(records))
+
+
+def _merge_usage(usage: TurnUsage, provider_usage: TurnUsage) -> TurnUsage:
+    """Return the usage that the caller states, completed by what the provider reported."""
+    return TurnUsage(
+        usage.model or provider_usage.model,
+        provider_usage.input_tokens if usage.input_tokens is None else usage.input_tokens,
+        provider_usage.output_tokens if usage.output_tokens is None else usage.output_tokens,
+        usage.latency_ms,
+        usage.error,
+    )
+
+
+def list_turns(scope: Scope, session: str, after: int = 0, until: int | None = None) -> Operation[list[TurnInfo]]:
+    """Read the turns of the active path, oldest first: all, or those that begin after a position, up to another."""
+    validation.check_integer("after", after)
+    validation.check_integer("until", until)
+    return Operation(
+        _list_turns, scope, session, after or 0, paths.LAST_POSITION if until is None else until, writes=False
+    )
+
+
+def _list_turns(scope: Scope, session: str, after: int, until: int) -> Steps[list[TurnInfo]]:
+    current = yield from sessions.find(scope, session)
+    result: list[TurnInfo] = []
+    for span in reversed((yield from paths.read_path(current.head))):
+        low, high = max(span.low, after), min(span.high, until)
+        if low < high:
+            for row in (yield from fetch_all("turns_of_span", branch=span.branch, low=low, high=high)):
+                result.append(turn_from_row(row, span.number))  # noqa: PERF401  a generator cannot yield in a comprehension
+    return result
+
+
+def turn_from_row(row: Row, number: int) -> TurnInfo:
+    """Return the turn of a row; `number` is the public number of its branch."""
+    return TurnInfo(
+        branch=number,
+        position=row[0],
+        status=row[1],
+        started_at=row[2],
+        ended_at=row[3],
+        latency_ms=row[4],
+        input_tokens=row[5],
+        output_tokens=row[6],
+        model=row[7],
+        error=None if row[8] is None else json.decode(row[8]),
+        holder=row[9],
+        lease_until_at=row[10],
+    )
+
+
+class OpenStream(NamedTuple):
+    """A streaming message: its turn and its position."""
+
+    held: HeldTurn
+    position: int
+
+    @property
+    def id(self) -> str:
+        """The id of the message."""
+        return f"{self.held.number}.{self.position}"
+
+
+def begin_stream(
+    scope: Scope, session: str, open_turn: HeldTurn, draft: Draft, *, lease: int
+) -> Operation[tuple[OpenStream, Row]]:
+    """Append a message with the state `streaming`, whose text arrives later."""
+    item = messages.encode_draft(msgspec.structs.replace(draft, state="streaming", tokens=0), scope.now)
+    return Operation(_begin_stream, scope, session, open_turn, item, lease)
+
+
+def _begin_stream(
+    scope: Scope, session: str, open_turn: HeldTurn, item: messages.EncodedDraft, lease: int
+) -> Steps[tuple[OpenStream, Row]]:
+    yield from renew_lease(scope, session, open_turn, lease, TurnUsage())
+    result = yield from appends.append_to_branch(
+        scope, session, open_turn.session, open_turn.branch, open_turn.position, [item]
+    )
+    return OpenStream(open_turn, result.first), result.counts
+
+
+def write_stream(scope: Scope, session: str, stream: OpenStream, draft: Draft, *, lease: int) -> Operation[Row]:
+    """Store the text that has arrived so far."""
+    item = messages.encode_draft(msgspec.structs.replace(draft, state="streaming", tokens=0), scope.now)
+    return Operation(_write_stream, scope, session, stream, item, lease)
+
+
+def _write_stream(
+    scope: Scope, session: str, stream: OpenStream, item: messages.EncodedDraft, lease: int
+) -> Steps[Row]:
+    yield from renew_lease(scope, session, stream.held, lease, TurnUsage())
+    message = yield from _read_streaming(scope, session, stream)
+    yield from _unindex_interrupted(scope, stream, message)
+    yield from _update_message(stream, _keep_pin(scope, item, message), None)
+    return (yield from touch_session(scope, session, stream.held))[3:]
+
+
+def _read_streaming(scope: Scope, session: str, stream: OpenStream) -> Steps[Message]:
+    message = yield from messages.read_at(scope, stream.held.branch, stream.held.number, stream.position, lock=True)
+    if message is None:
+        raise MessageNotFound(session=session, message=stream.id)
+    return message
+
+
+def _unindex_interrupted(scope: Scope, stream: OpenStream, message: Message) -> Steps[None]:
+    """Remove a message from the search index before it continues: it was interrupted, and so may be indexed."""
+    if message.state == "interrupted":
+        from recollect.storage import search  # noqa: PLC0415  only after an interruption
+
+        yield from search.invalidate_message(scope, stream.held.branch, stream.position)
+
+
+def _keep_pin(scope: Scope, item: messages.EncodedDraft, message: Message) -> messages.EncodedDraft:
+    """Return the draft with the pin that another process set while the message was streaming."""
+    if not message.pinned or (item.draft.metadata or {}).get("pinned") is True:
+        return item
+    metadata = {**(item.draft.metadata or {}), "pinned": True}
+    return messages.encode_draft(msgspec.structs.replace(item.draft, metadata=metadata), scope.now)
+
+
+def _update_message(stream: OpenStream, item: messages.EncodedDraft, completed_at: int | None) -> Steps[None]:
+    columns = dict(zip(messages.MESSAGE_COLUMNS, item.columns, strict=True))
+    columns["completed_at"] = completed_at
+    yield from execute("message_write", branch=stream.held.branch, position=stream.position, **columns)
+
+
+def close_stream(scope: Scope, session: str, stream: OpenStream, draft: Draft, *, lease: int) -> Operation[Row]:
+    """Store the final message: completed, interrupted or with its error."""
+    if draft.role != "assistant":  # the stored role does not change
+        raise InvalidValue(
+            f"A stream must be closed with an assistant message, got role {format_value(draft.role)}. "
+            f"Store other messages with turn.add()."
+        )
+    return Operation(_close_stream, scope, session, stream, messages.encode_draft(draft, scope.now), lease)
+
+
+def _close_stream(
+    scope: Scope, session: str, stream: OpenStream, item: messages.EncodedDraft, lease: int
+) -> Steps[Row]:
+    open_turn, usage = stream.held, reported_usage([item])
+    # Locks the session before its message, in the same order as every other operation.
+    session_row = yield from fetch_one("session_by_key", session=open_turn.session)
+    if session_row is None:
+        raise SessionNotFound(session=session)
+    yield from renew_lease(scope, session, open_turn, lease, usage)
+    message = yield from _read_streaming(scope, session, stream)
+    yield from _unindex_interrupted(scope, stream, message)
+    item = _keep_pin(scope, item, message)
+    yield from _update_message(stream, item, scope.now)
+    for name, payload in item.payloads.items():
+        yield from appends.store_blob(scope, name, payload)
+    if item.calls or item.results:
+        yield from tools.write_calls(open_turn.branch, stream.position, [item])
+    if (item.draft.metadata or {}).get("pinned") is True:  # a stream is never a system message
+        yield from execute_many("pin_insert", [(open_turn.branch, stream.position)])
+    if message.deleted_at is None:
+        change = messages.CountChange(
+            0, item.tokens - message.tokens, usage.input_tokens or 0, usage.output_tokens or 0
+        )
+        yield from messages.adjust_counts(scope, session_row[1], open_turn.branch, stream.position, change)
+    return (yield from touch_session(scope, session, open_turn))[3:]

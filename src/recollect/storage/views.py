@@ -1,0 +1,493 @@
+"""Views of a session: its model-visible messages, and the compactions and snapshots made from it.
+
+A compaction is one row: the event, the span and the summary. It belongs to the branch on which it was made. Nothing is
+deleted, moved or copied. The model-visible messages are read from the end backwards, only as far as needed, with the
+summaries in place of the spans that they cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from recollect.errors import (
+    BranchNotFound,
+    CompactionConflict,
+    CompactionNotFound,
+    InvalidValue,
+    MessageNotFound,
+    format_value,
+)
+from recollect.model import json, validation
+from recollect.model.compaction import Compaction, outermost_compactions, summary_message
+from recollect.model.message import DataPart, Message, MessageTuple, TextPart, message_tuple
+from recollect.model.session import SNAPSHOT_KINDS, SessionInfo, Snapshot
+from recollect.model.tokens import estimate_tokens
+from recollect.storage import leases, messages, paths, sessions
+from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage.paths import PathSpan
+
+
+class CompactionChange(NamedTuple):
+    """A compaction that was made or undone, and the session after it."""
+
+    compaction: Compaction
+    session: SessionInfo
+
+
+def compactions_of_branch(branch: int, number: int) -> Steps[list[Compaction]]:
+    """Read the compactions of a branch, oldest first, including undone ones."""
+    compactions = [
+        _compaction_from_row(row, number) for row in (yield from fetch_all("compactions_of_branch", branch=branch))
+    ]
+    return sorted(compactions, key=lambda item: item.round)
+
+
+def _compaction_from_row(row: Row, number: int) -> Compaction:
+    return Compaction(
+        id=row[0],
+        branch=number,
+        from_position=row[2],
+        to_position=row[3],
+        round=row[4],
+        tokens_before=row[5],
+        tokens_after=row[6],
+        summary=row[7],
+        created_at=row[8],
+        undone_at=row[9],
+    )
+
+
+def compact(
+    scope: Scope,
+    session: str,
+    branch: int,
+    rounds: Sequence[int],
+    span: tuple[int, int],
+    *,
+    summary: Any,
+    before: int,
+    after: int | None,
+) -> Operation[CompactionChange]:
+    """Store a compaction of a span of the path that was read: `before` and `after` are its sizes in tokens.
+
+    `branch` and `rounds` are the end of the path and the compactions in force when it was read. Messages that were
+    appended since come after the span. If the session moved to another branch since, the old branch is compacted.
+    Raise CompactionConflict if the compactions changed since.
+    """
+    summary = _check_summary(summary)
+    validation.check_integer("tokens", after)
+    size = estimate_tokens((TextPart(text=summary),)) if after is None else after
+    columns = {
+        "from_position": span[0], "to_position": span[1], "tokens_before": before, "tokens_after": size,
+        "summary": summary,
+    }  # fmt: skip
+    return Operation(_compact, scope, session, branch, rounds, columns)
+
+
+def _check_summary(summary: Any) -> str:
+    text = str.__str__(summary) if isinstance(summary, str) else ""
+    if not text.strip():
+        raise InvalidValue(f"summary must be a string that is not blank, got {format_value(summary)}.")
+    sessions.check_storable("summary", text)
+    return text
+
+
+def _compact(
+    scope: Scope, session: str, branch: int, rounds: Sequence[int], columns: dict[str, int | str]
+) -> Steps[CompactionChange]:
+    current = yield from sessions.find(scope, session)
+    row = yield from fetch_one("branch_get", branch=branch)
+    if row is None or row[2] != current.session:
+        raise BranchNotFound(session=session, branch=branch)
+    compactions = yield from compactions_of_branch(branch, row[1])
+    if [item.round for item in compactions if item.undone_at is None] != list(rounds):
+        raise CompactionConflict(session=session)
+    number = compactions[-1].round + 1 if compactions else 1
+    yield from execute("compaction_insert", branch=branch, round=number, now=scope.now, **columns)
+    compaction = (yield from compactions_of_branch(branch, row[1]))[-1]
+    return (yield from _compaction_change(scope, session, current.session, compaction))
+
+
+def _compaction_change(scope: Scope, session: str, key: int, compaction: Compaction) -> Steps[CompactionChange]:
+    yield from leases.raise_revision(scope, key)
+    return CompactionChange(compaction, (yield from sessions.find(scope, session)).value)
+
+
+def undo_compaction(scope: Scope, session: str, round: int | None) -> Operation[CompactionChange]:
+    """Undo a compaction of the active path: the newest in force, or the one of a round. Undoing it twice is allowed."""
+    validation.check_integer("round", round)
+    return Operation(_undo_compaction, scope, session, round)
+
+
+def _undo_compaction(scope: Scope, session: str, round: int | None) -> Steps[CompactionChange]:
+    current = yield from sessions.find(scope, session)
+    compactions = yield from compactions_of_branch(current.head, current.value.branch)
+    candidates = [item for item in compactions if (item.undone_at is None if round is None else item.round == round)]
+    if not candidates:
+        raise CompactionNotFound(session=session, round="the newest in force" if round is None else f"round {round}")
+    compaction = candidates[-1]
+    if compaction.undone_at is not None:
+        return CompactionChange(compaction, current.value)
+    yield from execute("compaction_undo", branch=current.head, key=compaction.id, now=scope.now)
+    undone = next(
+        item
+        for item in (yield from compactions_of_branch(current.head, current.value.branch))
+        if item.id == compaction.id
+    )
+    return (yield from _compaction_change(scope, session, current.session, undone))
+
+
+def list_compactions(scope: Scope, session: str) -> Operation[list[Compaction]]:
+    """Read the compactions of the active path, oldest first, including undone ones."""
+    return Operation(_list_compactions, scope, session, writes=False)
+
+
+def _list_compactions(scope: Scope, session: str) -> Steps[list[Compaction]]:
+    current = yield from sessions.find(scope, session)
+    return (yield from compactions_of_branch(current.head, current.value.branch))
+
+
+FIRST_PAGE_SIZE = 128  # messages per page if a budget limits them. A larger page reads more messages in vain
+_PARTNER_DISTANCE = 64  # positions. How far the call or result of a pinned tool message is looked for.
+
+StopCondition = Callable[[Sequence[Message]], bool]
+"""Return whether the messages that were read so far suffice."""
+
+
+class MessageConsumer(Protocol):
+    """A receiver of the active messages as tuples, oldest first, instead of Message values."""
+
+    def take(self, messages: Sequence[MessageTuple]) -> bool:
+        """Take the next tuples; return whether to continue."""
+        ...
+
+    def end(self) -> bool:
+        """End the input; return whether no Message values are needed."""
+        ...
+
+
+class ActiveView(NamedTuple):
+    """The active messages and summaries of a path, oldest first, and the state of the path."""
+
+    messages: list[Message]
+    branch: int
+    end: int
+    covers: list[Compaction]
+    rounds: list[int]
+
+
+class CompactionInput(NamedTuple):
+    """The input of a compaction: the active view, and the position that the caller named."""
+
+    view: ActiveView
+    before: int | None
+
+    @property
+    def messages(self) -> list[Message]:
+        """The active messages and summaries."""
+        return self.view.messages
+
+
+class _ViewState(NamedTuple):
+    """The start of a view: the spans that no compaction covers, newest first, and the messages always in it."""
+
+    branch: int
+    spans: list[PathSpan]
+    open: list[PathSpan]
+    end: int
+    covers: list[Compaction]
+    rounds: list[int]
+    always: list[Message]
+
+
+class _LinePage(NamedTuple):
+    """A page of tuples, oldest first, and the position after which the next page begins; None: the last page."""
+
+    lines: Sequence[MessageTuple]
+    after: int | None
+
+
+class _MessageBatch(NamedTuple):
+    """A batch of messages, oldest first, and the spans that were not read yet."""
+
+    messages: list[Message]
+    rest: list[PathSpan]
+
+
+def read_active(
+    scope: Scope,
+    session: str,
+    *,
+    before: paths.MessageId | None = None,
+    last: int | None = None,
+    enough: StopCondition | None = None,
+    consumer: MessageConsumer | None = None,
+) -> Plan[ActiveView]:
+    """Read the active messages of a session, page by page from the newest, until `enough` returns True.
+
+    With `last`, return only this number of the newest. If a consumer took all messages, the view has none.
+    """
+    if last is not None:
+        return (yield from _read_last(scope, session, before, messages.check_limit(last)))
+    state: _ViewState = yield Operation(_read_state, scope, session, before, writes=False)
+    if consumer is not None and (yield from _feed_lines(scope, state, consumer)):
+        return ActiveView([], state.branch, state.end, state.covers, state.rounds)
+    size = messages.PAGE_SIZE if enough is None else FIRST_PAGE_SIZE
+    read: list[Message] = []
+    pages: list[list[Message]] = []
+    remaining = state.open
+    while remaining:
+        batch: _MessageBatch = yield Operation(_read_backward, scope, remaining, size, writes=False)
+        remaining = batch.rest
+        pages.append(batch.messages)
+        if enough is None:  # joined once at the end: a long session has many pages
+            continue
+        read = batch.messages + read
+        if enough(_merge_by_position(state.always, read)):
+            if remaining and not _has_user_message(read):
+                # The newest turn exceeds the budget: only the user message that opened it is still needed.
+                read = (yield Operation(_read_last_user_message, scope, remaining, writes=False)) + read
+            break
+    if enough is None:
+        read = [message for page in reversed(pages) for message in page]
+    result = _merge_by_position(state.always, read)
+    return ActiveView(result, state.branch, state.end, state.covers, state.rounds)
+
+
+def _feed_lines(scope: Scope, state: _ViewState, consumer: MessageConsumer) -> Plan[bool]:
+    """Pass all active messages to a consumer, in order; return False if compactions require Message values."""
+    if state.covers:
+        return False
+    for span in reversed(state.open):
+        after: int | None = span.low
+        while after is not None:
+            page: _LinePage = yield Operation(_read_lines, scope, span, after, writes=False)
+            if not consumer.take(page.lines):
+                return False
+            after = page.after
+    return consumer.end()
+
+
+def _read_lines(scope: Scope, span: PathSpan, after: int) -> Steps[_LinePage]:
+    rows = yield from fetch_all(
+        "messages_tuples", branch=span.branch, low=after, high=span.high, limit=messages.LARGE_PAGE_SIZE
+    )
+    lines = messages.lines_from_rows(rows)
+    for index in [index for index, row in enumerate(rows) if messages.needs_message(row)]:
+        message = yield from messages.read_at(scope, span.branch, span.number, rows[index][1])
+        assert message is not None
+        lines[index] = message_tuple(message)
+    return _LinePage(lines, rows[-1][1] if len(rows) == messages.LARGE_PAGE_SIZE else None)
+
+
+def _read_last(scope: Scope, session: str, before: paths.MessageId | None, last: int) -> Plan[ActiveView]:
+    view = yield from read_active(scope, session, before=before, enough=lambda batch: len(batch) >= last)
+    return view._replace(messages=view.messages[len(view.messages) - min(last, len(view.messages)) :])
+
+
+def _has_user_message(batch: Sequence[Message]) -> bool:
+    return any(message.role == "user" for message in batch)
+
+
+def _merge_by_position(always: Sequence[Message], read: list[Message]) -> list[Message]:
+    """Merge both lists by position; a summary comes before a message with the same position."""
+    if not always:
+        return read
+    positions = {message.position for message in read}
+    missing = {m.position: m for m in always if type(m) is Message and m.position not in positions}
+    summaries = [message for message in always if type(message) is not Message]
+    if not missing and not summaries:
+        return read
+    return sorted((*summaries, *missing.values(), *read), key=lambda message: message.position)
+
+
+def _read_state(scope: Scope, session: str, before: paths.MessageId | None) -> Steps[_ViewState]:
+    current = yield from sessions.find(scope, session)
+    spans = yield from paths.read_path(current.head)
+    last = max(span.high for span in spans)
+    end = last if before is None else min(last, paths.parse_message_id(before)[1] - 1)
+    number = spans[0].number
+    active = [item for item in (yield from compactions_of_branch(current.head, number)) if item.undone_at is None]
+    covers = outermost_compactions(active)
+    always: list[Message] = []
+    for span in spans:
+        if span.low < min(span.high, end):
+            low, high = span.low, min(span.high, end)
+            pins = yield from messages.read_span(scope, "messages_pinned", span, low, high)
+            always += yield from _add_partners(scope, spans, pins)
+    always += [summary_message(cover, _branch_number_at(spans, cover.from_position)) for cover in covers]
+    return _ViewState(
+        current.head, spans, _uncovered_spans(spans, covers, end), end, covers, [item.round for item in active], always
+    )
+
+
+def _branch_number_at(spans: Sequence[PathSpan], position: int) -> int:
+    return next((span.number for span in spans if span.low < position <= span.high), spans[0].number)
+
+
+def _uncovered_spans(spans: Sequence[PathSpan], covers: Sequence[Compaction], end: int) -> list[PathSpan]:
+    """Return the spans of a path without the compacted ranges, newest first."""
+    result: list[PathSpan] = []
+    for span in spans:
+        high = min(span.high, end)
+        for cover in sorted(covers, key=lambda item: item.to_position, reverse=True):
+            if cover.to_position <= span.low or cover.from_position > high:
+                continue
+            if cover.to_position < high:
+                result.append(PathSpan(span.branch, span.number, cover.to_position, high))
+            high = cover.from_position - 1
+        if span.low < high:
+            result.append(PathSpan(span.branch, span.number, span.low, high))
+    return result
+
+
+def _add_partners(scope: Scope, spans: Sequence[PathSpan], pins: list[Message]) -> Steps[list[Message]]:
+    """Add the calls and results that belong to pinned tool messages: a provider requires both."""
+    result = list(pins)
+    for message in pins:
+        if message.pinned and (message.tool_calls or message.tool_results):
+            result += yield from _read_partners(scope, spans, message)
+    return result
+
+
+def _read_partners(scope: Scope, spans: Sequence[PathSpan], message: Message) -> Steps[list[Message]]:
+    neighbors: list[Message] = []
+    for span in spans:
+        low = max(span.low, message.position - _PARTNER_DISTANCE)
+        high = min(span.high, message.position + _PARTNER_DISTANCE)
+        if low < high:
+            neighbors = (yield from messages.read_span(scope, "messages_forward", span, low, high)) + neighbors
+    ids = {part.call_id for part in (*message.tool_calls, *message.tool_results)}
+    for other in neighbors:
+        if ids & {part.call_id for part in other.tool_calls}:
+            ids |= {part.call_id for part in other.tool_calls}
+    return [other for other in neighbors if ids & {part.call_id for part in (*other.tool_calls, *other.tool_results)}]
+
+
+def _read_backward(scope: Scope, spans: Sequence[PathSpan], limit: int) -> Steps[_MessageBatch]:
+    batch: list[Message] = []
+    for index, span in enumerate(spans):
+        remaining = limit - len(batch)
+        part = yield from messages.read_span(scope, "messages_backward", span, span.low, span.high, remaining)
+        batch = part[::-1] + batch
+        if len(part) == remaining:
+            cut_span = PathSpan(span.branch, span.number, span.low, part[-1].position - 1)
+            older = list(spans[index + 1 :])
+            return _MessageBatch(batch, [cut_span, *older] if cut_span.low < cut_span.high else older)
+    return _MessageBatch(batch, [])
+
+
+def _read_last_user_message(scope: Scope, spans: Sequence[PathSpan]) -> Steps[list[Message]]:
+    """Return the last user message, as a list, or an empty list."""
+    for span in spans:
+        result = yield from messages.read_span(scope, "messages_last_user", span, span.low, span.high)
+        if result:
+            return result
+    return []
+
+
+def prepare_compaction(scope: Scope, session: str, before: paths.MessageId | None) -> Plan[CompactionInput]:
+    """Read the active view, and resolve the message that is to be the first after the compaction."""
+    position: int | None = None
+    if before is not None:
+        position = yield Operation(_find_position, scope, session, before, writes=False)
+    view = yield from read_active(scope, session)
+    return CompactionInput(view, position)
+
+
+def _find_position(scope: Scope, session: str, name: paths.MessageId) -> Steps[int]:
+    current = yield from sessions.find(scope, session)
+    number, position = paths.parse_message_id(name)
+    for span in (yield from paths.read_path(current.head)):
+        if span.low < position <= span.high and number in (None, span.number):
+            return position
+    raise MessageNotFound(session=session, message=paths.display_message_id(name))
+
+
+def count_tokens(scope: Scope, session: str) -> Operation[int]:
+    """Add up the tokens of the active messages, from the stored counts."""
+    return Operation(_count_tokens, scope, session, writes=False)
+
+
+def _count_tokens(scope: Scope, session: str) -> Steps[int]:
+    state = yield from _read_state(scope, session, None)
+    if not state.covers:
+        return (yield from sessions.find(scope, session)).value.token_count
+    total = 0
+    for message in _merge_by_position(state.always, []):
+        is_counted = any(span.low < message.position <= span.high for span in state.open)
+        total += 0 if is_counted else message.tokens
+    for span in state.open:
+        total += (yield from fetch_all("messages_count", branch=span.branch, low=span.low, high=span.high))[0][1]
+    return total
+
+
+def store_snapshot(
+    scope: Scope, session: str, kind: str, content: Any, *, at: paths.MessageId | None, tokens: int | None
+) -> Operation[Snapshot]:
+    """Store a snapshot of a session up to a message; replace one of the same kind and message."""
+    _check_kind(kind)
+    plain = json.to_json_data(content)
+    validation.check_integer("tokens", tokens)
+    size = estimate_tokens((DataPart(data=plain),)) if tokens is None else tokens
+    return Operation(_store_snapshot, scope, session, kind, json.encode(plain), at, size)
+
+
+def _check_kind(kind: str) -> None:
+    validation.check_choice("kind", kind, SNAPSHOT_KINDS)
+
+
+def _store_snapshot(
+    scope: Scope, session: str, kind: str, text: str, at: paths.MessageId | None, tokens: int
+) -> Steps[Snapshot]:
+    current = yield from sessions.find(scope, session)
+    branch, position = current.head, 0
+    if at is None:
+        end_span = next((span for span in (yield from paths.read_path(current.head)) if span.low < span.high), None)
+    else:
+        end_span = yield from paths.find_span(session, current.head, current.session, at)
+    if end_span is not None:
+        branch, position = end_span.branch, end_span.high
+    key = {"session": current.session, "kind": kind, "branch": branch, "position": position}
+    existing = yield from fetch_one("snapshot_find", **key)
+    if existing is None:
+        existing = yield from fetch_one("snapshot_insert", **key, content=text, tokens=tokens, now=scope.now)
+    else:
+        yield from execute(
+            "snapshot_write", session=current.session, key=existing[0], content=text, tokens=tokens, now=scope.now
+        )
+    assert existing is not None
+    yield from leases.raise_revision(scope, current.session)
+    snapshot_row = yield from fetch_one("snapshot_get", session=current.session, key=existing[0])
+    assert snapshot_row is not None
+    return _snapshot_from_row(snapshot_row)
+
+
+def _snapshot_from_row(row: Row) -> Snapshot:
+    key, kind, content, number, position, tokens, created, updated = row
+    return Snapshot(
+        id=key,
+        kind=kind,
+        content=json.decode(content),
+        message=f"{number}.{position}" if position and number is not None else None,
+        tokens=tokens,
+        created_at=created,
+        updated_at=updated,
+    )
+
+
+def list_snapshots(scope: Scope, session: str, kind: str | None) -> Operation[list[Snapshot]]:
+    """Read the snapshots of a session, of one kind or of all, the oldest first."""
+    if kind is not None:
+        _check_kind(kind)
+    return Operation(_list_snapshots, scope, session, kind, writes=False)
+
+
+def _list_snapshots(scope: Scope, session: str, kind: str | None) -> Steps[list[Snapshot]]:
+    current = yield from sessions.find(scope, session)
+    snapshots = [
+        _snapshot_from_row(row)
+        for row in (yield from fetch_all("snapshots_of_session", session=current.session, kind=kind))
+    ]
+    return sorted(snapshots, key=lambda item: item.id)

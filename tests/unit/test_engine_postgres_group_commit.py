@@ -1,0 +1,52 @@
+"""Which operations the PostgreSQL engine group-commits in one transaction: those that use only their own session."""
+
+from __future__ import annotations
+
+import pytest
+
+from recollect.engine.postgres.async_engine import _single_session
+from recollect.model.message import Draft, TextPart
+from recollect.storage import appends, branches, messages, retention, sessions, settings, tools, turns
+from recollect.storage.operation import Scope
+
+SCOPE = Scope("", "h", 1, lambda _: False)
+DRAFT = Draft(role="user", parts=(TextPart(text="x"),))
+TURN = turns.HeldTurn(1, 1, 1, 1)
+STREAM = turns.OpenStream(TURN, 2)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        appends.append(SCOPE, "a", [DRAFT]),
+        turns.begin_turn(SCOPE, "a", [DRAFT], lease=1, take_over=False),
+        turns.save_turn(SCOPE, "a", [DRAFT], []),
+        turns.add_messages(SCOPE, "a", TURN, [DRAFT], lease=1),
+        turns.end_turn(SCOPE, "a", TURN, "completed"),
+        turns.begin_stream(SCOPE, "a", TURN, DRAFT, lease=1),
+        turns.write_stream(SCOPE, "a", STREAM, DRAFT, lease=1),
+    ],
+    ids=lambda op: f"{op.steps.__module__.rpartition('.')[2]}{op.steps.__name__}",
+)
+def test_an_operation_on_one_session_shares_a_transaction(op):
+    assert _single_session(op) == "a"
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        appends.append(SCOPE, "a", [DRAFT], key="k"),
+        messages.set_deleted(SCOPE, "a", "1.1", deleted=True),
+        turns.close_stream(SCOPE, "a", STREAM, Draft(role="assistant"), lease=1),
+        branches.rewind(SCOPE, "a", 1),
+        branches.fork(SCOPE, "a", None, "b", {}),
+        retention.erase_session(SCOPE, "a"),
+        sessions.create(SCOPE, "a", {}),
+        sessions.trash(SCOPE, "a"),
+        tools.start_call(SCOPE, "a", "c"),
+        settings.set_setting(SCOPE, "a", 1),
+    ],
+    ids=lambda op: f"{op.steps.__module__.rpartition('.')[2]}{op.steps.__name__}",
+)
+def test_other_operations_get_their_own_transaction(op):
+    assert _single_session(op) is None

@@ -1,0 +1,70 @@
+"""The fast path for common messages returns the same draft as the full reader."""
+
+from __future__ import annotations
+
+import pytest
+
+from recollect import formats
+from recollect.formats import anthropic, openai_chat, registry
+from recollect.formats.detection import detect_format
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+COMMON_MESSAGES = [
+    (openai_chat, {"role": "assistant", "content": None, "tool_calls": [CALL]}),
+    (openai_chat, {"role": "assistant", "content": "I look", "tool_calls": [CALL, {**CALL, "id": "c2"}]}),
+    (openai_chat, {"role": "assistant", "content": "", "tool_calls": [CALL]}),
+    (openai_chat, {"role": "tool", "tool_call_id": "c1", "content": "found"}),
+    (openai_chat, {"role": "tool", "tool_call_id": "", "content": ""}),
+    (anthropic, {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"a": [1]}}]}),
+    (
+        anthropic,
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "I look"},
+                {"type": "tool_use", "id": "t", "name": "f", "input": None},
+            ],
+        },
+    ),
+    (anthropic, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "found"}]}),
+]
+
+
+@pytest.mark.parametrize(("module", "message"), COMMON_MESSAGES)
+def test_the_fast_path_returns_what_the_full_reader_returns(module, message):
+    draft = module.read_fast(message)
+    assert draft is not None
+    assert [draft] == module.read(message) == formats.read(message) == formats.read(message, module.NAME)
+    assert detect_format(message) == module.NAME
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_a_string_message_is_read_as_its_format_module_reads_it(name, role):
+    message = {"role": role, "content": "a text"}
+    assert formats.read(message, name) == registry._format_module(name).read(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": None, "tool_calls": []},
+        {"role": "assistant", "content": None, "tool_calls": [{**CALL, "index": 0}]},
+        {"role": "assistant", "content": None, "tool_calls": [{**CALL, "type": "custom"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{**CALL, "function": {"name": "f", "arguments": {}}}]},
+        {"role": "assistant", "content": [], "tool_calls": [CALL]},
+        {"role": "assistant", "refusal": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": 5, "content": "x"},
+        {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "x"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "x"}]},
+        {"role": "assistant", "content": []},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "caller": {}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}, "x": 1}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "is_error": True}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}, {"type": "text", "text": "y"}]},
+        {"role": "system", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]},
+    ],
+)  # fmt: skip
+def test_other_messages_are_left_to_the_full_reader(message):
+    assert openai_chat.read_fast(message) is None
+    assert anthropic.read_fast(message) is None

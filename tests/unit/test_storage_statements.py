@@ -1,0 +1,570 @@
+"""Operations without a database: which statements they yield, and what they return for the rows of a script."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from recollect import sql
+from recollect.errors import (
+    InvalidValue,
+    KeyReused,
+    SessionBusy,
+    SessionExists,
+    SessionInTrash,
+    SessionNotFound,
+    StaleRevision,
+    TurnClosed,
+)
+from recollect.model.message import AttachmentPart, Draft, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.session import SessionInfo
+from recollect.storage import appends, listing, messages, paths, retention, sessions, settings, turns
+from recollect.storage.operation import Operation, Scope
+
+NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
+SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead")
+NO_FILTERS = dict.fromkeys(("archived", "pinned", "channel", "model", "status", "role", "tool", "parent", "delegates"))
+HELLO = Draft(role="user", parts=(TextPart(text="hello"),))
+COUNTS = (8, 3, 30, 0, 0, NOW, NOW - 5, NOW)  # revision, messages, tokens, in, out, updated, active, last message
+
+
+class Script:
+    """Runs an operation against rows by the name of their statement, and records the statements."""
+
+    def __init__(self, rows: dict[str, Any]) -> None:
+        self.rows = rows
+        self.statements: list[tuple[str, Any, bool]] = []
+
+    def run(self, op: Operation[Any]) -> Any:
+        steps = op.start()
+        rows: Any = None
+        try:
+            while True:
+                statement = steps.send(rows)
+                name, params, many = statement
+                assert isinstance(params, list if many else dict)
+                self.statements.append(statement)
+                response = self.rows.get(name, [])
+                rows = response(params) if callable(response) else response
+        except StopIteration as done:
+            return done.value
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.statements]
+
+    def params(self, name: str) -> Any:
+        return next(params for statement, params, _ in self.statements if statement == name)
+
+
+def columns(name: str) -> list[str]:
+    """Return the columns of a query, as its text lists them."""
+    text = sql.queries("sqlite")[name]
+    column_list = text.rpartition("RETURNING")[2] if "RETURNING" in text else text.removeprefix("SELECT")
+    names, depth, word = [], 0, ""
+    for piece in re.findall(r"[(),]|[^(),]+", column_list):
+        depth += {"(": 1, ")": -1}.get(piece, 0)
+        ends = depth == 0 and "\nFROM" in piece
+        if depth == 0 and piece == ",":
+            names.append(word.strip())
+            word = ""
+        else:
+            word += piece.partition("\nFROM")[0] if ends else piece
+        if ends:
+            break
+    return [*names, word.strip()]
+
+
+def row_of(name: str, values: dict[str, Any]) -> tuple[Any, ...]:
+    """Make a row of a query: the value of each column by its name or by the words that it begins with."""
+    row = []
+    for column in columns(name):
+        bare = "parent" if "SELECT p.id" in column else column.removeprefix("s.")
+        bare = "delegate_count" if "FROM sessions AS d" in bare else bare
+        key = next(
+            (word for word in sorted(values, key=len, reverse=True) if bare == word or bare.startswith(word + " ")),
+            None,
+        )
+        assert key is not None, column
+        row.append(values[key])
+    return tuple(row)
+
+
+def session_row(*, open_turns: int = 1, **fields: Any) -> tuple[Any, ...]:
+    """Make a row of session_get."""
+    value = SessionInfo(id="cli:a", created_at=1, updated_at=2, active_at=3, revision=7, **fields)
+    values = {name: getattr(value, name) for name in SessionInfo.__struct_fields__}
+    return row_of("session_get", {**values, "key": 11, "tree": 21, "head": 31, "open_turns": open_turns})
+
+
+def advance_rows(*, open_turns: int = 0) -> list[tuple[Any, ...]]:
+    """Make the row of session_advance: three messages on the branch after one was added, at revision 8."""
+    values = {
+        "key": 11, "head": 31, "last": 2, "branch": 1, "open_turns": open_turns, "revision": 8,
+        "message_count": 3, "token_count": 30, "input_tokens": 0, "output_tokens": 0, "updated_at": NOW,
+        "active_at": NOW - 5, "last_message_at": NOW, "( SELECT o.active_at": None,
+    }  # fmt: skip
+    return [row_of("session_advance", values)[:-1]]  # the engine consumes the last column
+
+
+def held_turn(position: int) -> turns.HeldTurn:
+    """Return an open turn on the branch of these rows."""
+    values = {"session": 11, "branch": 31, "position": position, "number": 1}
+    return turns.HeldTurn(**{name: values[name] for name in turns.HeldTurn._fields})
+
+
+CALL = Draft(role="assistant", parts=(ToolCallPart(call_id="c", tool="t"),))
+RESULT = Draft(role="tool", parts=(ToolResultPart(call_id="c", text="ok"),))
+
+
+class TestAppend:
+    def test_one_message_takes_one_statement(self):
+        script = Script({"session_append": advance_rows()})
+        result, counts = script.run(appends.append(SCOPE, "cli:a", [HELLO]))
+        assert script.names == ["session_append"]
+        assert (result.branch, result.first, result.count, result.revision, result.repeated) == (1, 3, 1, 8, False)
+        assert result.ids == ["1.3"]
+        assert counts == COUNTS
+
+    def test_the_statement_carries_owner_time_and_sums(self):
+        drafts = [
+            Draft(role="user", parts=(), tokens=5),
+            Draft(role="assistant", parts=(), tokens=7, input_tokens=100, output_tokens=20),
+        ]
+        script = Script({"session_advance": advance_rows()})
+        script.run(appends.append(SCOPE, "cli:a", drafts, expected=7))
+        assert script.params("session_advance") == {
+            "owner": "me", "id": "cli:a", "now": NOW, "messages": 2, "tokens": 12, "input_tokens": 100,
+            "output_tokens": 20, "expected": 7,
+        }  # fmt: skip
+
+    def test_the_statement_carries_the_rows_and_the_calls_with_their_results(self):
+        script = Script({"session_append": advance_rows()})
+        script.run(appends.append(SCOPE, "cli:a", [HELLO, CALL, RESULT], expected=7))
+        params = script.params("session_append")
+        assert params.keys() - {"rows", "calls"} == {
+            "owner", "id", "now", "messages", "tokens", "input_tokens", "output_tokens", "expected",
+        }  # fmt: skip
+        assert [row[0] for row in params["rows"]] == ["user", "assistant", "tool"]
+        (row,) = params["calls"]
+        assert row[:10] == (0, 2, 0, 0, "c", "t", "success", 0, 3, 0)
+
+    @pytest.mark.parametrize(
+        "drafts",
+        [
+            [RESULT],
+            [CALL, RESULT, RESULT],
+            [Draft(role="system", parts=(TextPart(text="s"),))],
+            [HELLO, Draft(role="user", parts=(AttachmentPart(data="QUFB" * 1_000),))],
+        ],
+        ids=["a result of an older call", "a second result", "a pin", "a payload"],
+    )
+    def test_results_pins_and_payloads_take_several_statements(self, drafts):
+        script = Script({"session_advance": advance_rows()})
+        script.run(appends.append(SCOPE, "cli:a", drafts))
+        assert script.names[:2] == ["session_advance", "message_insert"]
+
+    def test_rows_get_consecutive_positions(self):
+        script = Script({"session_advance": advance_rows()})
+        script.run(appends.append(SCOPE, "cli:a", [HELLO] * 3))
+        rows = script.params("message_insert")
+        assert [row[:3] for row in rows] == [(31, 3, None), (31, 4, None), (31, 5, None)]
+
+    def test_an_append_to_a_missing_session_is_refused(self):
+        script = Script({})
+        with pytest.raises(SessionNotFound, match="cli:a"):
+            script.run(appends.append(SCOPE, "cli:a", [HELLO]))
+        lookups = ["session_get", "session_in_trash"] * 2  # a restore may move it from one to the other in between
+        assert script.names == ["session_append", "session_advance", *lookups]
+
+    def test_an_append_to_a_session_in_the_trash_is_refused(self):
+        script = Script({"session_in_trash": [session_row(deleted_at=5)]})
+        with pytest.raises(SessionInTrash):
+            script.run(appends.append(SCOPE, "cli:a", [HELLO]))
+
+    def test_an_append_with_a_stale_revision_is_refused(self):
+        script = Script({"session_get": [session_row()]})
+        with pytest.raises(StaleRevision) as excinfo:
+            script.run(appends.append(SCOPE, "cli:a", [HELLO], expected=5))
+        assert (excinfo.value.revision, excinfo.value.expected) == (7, 5)  # pyright: ignore[reportAttributeAccessIssue]
+        assert "message_insert" not in script.names
+
+    def test_an_idempotency_key_is_looked_up_first_and_stored(self):
+        script = Script({"session_get": [session_row()], "session_advance": advance_rows()})
+        script.run(appends.append(SCOPE, "cli:a", [HELLO], key="k1"))
+        assert script.names == ["session_get", "append_get", "session_advance", "message_insert", "append_insert"]
+        params = script.params("append_insert")
+        assert (params["session"], params["key"], params["branch"], params["position"], params["count"]) == (
+            11,
+            "k1",
+            31,
+            3,
+            1,
+        )
+
+    def append_again(self, again: Draft) -> Any:
+        first = Script({"session_get": [session_row()], "session_advance": advance_rows()})
+        first.run(appends.append(SCOPE, "cli:a", [HELLO], key="k1"))
+        digest = first.params("append_insert")["digest"]
+        second = Script(
+            {
+                "session_get": [session_row()],
+                "append_get": [(digest, 31, 3, 1)],
+                "branch_get": [(31, 1, 11, None, 0, 9, None, 1)],
+            }
+        )
+        later = replace(SCOPE, now=NOW + 60_000)
+        return second.run(appends.append(later, "cli:a", [again], key="k1")), second
+
+    def test_the_same_key_and_content_writes_nothing(self):
+        (result, _), script = self.append_again(HELLO)
+        assert (result.ids, result.repeated) == (["1.3"], True)
+        assert script.names == ["session_get", "append_get", "branch_get"]
+
+    def test_the_same_key_for_other_content_is_refused(self):
+        with pytest.raises(KeyReused):
+            self.append_again(Draft(role="user", parts=(TextPart(text="other"),)))
+        with pytest.raises(KeyReused):
+            self.append_again(Draft(role="assistant", parts=HELLO.parts))
+
+    def test_a_payload_is_stored_once_and_counted(self):
+        image = Draft(role="user", parts=(AttachmentPart(data="QUFB" * 1_000),))
+        script = Script({"session_advance": advance_rows()})
+        script.run(appends.append(SCOPE, "cli:a", [image]))
+        assert script.names == ["session_advance", "message_insert", "blob_reference", "blob_insert"]
+        assert script.params("blob_insert")["data"] == b"AAA" * 1_000
+        script = Script({"session_advance": advance_rows(), "blob_reference": [(2,)]})
+        script.run(appends.append(SCOPE, "cli:a", [image]))
+        assert script.names == ["session_advance", "message_insert", "blob_reference"]
+
+    def test_a_call_and_its_result_are_one_row_written_once(self):
+        script = Script({"session_get": [session_row()], "session_advance": advance_rows()})
+        script.run(appends.append(SCOPE, "cli:a", [CALL, RESULT], key="k"))
+        assert script.names[2:5] == ["session_advance", "message_insert", "tool_call_insert"]
+        (row,) = script.params("tool_call_insert")
+        assert row[:10] == (31, 3, 0, 31, "c", "t", "success", 31, 4, 0)
+
+    def test_a_result_without_a_call_is_stored_without_a_tool_call(self):
+        script = Script({"session_advance": advance_rows(), "branch_path": [(31, 1, 0, 3)]})
+        script.run(appends.append(SCOPE, "cli:a", [RESULT]))
+        assert script.names[:2] == ["session_advance", "message_insert"]
+        assert "tool_call_insert" not in script.names
+
+    def test_an_operation_can_be_run_again(self):
+        op = appends.append(SCOPE, "cli:a", [HELLO])
+        scripts = [Script({"session_advance": advance_rows()}) for _ in range(2)]
+        assert scripts[0].run(op) == scripts[1].run(op)
+        assert scripts[0].statements == scripts[1].statements
+
+    @pytest.mark.parametrize("key", ["", 5])
+    def test_invalid_appends_are_refused_before_any_statement(self, key):
+        with pytest.raises(InvalidValue):
+            appends.append(SCOPE, "cli:a", [])
+        with pytest.raises(InvalidValue):
+            appends.append(SCOPE, "cli:a", [HELLO], key=key)
+        with pytest.raises(InvalidValue):
+            appends.append(SCOPE, "cli:a", [Draft(role="robot")])
+
+
+class TestTurn:
+    def turn_row(self, **changes: Any) -> tuple[Any, ...]:
+        row = {"position": 1, "status": "open", "started": 1, "ended": None, "latency": None, "input": None}
+        row |= {"output": None, "model": None, "error": None, "holder": "other:1:2", "until": NOW + 1_000, **changes}
+        return tuple(row.values())
+
+    def begin(self, **options: Any) -> Operation[Any]:
+        return turns.begin_turn(SCOPE, "cli:a", [HELLO], **{"lease": 5_000, "take_over": False, **options})
+
+    def busy_branch(self, **changes: Any) -> Script:
+        return Script(
+            {
+                "session_advance": advance_rows(open_turns=1),
+                "branch_open": [(1,)],
+                "turn_get": [self.turn_row(**changes)],
+                "branch_release": [(1,)],
+            }
+        )
+
+    def test_a_turn_on_another_branch_does_not_block(self):
+        script = Script({"session_advance": advance_rows(open_turns=1)})
+        script.run(self.begin())
+        assert "turn_insert" in script.names
+        assert "turn_end" not in script.names
+
+    def test_a_turn_begins_on_a_free_branch(self):
+        script = Script({"session_advance": advance_rows()})
+        step = script.run(self.begin())
+        assert script.names == [
+            "session_advance",
+            "message_insert",
+            "turn_insert",
+            "branch_claim",
+            "session_change_open_turns",
+        ]
+        assert script.params("session_change_open_turns") == {"session": 11, "change": 1}
+        (row,) = script.params("turn_insert")
+        assert row == (31, 3, "open", NOW, None, None, None, None, None, None, "here:1:2", NOW + 5_000)
+        assert script.params("branch_claim") == {"branch": 31, "position": 3}
+        assert script.params("message_insert")[0][:3] == (31, 3, 3)
+        assert step.held == held_turn(3)
+
+    def test_a_turn_on_a_busy_branch_is_refused(self):
+        script = self.busy_branch()
+        with pytest.raises(SessionBusy) as excinfo:
+            script.run(self.begin())
+        assert excinfo.value.holder == "other:1:2"  # pyright: ignore[reportAttributeAccessIssue]
+        assert excinfo.value.until == "2025-11-16T10:00:01.123Z"  # pyright: ignore[reportAttributeAccessIssue]
+        assert not {"turn_insert", "branch_claim", "turn_end", "messages_interrupt", "tool_calls_cancel"} & set(
+            script.names
+        )
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"until": NOW}, {"until": NOW - 1}, {"holder": "dead"}, {"status": "completed"}, {"status": "interrupted"}],
+        ids=repr,
+    )
+    def test_an_abandoned_turn_is_interrupted_first(self, changes):
+        script = self.busy_branch(**changes)
+        script.run(self.begin())
+        after = script.names[script.names.index("turn_get") + 1 :]
+        assert after == [
+            "messages_interrupt", "tool_calls_cancel", "turn_end", "branch_release", "session_change_open_turns", "turn_insert",
+            "branch_claim", "session_change_open_turns",
+        ]  # fmt: skip
+        changes = [params["change"] for name, params, _ in script.statements if name == "session_change_open_turns"]
+        assert changes == [-1, 1]
+        assert script.params("turn_end")["status"] == "interrupted"
+        assert script.params("branch_release") == {"branch": 31, "position": 1}
+
+    def test_a_live_turn_is_taken_over_on_request(self):
+        script = self.busy_branch()
+        script.run(self.begin(take_over=True))
+        assert script.names.index("turn_end") < script.names.index("branch_claim")
+
+    @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+    def test_a_step_of_a_turn_that_has_ended_is_refused(self, status):
+        script = Script({"turn_get": [self.turn_row(status=status)], "branch_get": [(31, 1, 11, None, 0, 9, None, 1)]})
+        with pytest.raises(TurnClosed, match=status):
+            script.run(turns.add_messages(SCOPE, "cli:a", held_turn(1), [HELLO], lease=5_000))
+        assert "message_insert" not in script.names
+
+    def test_a_step_is_refused_if_a_newer_turn_is_open(self):
+        rows = {"turn_get": [self.turn_row(status="interrupted")], "branch_get": [(31, 1, 11, None, 0, 9, 7, 1)]}
+        with pytest.raises(TurnClosed):
+            Script(rows).run(turns.add_messages(SCOPE, "cli:a", held_turn(1), [HELLO], lease=5_000))
+
+    def test_a_turn_begins_with_a_message_and_ends_with_a_final_status(self):
+        with pytest.raises(InvalidValue):
+            turns.begin_turn(SCOPE, "cli:a", [], lease=1, take_over=False)
+        with pytest.raises(InvalidValue):
+            turns.end_turn(SCOPE, "cli:a", held_turn(1), "open")
+
+
+class TestEnsure:
+    def test_an_existing_session_is_opened(self):
+        script = Script({"session_ensure": [session_row(title="T", open_turns=0)]})
+        session = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
+        assert script.names == ["session_ensure"]
+        assert session.title == "T"
+
+    def test_a_session_with_an_open_turn_takes_more_statements(self):
+        script = Script(
+            {
+                "session_ensure": [session_row(title="T")],
+                "session_activate": [(NOW,)],
+                "session_by_key": [session_row(title="T")],
+            }
+        )
+        session = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
+        assert script.names == ["session_ensure", "branches_open", "session_activate", "session_by_key"]
+        assert session.title == "T"
+
+    def test_an_open_turn_of_a_dead_process_is_interrupted(self):
+        script = Script(
+            {
+                "session_ensure": [session_row()],
+                "branches_open": [(31, 1, 5)],
+                "turn_get": [(5, "open", 1, None, None, None, None, None, None, "dead", NOW + 9_999)],
+                "branch_release": [(1,)],
+                "session_activate": [(NOW,)],
+                "session_by_key": [session_row()],
+            }
+        )
+        script.run(sessions.ensure(SCOPE, "cli:a", {}))
+        assert script.names == [
+            "session_ensure", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
+            "branch_release", "session_change_open_turns", "session_change", "session_activate", "session_by_key",
+        ]  # fmt: skip
+
+    def test_a_live_turn_is_not_touched(self):
+        script = Script(
+            {
+                "session_ensure": [session_row()],
+                "branches_open": [(31, 1, 5)],
+                "turn_get": [(5, "open", 1, None, None, None, None, None, None, "alive", NOW + 9_999)],
+                "session_activate": [(NOW,)],
+                "session_by_key": [session_row()],
+            }
+        )
+        script.run(sessions.ensure(SCOPE, "cli:a", {}))
+        assert not {"messages_interrupt", "tool_calls_cancel", "turn_end", "session_change"} & set(script.names)
+
+    def create(self, name: str, fields: dict[str, Any], parent: list[Any]) -> Script:
+        script = Script(
+            {
+                "session_get": lambda params: [] if params["id"] == name else parent,
+                "tree_insert": [(21,)],
+                "session_insert": [(11,)],
+                "tree_branch": [(1,)],
+                "branch_insert": [(31,)],
+                "session_activate": [(NOW,)],
+                "session_by_key": [session_row()],
+            }
+        )
+        script.run(sessions.ensure(SCOPE, name, fields))
+        return script
+
+    def test_a_missing_session_is_created_with_a_tree_and_a_branch(self):
+        script = self.create("cli:a", {"title": "T", "pinned": True}, [])
+        assert script.names == [
+            "session_ensure", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
+            "session_head", "session_by_key",
+        ]  # fmt: skip
+        assert script.params("title_set")["folded"] == "t"
+        row = script.params("session_insert")
+        assert (row["owner"], row["id"], row["tree"], row["now"]) == ("me", "cli:a", 21, NOW)
+        assert (row["channel"], row["channel_id"], row["status"]) == ("cli", "a", "active")
+        assert (row["title"], row["pinned_at"], row["archived_at"]) == ("T", NOW, None)
+        assert script.params("branch_insert")["fork_at"] == 0
+        assert script.params("session_head") == {"session": 11, "head": 31, "branch": 1, "last": 0}
+
+    def test_a_delegate_finds_its_parent(self):
+        script = self.create("cli:a:delegate:coder", {"parent": "cli:a"}, [session_row()])
+        row = script.params("session_insert")
+        assert (row["parent"], row["relation"]) == (11, "delegate")
+
+    def test_an_id_alone_does_not_make_a_delegate(self):
+        row = self.create("cli:a:delegate:coder", {}, [session_row()]).params("session_insert")
+        assert (row["parent"], row["relation"]) == (None, None)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"nonsense": 1}, {"title": 5}, {"status": "asleep"}, {"pinned": "yes"}, {"metadata": []}, {"title": "a\0b"},
+         {"title": "\ud800"}, {"id": "x"}, {"metadata": {1: 2}}, {"revision": 5}],
+        ids=repr,
+    )  # fmt: skip
+    def test_invalid_fields_are_refused_before_any_statement(self, fields):
+        for make in (sessions.ensure, sessions.create, sessions.update):
+            with pytest.raises(InvalidValue):
+                make(SCOPE, "cli:a", fields)
+
+    def test_create_refuses_an_existing_id(self):
+        script = Script({"session_get": [session_row()]})
+        with pytest.raises(SessionExists):
+            script.run(sessions.create(SCOPE, "cli:a", {}))
+        assert script.names == ["session_create", "session_get"]
+
+    @pytest.mark.parametrize("make", [sessions.create, sessions.ensure])
+    def test_an_engine_may_create_a_session_with_one_statement(self, make):
+        name = "session_create" if make is sessions.create else "session_ensure"
+        script = Script({name: [session_row(title="T", open_turns=0)], "session_get": [session_row()]})
+        assert script.run(make(SCOPE, "cli:b", {"title": "Éa"})).title == "T"
+        assert script.names == [name]
+        assert script.params(name)["parent"] is None
+        script = Script({name: [session_row(title="T", open_turns=0)], "session_get": [session_row()]})
+        script.run(make(SCOPE, "cli:a:delegate:b", {"title": "Éa", "parent": "cli:a"}))
+        params = script.params(name)
+        assert (params["parent"], params["folded"], params["channel"], params["now"]) == ("cli:a", "ea", "cli", NOW)
+        assert make(SCOPE, "cli:a", {}).args[1] == "cli:a"
+
+
+class TestLast:
+    """The last messages, read together with their session if one branch contains all of them."""
+
+    ROW = (b'[{"kind": "text", "text": "x"}]', 0, "user", 1, None, 3, None, None, None, None, None, None)
+
+    def rows(self, *positions: int, fork_at: int = 0) -> list[tuple[Any, ...]]:
+        return [(self.ROW[0], position, *self.ROW[2:], 31, 1, 9, fork_at) for position in positions]
+
+    @pytest.mark.parametrize("fork_at", [0, 6])
+    def test_the_last_messages_take_one_statement(self, fork_at):
+        script = Script({"messages_last": self.rows(9, 8, 7, fork_at=fork_at)})
+        page = script.run(messages.read_backward(SCOPE, "cli:a", limit=3))
+        assert script.names == ["messages_last"]
+        assert [message.id for message in page.messages] == ["1.7", "1.8", "1.9"]
+        assert (page.branch, page.until, page.more) == (31, 9, 7)
+
+    def test_the_rows_may_come_in_any_order(self):
+        script = Script({"messages_last": self.rows(8, 9, 7)})
+        page = script.run(messages.read_backward(SCOPE, "cli:a", limit=5))
+        assert [message.position for message in page.messages] == [7, 8, 9]
+        assert page.more is None
+
+    def test_a_branch_with_too_few_messages_takes_more_statements(self):
+        rows = {"messages_last": self.rows(9, 8, fork_at=7), "session_get": [session_row()]}
+        script = Script(rows | {"branch_path": [(31, 2, 7, 9), (30, 1, 0, 7)]})
+        script.run(messages.read_backward(SCOPE, "cli:a", limit=3))
+        assert script.names == ["messages_last", "session_get", "branch_path", *["messages_backward"] * 2]
+
+    def test_messages_before_a_position_are_read_along_the_path(self):
+        script = Script({"session_get": [session_row()], "branch_path": [(31, 1, 0, 9)]})
+        script.run(messages.read_backward(SCOPE, "cli:a", before=5))
+        assert script.names == ["session_get", "branch_path", "messages_backward"]
+
+    def test_the_last_messages_of_a_missing_session_are_refused(self):
+        for name in ("cli:a", "\ud800"):
+            with pytest.raises(SessionNotFound):
+                Script({}).run(messages.read_backward(SCOPE, name))
+
+
+class TestOthers:
+    def test_reading_operations_do_not_write(self):
+        operations = [
+            sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"), settings.last_session(SCOPE),
+            settings.get_setting(SCOPE, "k"), messages.read_forward(SCOPE, "a"), messages.read_backward(SCOPE, "a"),
+            messages.get(SCOPE, "a", 1), turns.list_turns(SCOPE, "a"),
+            listing.read_page(SCOPE, limit=1, filters=NO_FILTERS),
+        ]  # fmt: skip
+        assert not any(op.writes for op in operations)
+        assert appends.append(SCOPE, "a", [HELLO]).writes
+
+    def test_only_erasing_wipes(self):
+        assert retention.erase_session(SCOPE, "a").secure_wipe
+        assert not sessions.trash(SCOPE, "a").secure_wipe
+        with pytest.raises(InvalidValue):
+            retention.erase_session(SCOPE, "a", forks="maybe")
+
+    @pytest.mark.parametrize("cursor", ["", "x", "1", "1.", ".1", "1.2.3", "-1.2", "1.x"])
+    def test_an_invalid_cursor_is_refused(self, cursor):
+        with pytest.raises(InvalidValue):
+            listing.read_page(SCOPE, limit=1, after=cursor, filters=NO_FILTERS)
+
+    @pytest.mark.parametrize("limit", [0, -1, "5", None, 1.5])
+    def test_an_invalid_limit_is_refused(self, limit):
+        with pytest.raises(InvalidValue):
+            listing.read_page(SCOPE, limit=limit, filters=NO_FILTERS)
+
+    def test_one_more_row_is_read_to_detect_a_next_page(self):
+        row = session_row()
+        # Rows of a list have no columns of the branch.
+        script = Script({"sessions_by_activity": [(row[0], *row[4:])] * 3})
+        page = script.run(listing.read_page(SCOPE, limit=2, filters=NO_FILTERS))
+        assert script.params("sessions_by_activity")["limit"] == 3
+        assert len(page.sessions) == 2
+        second = Script({"sessions_by_activity": []})
+        assert second.run(listing.read_page(SCOPE, limit=2, after=page.next, filters=NO_FILTERS)).next is None
+        params = second.params("sessions_by_activity")
+        assert (params["at"], params["key"]) == (page.sessions[-1].active_at, session_row()[0])
+
+    @pytest.mark.parametrize("name", ["", "x", "1", "1.", ".5", "1.5.2", "a.b", "-1", -1, True, None])
+    def test_an_invalid_message_id_is_refused(self, name):
+        with pytest.raises(InvalidValue):
+            paths.parse_message_id(name)
+
+    def test_message_ids_are_parsed(self):
+        assert paths.parse_message_id("2.17") == (2, 17)
+        assert paths.parse_message_id(17) == (None, 17)
+        assert paths.parse_message_id(0) == (None, 0)
