@@ -1,9 +1,9 @@
-"""What an agent that records itself costs: from Enter to the first model call, and while an answer streams.
+"""The delay that recording adds to an agent: from Enter to the first model call, and while an answer streams.
 
     python benchmarks/agent.py [--messages 10000] [--turns 30] [--seconds 5]
 
-A model that does nothing stands in for the provider, so that every figure is ours and not theirs. The store is a file
-on this disk, with durable commits.
+A model that does nothing replaces the provider, so that the benchmark measures only Recollect. The store is a file on
+this disk, with durable commits.
 """
 
 from __future__ import annotations
@@ -22,104 +22,108 @@ from typing import Any
 from recollect import Draft, TextPart
 from recollect.agent import Agent, Event, Responded, TextDelta
 
-RATE = 200
+RATE = 200  # chunks per second, faster than most models
 
 
 class Probe:
-    """A model that notes when it is asked and streams what it is told to, at a steady rate."""
+    """A model that records the time of each call and streams chunks at a constant rate."""
 
     name = "probe"
     window = 128_000
 
     def __init__(self, chunks: int = 0) -> None:
         self.chunks = chunks
-        self.asked: list[float] = []
-        self.read: list[int] = []
-        self.late: list[float] = []
+        self.call_times: list[float] = []
+        self.message_counts: list[int] = []
+        self.delays: list[float] = []
 
     async def run(
-        self, spoken: Sequence[Any], *, instructions: str, tools: Sequence[Any], toolsets: Sequence[Any] = ()
+        self, messages: Sequence[Any], *, instructions: str, tools: Sequence[Any], toolsets: Sequence[Any] = ()
     ) -> AsyncGenerator[Event, None]:
-        """Note the time, and stream."""
+        """Record the time and the number of messages, then stream."""
         del instructions, tools, toolsets
-        self.asked.append(time.perf_counter())
-        self.read.append(len(spoken))
-        begun = time.perf_counter()
+        self.call_times.append(time.perf_counter())
+        self.message_counts.append(len(messages))
+        started = time.perf_counter()
         text = ""
         for number in range(self.chunks):
-            due = begun + number / RATE
+            due = started + number / RATE
             await asyncio.sleep(max(due - time.perf_counter(), 0))
-            self.late.append(time.perf_counter() - due)
+            self.delays.append(time.perf_counter() - due)
             text += f"word{number} "
             yield TextDelta(text=f"word{number} ")
         yield Responded(message=Draft(role="assistant", parts=(TextPart(text=text or "ok"),), model="probe"))
 
-    async def write(self, task: str, spoken: Sequence[Any]) -> str:
-        """Give the name of the task."""
-        del spoken
+    async def write(self, task: str, messages: Sequence[Any]) -> str:
+        """Return the name of the task."""
+        del messages
         return task
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Release nothing: the probe has no connection."""
 
 
-def shown(name: str, seconds: Sequence[float]) -> None:
-    ordered = sorted(value * 1000 for value in seconds)
-    p95 = ordered[min(int(len(ordered) * 0.95), len(ordered) - 1)]
-    print(f"{name:<64} p50 {statistics.median(ordered):8.2f} ms   p95 {p95:8.2f} ms   max {ordered[-1]:8.2f} ms")
+def print_times(name: str, seconds: Sequence[float]) -> None:
+    milliseconds = sorted(value * 1000 for value in seconds)
+    p95 = milliseconds[min(int(len(milliseconds) * 0.95), len(milliseconds) - 1)]
+    print(
+        f"{name:<64} p50 {statistics.median(milliseconds):8.2f} ms   p95 {p95:8.2f} ms   max {milliseconds[-1]:8.2f} ms"
+    )
 
 
 async def first_call(path: str, messages: int, turns: int) -> None:
     probe = Probe()
     async with Agent(probe, store=path) as agent:
-        talk = await agent.talk("cli:long", title="Long")
+        conversation = await agent.conversation("cli:long", title="Long")
         turn = [{"role": "user", "content": "word " * 60}, {"role": "assistant", "content": "word " * 200}]
         for _ in range(messages // 200):
-            await talk.session.append(turn * 100)
+            await conversation.session.append(turn * 100)
         waits: list[float] = []
         for number in range(turns):
-            begun = time.perf_counter()
-            await talk.ask(f"question {number}")
-            waits.append(probe.asked[-1] - begun)
-        shown(f"Enter to the first model call, {messages:,} messages stored, {probe.read[-1]:,} sent", waits)
-        short = await agent.talk("cli:short", title="Short")
+            started = time.perf_counter()
+            await conversation.ask(f"question {number}")
+            waits.append(probe.call_times[-1] - started)
+        print_times(
+            f"Enter to the first model call, {messages:,} messages stored, {probe.message_counts[-1]:,} sent", waits
+        )
+        short = await agent.conversation("cli:short", title="Short")
         waits = []
         for number in range(turns):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             await short.ask(f"question {number}")
-            waits.append(probe.asked[-1] - begun)
-        shown("the same in a new session", waits)
+            waits.append(probe.call_times[-1] - started)
+        print_times("the same in a new session", waits)
 
 
 async def streaming(path: str, seconds: int) -> None:
     for name, store in (("on disk", path), ("in memory", ":memory:")):
         probe = Probe(seconds * RATE)
         async with Agent(probe, store=store) as agent:
-            talk = await agent.talk("cli:stream", title="Stream")
-            begun = time.perf_counter()
-            await talk.ask("go")
-            took = time.perf_counter() - begun
-        shown(f"{RATE} chunks a second, stored {name}: a chunk is late by", probe.late)
-        print(f"{'':<64} {seconds * RATE} chunks took {took:.3f} s of {seconds}")
+            conversation = await agent.conversation("cli:stream", title="Stream")
+            started = time.perf_counter()
+            await conversation.ask("go")
+            duration = time.perf_counter() - started
+        print_times(f"{RATE} chunks per second, stored {name}: delay of a chunk", probe.delays)
+        print(f"{'':<64} {seconds * RATE} chunks took {duration:.3f} s, expected {seconds} s")
     probe = Probe(seconds * RATE)
     async for _ in probe.run([], instructions="", tools=[]):
         pass
-    shown("the same without a store", probe.late)
+    print_times("the same without a store", probe.delays)
 
 
 def starting(path: str) -> None:
     environment = {**os.environ, "RECOLLECT_DB": path}
-    for name, words in (
+    for name, arguments in (
         ("recollect --help", ["--help"]),
-        ("recollect chat, one answer of the demo", ["chat", "--session"]),
+        ("recollect chat, one answer of the demo model", ["chat", "--session"]),
     ):
-        took: list[float] = []
+        durations: list[float] = []
         for _ in range(5):
-            begun = time.perf_counter()
-            command = [sys.executable, "-m", "recollect", *words]
+            started = time.perf_counter()
+            command = [sys.executable, "-m", "recollect", *arguments]
             subprocess.run(command, input=b"say x", env=environment, check=True, capture_output=True)
-            took.append(time.perf_counter() - begun)
-        shown(name, took)
+            durations.append(time.perf_counter() - started)
+        print_times(name, durations)
 
 
 def main() -> None:
@@ -127,10 +131,10 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--seconds", type=int, default=5)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(first_call(os.path.join(folder, "long.db"), chosen.messages, chosen.turns))
-        asyncio.run(streaming(os.path.join(folder, "stream.db"), chosen.seconds))
+        asyncio.run(first_call(os.path.join(folder, "long.db"), options.messages, options.turns))
+        asyncio.run(streaming(os.path.join(folder, "stream.db"), options.seconds))
         starting(os.path.join(folder, "start.db"))
 
 

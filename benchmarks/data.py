@@ -1,6 +1,6 @@
-"""Generated conversations: a person's 200 characters and an agent's 800 on average, tool calls in 40% of the turns.
+"""Generated conversations: 200 characters from a user, 800 from an agent on average, tool calls in 40% of the turns.
 
-The lengths differ, as those of people and models do; README.md says why that matters for what all is compared with.
+The lengths vary, as in real conversations; README.md explains why this matters for the baseline.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _WORDS = (
 
 
 def text(generator: random.Random, length: int) -> str:
-    """Make a text of a length."""
+    """Return a text of a length."""
     words = " ".join(generator.choices(_WORDS, k=length // 3 + 2))
     return words[:length]
 
 
 def about(generator: random.Random, length: int) -> str:
-    """Make a text of a length that is half to one and a half of this one."""
+    """Return a text of 50% to 150% of a length."""
     return text(generator, generator.randint(length // 2, length * 3 // 2))
 
 
 def turns(count: int, seed: int = 1) -> Iterator[Turn]:
-    """Make turns in the form of OpenAI's chat completions."""
+    """Yield turns in the format of OpenAI's chat completions."""
     generator = random.Random(seed)
     for number in range(count):
         turn: Turn = [{"role": "user", "content": about(generator, 200)}]
@@ -43,17 +43,17 @@ def turns(count: int, seed: int = 1) -> Iterator[Turn]:
 
 
 def _tools(generator: random.Random, number: int) -> Turn:
-    calls = [f"call_{number}_{index}" for index in range(generator.randint(1, 3))]
-    asked = [
+    call_ids = [f"call_{number}_{index}" for index in range(generator.randint(1, 3))]
+    calls = [
         {
-            "id": call,
+            "id": call_id,
             "type": "function",
             "function": {"name": "read_file", "arguments": json.dumps({"path": text(generator, 20)})},
         }
-        for call in calls
+        for call_id in call_ids
     ]
-    answered = [
-        {"role": "tool", "tool_call_id": call, "content": text(generator, generator.randint(1_000, 8_000))}
-        for call in calls
+    results = [
+        {"role": "tool", "tool_call_id": call_id, "content": text(generator, generator.randint(1_000, 8_000))}
+        for call_id in call_ids
     ]
-    return [{"role": "assistant", "content": None, "tool_calls": asked}, *answered]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]

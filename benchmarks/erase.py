@@ -1,4 +1,4 @@
-"""What erasing a session costs as the file grows: `python benchmarks/erase.py [MEGABYTES ...]`.
+"""The time to erase a session as the file grows: `python benchmarks/erase.py [MEGABYTES ...]`.
 
 The baseline, in the same run, is a plain copy of the file with one sync. An erasure deletes rows, has SQLite rewrite
 the file (VACUUM) and truncates the log, so it writes the file about three times: to a temporary file, to the log, and
@@ -18,30 +18,32 @@ import time
 import recollect
 
 SIZES = (10, 100)
-ERASURES = 5
-MESSAGE = 4_000
+ERASURES = 5  # erasures, and copies of the file, per size; the median is printed
+MESSAGE = 4_000  # characters of a message on average, so that a session has several pages
 
 
 def fill(path: str, megabytes: int) -> None:
     """Write sessions of 20 messages until the file has about this size, and index them."""
-    dice = random.Random(1)
-    words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(2, 10))) for _ in range(20_000)]
+    generator = random.Random(1)
+    words = [
+        "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randint(2, 10))) for _ in range(20_000)
+    ]
     with recollect.open(path) as store:
         number = 0
         while os.path.getsize(path) < megabytes * 500_000:  # the search index doubles it
-            texts = [" ".join(dice.choices(words, k=dice.randint(1, 2 * MESSAGE // 7))) for _ in range(20)]
+            texts = [" ".join(generator.choices(words, k=generator.randint(1, 2 * MESSAGE // 7))) for _ in range(20)]
             store.session(f"s{number}").append([{"role": "user", "content": text} for text in texts])
             number += 1
         list(store.search("zz"))
 
 
-def copied(path: str) -> float:
-    """Return the seconds of a plain copy that is synced."""
-    begun = time.perf_counter()
+def copy_seconds(path: str) -> float:
+    """Return the seconds of a plain copy with one sync."""
+    started = time.perf_counter()
     shutil.copyfile(path, f"{path}.copy")
     with open(f"{path}.copy", "rb") as copy:
         os.fsync(copy.fileno())
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     os.unlink(f"{path}.copy")
     return seconds
 
@@ -55,13 +57,13 @@ def main() -> None:
             fill(path, megabytes)
             size = os.path.getsize(path) / 1e6
             # Before the store is opened: plain I/O on a live database drops SQLite's locks.
-            copy = statistics.median(copied(path) for _ in range(ERASURES))
+            copy = statistics.median(copy_seconds(path) for _ in range(ERASURES))
             erasures: list[float] = []
             with recollect.open(path) as store:
                 for number in range(ERASURES):
-                    begun = time.perf_counter()
+                    started = time.perf_counter()
                     store.erase_session(f"s{number}")
-                    erasures.append(time.perf_counter() - begun)
+                    erasures.append(time.perf_counter() - started)
             erase = statistics.median(erasures)
             row = f"{size:5.0f} MB {erase * 1e3:11.0f} ms {copy * 1e3:15.0f} ms {erase / copy:8.1f}"
             print(f"{row} {erase / size * 1e3:12.1f}")

@@ -1,8 +1,8 @@
-"""What only a new file can take: page size, checksum bytes, auto_vacuum. Each against the plain 4096-byte file.
+"""Settings that only a new file can get: page size, checksums, auto_vacuum; each relative to a file without them.
 
     python benchmarks/file_choices.py
 
-Every variant is written and read several times, in turns, and the medians are compared.
+The benchmark writes and reads every variant several times, alternating, and compares the medians.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import apsw
 
 import recollect
 from data import turns
-from recollect.engine.sqlite import connection, migration
+from recollect.engine.sqlite import connection, migrations
 
-ROUNDS = 5
-TURNS = 1_500
+ROUNDS = 5  # rounds over all variants; the median is printed
+TURNS = 1_500  # turns per file, so that it has some MB
 
 
 class Choice(NamedTuple):
-    """A way to make a file."""
+    """The settings of a file."""
 
     page: int
     checksums: bool
@@ -33,8 +33,8 @@ class Choice(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Describe it in a few words."""
-        extras = [word for word, chosen in (("checksums", self.checksums), ("auto_vacuum", self.vacuum)) if chosen]
+        """Return the settings as a short text."""
+        extras = [word for word, enabled in (("checksums", self.checksums), ("auto_vacuum", self.vacuum)) if enabled]
         return ", ".join([f"{self.page} bytes", *extras])
 
 
@@ -49,94 +49,99 @@ CHOICES = [
 ]
 
 
-class Figures(NamedTuple):
-    """What one round gave."""
+class RoundValues(NamedTuple):
+    """The values of one round: seconds of an append and a load, the checksum ratio, and bytes."""
 
     append: float
     load: float
-    enforced: float
+    checksum_ratio: float
     size: float
 
 
 def choose(choice: Choice) -> None:
-    """Make new files this way from now on."""
-    shape, vfs = _shape, _vfs if choice.checksums else (lambda: None)
+    """Patch the engine so that new files get these settings."""
+    initialize, vfs = _initialize_file, _checksum_vfs if choice.checksums else (lambda: None)
     connection.PAGE_SIZE = choice.page
     connection.checksum_vfs = vfs
 
-    def made(opened: object, path: str) -> None:
-        shape(opened if choice.vacuum else _WithoutVacuum(opened), path)
+    def initialize_file(connection_: object, path: str) -> None:
+        initialize(connection_ if choice.vacuum else _WithoutVacuum(connection_), path)
 
-    migration.shape = made
+    migrations.initialize_file = initialize_file
 
 
 class _WithoutVacuum:
-    """A connection that does not hear the word auto_vacuum."""
+    """A connection that ignores statements about auto_vacuum."""
 
-    def __init__(self, opened: object) -> None:
-        self._opened = opened
+    def __init__(self, target: object) -> None:
+        self._target = target
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._opened, name)
+        return getattr(self._target, name)
 
     def execute(self, query: str) -> object:
-        """Run a statement, unless it turns auto_vacuum on."""
-        return self._opened.execute("SELECT 1" if "auto_vacuum" in query else query)
+        """Run a statement, or a no-op instead of one that enables auto_vacuum."""
+        return self._target.execute("SELECT 1" if "auto_vacuum" in query else query)
 
 
-_shape, _vfs = connection.shape, connection.checksum_vfs
+_initialize_file, _checksum_vfs = connection.initialize_file, connection.checksum_vfs
 
 
-def measure(folder: str, number: int) -> Figures:
-    """Write a session turn by turn, read it, and weigh the file."""
+def measure(folder: str, number: int) -> RoundValues:
+    """Write a session turn by turn, read it, and measure the file size."""
     path = f"{folder}/{number}.db"
     store = recollect.open(path)
     session = store.session("bench")
     times = []
     for turn in turns(TURNS):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         session.append(turn)
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - started)
     store.close()
     with recollect.open(path) as store:
         handle = store.session("bench")
-        begun = time.perf_counter()
+        started = time.perf_counter()
         handle.messages()
-        loaded = time.perf_counter() - begun
-    read = "SELECT parts FROM messages"
-    plain, checked = connection.connect_reader(path, 1.0), connection.connect_verified(path, 1.0)
-    ratio = _quickest(checked, read) / _quickest(plain, read)
-    plain.close()
-    checked.close()
-    return Figures(statistics.median(times), loaded, ratio, os.path.getsize(path))
+        load_seconds = time.perf_counter() - started
+    query = "SELECT parts FROM messages"
+    plain_reader, verifying_reader = connection.connect_reader(path, 1.0), connection.connect_verified(path, 1.0)
+    checksum_ratio = _minimum_time(verifying_reader, query) / _minimum_time(plain_reader, query)
+    plain_reader.close()
+    verifying_reader.close()
+    return RoundValues(statistics.median(times), load_seconds, checksum_ratio, os.path.getsize(path))
 
 
-def _quickest(opened: apsw.Connection, query: str) -> float:
+def _minimum_time(reader: apsw.Connection, query: str) -> float:
     times = []
     for _ in range(5):
-        begun = time.perf_counter()
-        opened.execute(query).fetchall()
-        times.append(time.perf_counter() - begun)
+        started = time.perf_counter()
+        reader.execute(query).fetchall()
+        times.append(time.perf_counter() - started)
     return min(times)
 
 
 def main() -> None:
     """Measure every choice and print one table."""
     folder = tempfile.mkdtemp(prefix="recollect-bench-")
-    found: dict[Choice, list[Figures]] = {choice: [] for choice in CHOICES}
+    rounds_by_choice: dict[Choice, list[RoundValues]] = {choice: [] for choice in CHOICES}
     try:
-        measure(folder, -1)  # the first run of all is always the slowest
+        measure(folder, -1)  # warm-up: the first run is always the slowest
         for number in range(ROUNDS):
             for index, choice in enumerate(CHOICES):
                 choose(choice)
-                found[choice].append(measure(folder, number * len(CHOICES) + index))
+                rounds_by_choice[choice].append(measure(folder, number * len(CHOICES) + index))
     finally:
         shutil.rmtree(folder)
-    plain = Figures(*(statistics.median(each) for each in zip(*found[CHOICES[0]], strict=True)))
+    baseline = RoundValues(*(statistics.median(each) for each in zip(*rounds_by_choice[CHOICES[0]], strict=True)))
     print("| file | append p50 | load | all texts, checksums enforced | size |\n|---|---|---|---|---|")
-    for choice, rounds in found.items():
-        mine = Figures(*(statistics.median(each) for each in zip(*rounds, strict=True)))
-        ratios = [mine.append / plain.append, mine.load / plain.load, mine.enforced, mine.size / plain.size]
+    for choice, rounds in rounds_by_choice.items():
+        medians = RoundValues(*(statistics.median(each) for each in zip(*rounds, strict=True)))
+        ratios = [
+            medians.append / baseline.append,
+            medians.load / baseline.load,
+            medians.checksum_ratio,
+            medians.size / baseline.size,
+        ]
         print(f"| {choice.name} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
 
 

@@ -1,10 +1,10 @@
-"""What a long history costs in the format it came in, against raw sqlite3 and json.loads measured in the same run.
+"""The time to read a long history in its original format, relative to raw sqlite3 and json.loads in the same run.
 
     python benchmarks/history.py [--messages 10000]
 
-A session of each format is read whole, as dicts. The baseline reads the same dicts from one table and parses each.
-Both sides take turns, and the time of the processor is measured, so that other work on the machine does not count; a
-figure is a ratio of the best times.
+The benchmark reads a complete session of each format as dicts. The baseline reads the same dicts from one table and
+parses each. The two sides alternate. CPU time is measured, so that other processes affect it little; a value is the
+ratio of the best times.
 """
 
 from __future__ import annotations
@@ -20,63 +20,63 @@ from typing import Any
 
 import recollect
 from data import turns
-from raw import Raw
+from raw_sqlite import RawSqlite
 from recollect import formats
 from recollect.model.message import Message
 
-ROUNDS = 25
-BATCH = 500
+ROUNDS = 25  # rounds per format. The best of fewer varied by several percent on a busy machine.
+BATCH = 500  # messages per append. Only for filling, which is not measured.
 
 
-def talk(format: str, count: int) -> list[dict[str, Any]]:
-    """Make a conversation in a format: generated turns, translated."""
+def conversation(format: str, count: int) -> list[dict[str, Any]]:
+    """Return generated turns as messages in a format."""
     messages = list(itertools.islice(itertools.chain.from_iterable(turns(count)), count))
     if format == "openai":
         return messages
-    placed = [
-        Message(branch=1, position=place, role=draft.role, parts=draft.parts, format=draft.format, created_at=0)
-        for place, draft in enumerate(formats.read(messages), 1)
+    typed = [
+        Message(branch=1, position=position, role=draft.role, parts=draft.parts, format=draft.format, created_at=0)
+        for position, draft in enumerate(formats.read(messages), 1)
     ]
-    return formats.write(placed, format)
+    return formats.write(typed, format)
 
 
-def compared(folder: str, format: str, count: int) -> tuple[float, float, float]:
-    """Read one session in both: the ratio, and the best times in milliseconds."""
-    given = talk(format, count)
-    raw, store = Raw(f"{folder}/raw-{format}.db"), recollect.open(f"{folder}/ours-{format}.db")
+def compare_formats(folder: str, format: str, count: int) -> tuple[float, float, float]:
+    """Read one session from both; return the ratio, and the best times in milliseconds."""
+    messages = conversation(format, count)
+    raw, store = RawSqlite(f"{folder}/raw-{format}.db"), recollect.open(f"{folder}/ours-{format}.db")
     session = store.session("a:long")
     position = 0
-    for start in range(0, len(given), BATCH):
-        some = given[start : start + BATCH]
-        position = raw.append("a:long", position, [{"role": "item", **message} for message in some])
-        session.append(some, format=format)
-    assert list(session.history(format)) == given, "the history is not what went in"
-    theirs, ours = _in_turn([lambda: raw.load("a:long"), lambda: session.history(format)])
+    for start in range(0, len(messages), BATCH):
+        batch = messages[start : start + BATCH]
+        position = raw.append("a:long", position, [{"role": "item", **message} for message in batch])
+        session.append(batch, format=format)
+    assert list(session.history(format)) == messages, "the history differs from the stored messages"
+    theirs, ours = _best_times([lambda: raw.load("a:long"), lambda: session.history(format)])
     store.close()
     raw.close()
     return ours / theirs, ours * 1_000, theirs * 1_000
 
 
-def _in_turn(actions: Sequence[Callable[[], Any]]) -> list[float]:
+def _best_times(actions: Sequence[Callable[[], Any]]) -> list[float]:
     best = [float("inf")] * len(actions)
     for _ in range(ROUNDS):
         for index, action in enumerate(actions):
             gc.collect()
-            begun = time.process_time()
+            started = time.process_time()
             action()
-            best[index] = min(best[index], time.process_time() - begun)
+            best[index] = min(best[index], time.process_time() - started)
     return best
 
 
 def main() -> None:
-    """Measure every provider's format and print one table."""
+    """Measure the format of each provider and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000)
     options = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="recollect-bench-")
     try:
         for format in ("openai", "anthropic", "openai-responses", "ai-sdk", "ai-sdk-ui"):
-            ratio, ours, theirs = compared(folder, format, options.messages)
+            ratio, ours, theirs = compare_formats(folder, format, options.messages)
             name = f"history of {options.messages:,} messages, {format}"
             print(f"{name:<48} {ratio:>6.2f}   {ours:.0f} ms / {theirs:.0f} ms   at most 1.00 x raw", flush=True)
     finally:

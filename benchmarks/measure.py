@@ -1,7 +1,7 @@
-"""Measures one contender in a process of its own: `python measure.py NAME PLACE WORK [NUMBERS...]`; prints JSON.
+"""Measure one contender in this process: `python measure.py NAME LOCATION WORK [NUMBERS...]`; print JSON.
 
-Started by peers.py. Work is measured by time and not by count, so that a slow store takes no longer than a quick one:
-as much as fits into some seconds, and a least that is always done.
+peers.py starts it. A measurement has a fixed duration instead of a fixed number of operations, so that a slow store
+takes no longer than a fast one; a minimum number of operations always runs.
 """
 
 from __future__ import annotations
@@ -17,117 +17,117 @@ import time
 from typing import Any
 
 from contenders import make
-from contenders.contender import plain
+from contenders.contender import comparable_openai_message
 from data import turns
 
 LONG, MIDDLE, NEW, WARM = "bench:10000", "bench:1000", "bench:new", "bench:warm"
-WORDS = "there would"
+QUERY = "there would"
 
 
 def microseconds(samples: list[float]) -> float:
-    """Give the median in microseconds."""
+    """Return the median in microseconds."""
     return statistics.median(samples) * 1e6
 
 
 def conversation(messages: int) -> list[Any]:
-    """Make turns until there are so many messages."""
-    made: list[Any] = []
+    """Return turns with at least `messages` messages."""
+    result: list[Any] = []
     count = 0
     for turn in turns(messages):
-        made.append(turn)
+        result.append(turn)
         count += len(turn)
         if count >= messages:
             break
-    return made
+    return result
 
 
 async def check(store: Any) -> dict[str, Any]:
-    """Keep turns one by one, many at once and from several tasks; what is read back must say the same."""
+    """Store turns one by one, in batches and from concurrent tasks; check that all messages can be read back."""
     data = list(turns(40))
-    wanted = [plain(message) for turn in data for message in turn]
+    expected = [comparable_openai_message(message) for turn in data for message in turn]
     for turn in data:
         await store.append(NEW, turn)
-    for begin in range(0, len(data), store.batch):
-        await store.fill(WARM, data[begin : begin + store.batch])
-    await store.append_together("bench:0", data[0])
+    for start in range(0, len(data), store.batch):
+        await store.fill(WARM, data[start : start + store.batch])
+    await store.append_concurrently("bench:0", data[0])
 
     async def task(number: int) -> None:
         for turn in data[1:] if number == 0 else data:
-            await store.append_together(f"bench:{number}", turn)
+            await store.append_concurrently(f"bench:{number}", turn)
 
     await asyncio.gather(*(task(number) for number in range(4)))
     for session in (NEW, WARM, *(f"bench:{number}" for number in range(4))):
-        if store.said(await store.load(session)) != wanted:
-            raise SystemExit(f"what was kept in {session} is not what was read back")
+        if store.comparable(await store.load(session)) != expected:
+            raise SystemExit(f"the messages of {session} differ from the stored ones")
     last = await store.last(NEW, 50)
-    if last is not None and store.said(last)[-10:] != wanted[-10:]:
-        raise SystemExit("the last messages are not the last messages")
+    if last is not None and store.comparable(last)[-10:] != expected[-10:]:
+        raise SystemExit("last() does not return the last messages")
     return {"equal": True}
 
 
 async def build(store: Any, session: str, messages: int, seconds: int) -> dict[str, Any]:
-    """Prepare a long conversation, in at most so many seconds; not measured."""
+    """Prepare a long conversation in at most `seconds` seconds, which is not measured."""
     data = conversation(messages)
-    until = time.perf_counter() + seconds
-    for begin in range(0, len(data), store.batch):
-        await store.fill(session, data[begin : begin + store.batch])
-        if time.perf_counter() > until and begin + store.batch < len(data):
+    deadline = time.perf_counter() + seconds
+    for start in range(0, len(data), store.batch):
+        await store.fill(session, data[start : start + store.batch])
+        if time.perf_counter() > deadline and start + store.batch < len(data):
             return {"built": False}
     return {"built": True, "messages": sum(len(turn) for turn in data)}
 
 
 async def build_lists(store: Any, sessions: int, seconds: int) -> dict[str, Any]:
-    """Prepare many short conversations, where a store lists or searches; and one to warm up with, for all."""
-    until = time.perf_counter() + seconds
+    """Prepare one conversation for warming up, and many short ones if the store supports lists or searches."""
+    deadline = time.perf_counter() + seconds
     first = True
     for number, turn in enumerate(turns(sessions)):
         await store.append(WARM if first else f"bench:list:{number}", turn)
         first = False
         if not (store.lists or store.searches):
             break
-        if time.perf_counter() > until:
+        if time.perf_counter() > deadline:
             return {"listed": number + 1}
     return {"listed": sessions}
 
 
-class Keeping:
-    """Turns that are kept in one conversation: as many as fit into some seconds, from a least to a most."""
+class AppendSeries:
+    """Stores turns in one conversation: as many as fit into some seconds, within a minimum and a maximum."""
 
-    def __init__(self, store: Any, session: str, seconds: float, least: int, most: int) -> None:
+    def __init__(self, store: Any, session: str, seconds: float, minimum: int, maximum: int) -> None:
         self.store, self.session = store, session
-        self.left, self.least, self.most = seconds, least, most
+        self.remaining, self.minimum, self.maximum = seconds, minimum, maximum
         self.samples: list[float] = []
         self.turns = itertools.cycle(turns(200, seed=2))
 
     @property
     def done(self) -> bool:
-        """Whether there were enough."""
+        """Return whether the series is long enough."""
         count = len(self.samples)
-        return count >= self.most or (self.left <= 0 and count >= self.least)
+        return count >= self.maximum or (self.remaining <= 0 and count >= self.minimum)
 
     async def warm(self) -> None:
-        """Open the conversation and keep a turn, not measured."""
+        """Open the conversation and store a turn, which is not measured."""
         await self.store.append(self.session, next(self.turns))
 
-    async def some(self, count: int) -> None:
-        """Keep some turns."""
+    async def run(self, count: int) -> None:
+        """Store up to `count` turns and measure each."""
         for turn in itertools.islice(self.turns, count):
             if self.done:
                 return
-            begun = time.perf_counter()
+            started = time.perf_counter()
             await self.store.append(self.session, turn)
-            self.samples.append(time.perf_counter() - begun)
-            self.left -= self.samples[-1]
+            self.samples.append(time.perf_counter() - started)
+            self.remaining -= self.samples[-1]
 
 
 async def append(store: Any, seconds: int) -> dict[str, Any]:
-    """Keep turns one after the other, some in a new conversation and some in the long one, in turn."""
-    new, long = Keeping(store, NEW, seconds, 20, 200), Keeping(store, LONG, seconds, 3, 200)
+    """Store turns one by one, alternating between a new conversation and the long one."""
+    new, long = AppendSeries(store, NEW, seconds, 20, 200), AppendSeries(store, LONG, seconds, 3, 200)
     await new.warm()
     await long.warm()
     while not (new.done and long.done):
-        await new.some(10)
-        await long.some(10)
+        await new.run(10)
+        await long.run(10)
     at_start, at_end = microseconds(new.samples), microseconds(long.samples)
     return {
         "append_us": at_start, "append_long_us": at_end, "growth": at_end / at_start,
@@ -136,45 +136,45 @@ async def append(store: Any, seconds: int) -> dict[str, Any]:
 
 
 async def append_new(store: Any, seconds: int) -> dict[str, Any]:
-    """Keep turns in a new conversation alone, where a long one could not be prepared."""
-    new = Keeping(store, NEW, seconds, 20, 200)
+    """Store turns in a new conversation only, if a long one could not be prepared."""
+    new = AppendSeries(store, NEW, seconds, 20, 200)
     await new.warm()
-    await new.some(new.most)
+    await new.run(new.maximum)
     return {"append_us": microseconds(new.samples), "turns": len(new.samples)}
 
 
 async def append_only(store: Any, seconds: int) -> dict[str, Any]:
-    """Keep turns in a new store alone: how large it gets."""
-    new = Keeping(store, NEW, seconds, 20, 1_000)
+    """Store turns in a new store and return their number of messages, for its size per message."""
+    new = AppendSeries(store, NEW, seconds, 20, 1_000)
     while not new.done:
-        await new.some(10)
+        await new.run(10)
     data = itertools.islice(itertools.cycle(turns(200, seed=2)), len(new.samples))
     return {"messages": sum(len(turn) for turn in data)}
 
 
-async def together(store: Any, tasks: int, seconds: int) -> dict[str, Any]:
-    """Keep turns from many tasks at once, each in its own conversation: turns in a second."""
+async def append_concurrently(store: Any, tasks: int, seconds: int) -> dict[str, Any]:
+    """Store turns from concurrent tasks, each in its own conversation; return the turns per second."""
     data = list(turns(100, seed=3))
-    kept = [0] * tasks
-    await store.append_together("bench:0", data[0])
-    await asyncio.gather(*(store.append_together(f"bench:{number}", data[0]) for number in range(1, tasks)))
+    counts = [0] * tasks
+    await store.append_concurrently("bench:0", data[0])
+    await asyncio.gather(*(store.append_concurrently(f"bench:{number}", data[0]) for number in range(1, tasks)))
 
-    async def one(number: int) -> None:
+    async def task(number: int) -> None:
         for turn in itertools.cycle(data):
-            if kept[number] >= 2 and time.perf_counter() >= until:
+            if counts[number] >= 2 and time.perf_counter() >= deadline:
                 return
-            await store.append_together(f"bench:{number}", turn)
-            kept[number] += 1
+            await store.append_concurrently(f"bench:{number}", turn)
+            counts[number] += 1
 
-    begun = time.perf_counter()
-    until = begun + seconds
-    await asyncio.gather(*(one(number) for number in range(tasks)))
-    took = time.perf_counter() - begun
-    return {"tasks_per_second": sum(kept) / took, "tasks_turns": sum(kept), "tasks_seconds": took}
+    started = time.perf_counter()
+    deadline = started + seconds
+    await asyncio.gather(*(task(number) for number in range(tasks)))
+    duration = time.perf_counter() - started
+    return {"tasks_per_second": sum(counts) / duration, "tasks_turns": sum(counts), "tasks_seconds": duration}
 
 
 async def process(store: Any, number: int, seconds: int) -> dict[str, Any]:
-    """Be one of several processes on one store."""
+    """Run as one of several processes that write to one store."""
     data = itertools.cycle(turns(200, seed=4 + number))
     await store.append(f"bench:process:{number}", next(data))
     print("ready", flush=True)
@@ -187,66 +187,66 @@ async def process(store: Any, number: int, seconds: int) -> dict[str, Any]:
     return {"seconds": ends[-1] - ends[0], "turns": len(ends) - 1, "longest": longest}
 
 
-async def timed(action: Any) -> tuple[float, Any]:
-    """Do something once."""
+async def time_action(action: Any) -> tuple[float, Any]:
+    """Run an action once; return its seconds and its result."""
     gc.collect()
-    begun = time.perf_counter()
-    given = await action()
-    return time.perf_counter() - begun, given
+    started = time.perf_counter()
+    result = await action()
+    return time.perf_counter() - started, result
 
 
-async def load(name: str, place: str, seconds: int) -> dict[str, Any]:
-    """Resume: load conversations from a store that was opened for it, so that nobody gives what it has in memory."""
+async def load(name: str, location: str, seconds: int) -> dict[str, Any]:
+    """Load conversations from a newly opened store, so that no store returns cached values."""
     samples: dict[str, list[float]] = {}
-    until = time.perf_counter() + seconds
+    deadline = time.perf_counter() + seconds
     peak = None
-    while len(samples.get("load_10000_us", ())) < 5 and (peak is None or time.perf_counter() < until):
+    while len(samples.get("load_10000_us", ())) < 5 and (peak is None or time.perf_counter() < deadline):
         store = make(name)
-        await store.open(place)
+        await store.open(location)
         await store.load(WARM)
         for key, session in (("load_1000_us", MIDDLE), ("load_10000_us", LONG)):
-            took, given = await timed(lambda store=store, session=session: store.load(session))
-            samples.setdefault(key, []).append(took)
-            del given
+            duration, messages = await time_action(lambda store=store, session=session: store.load(session))
+            samples.setdefault(key, []).append(duration)
+            del messages
         peak = peak or _peak()
         for first in (True, False, False, False, False, False):
-            took, given = await timed(lambda store=store: store.last(LONG, 50))
-            if given is not None and not first:
-                samples.setdefault("last_us", []).append(took)
+            duration, messages = await time_action(lambda store=store: store.last(LONG, 50))
+            if messages is not None and not first:
+                samples.setdefault("last_us", []).append(duration)
         await store.close()
     return {
-        **{key: microseconds(found) for key, found in samples.items()},
+        **{key: microseconds(times) for key, times in samples.items()},
         "peak_kb": peak,
         "loads": len(samples["load_10000_us"]),
     }
 
 
 async def find(store: Any, seconds: int) -> dict[str, Any]:
-    """List the newest conversations, and search all of them."""
-    found: dict[str, Any] = {}
-    for key, offered, action in (
+    """List the newest conversations and search all of them, if the store supports it."""
+    result: dict[str, Any] = {}
+    for key, available, action in (
         ("list_us", store.lists, lambda: store.list(50)),
-        ("search_us", store.searches, lambda: store.search(WORDS, 20)),
+        ("search_us", store.searches, lambda: store.search(QUERY, 20)),
     ):
-        if not offered:
+        if not available:
             continue
         await action()
         samples: list[float] = []
-        until = time.perf_counter() + seconds
-        while len(samples) < 21 and (len(samples) < 3 or time.perf_counter() < until):
-            samples.append((await timed(action))[0])
-        found[key] = microseconds(samples)
-    return found
+        deadline = time.perf_counter() + seconds
+        while len(samples) < 21 and (len(samples) < 3 or time.perf_counter() < deadline):
+            samples.append((await time_action(action))[0])
+        result[key] = microseconds(samples)
+    return result
 
 
 async def search_once(store: Any) -> dict[str, Any]:
-    """Search once, which makes the index where it is made when it is needed."""
-    await store.search(WORDS, 20)
+    """Search once, which builds the index in a store that builds it on demand."""
+    await store.search(QUERY, 20)
     return {}
 
 
-async def nothing(_: Any) -> dict[str, Any]:
-    """Only open and close: the store is there."""
+async def open_only(_: Any) -> dict[str, Any]:
+    """Return nothing: opening and closing has created the store."""
     return {}
 
 
@@ -256,26 +256,26 @@ def _peak() -> int:
 
 WORK = {
     "check": check, "build-lists": build_lists, "append": append, "append-new": append_new,
-    "append-only": append_only, "together": together,
-    "process": process, "find": find, "search": search_once, "open": nothing,
+    "append-only": append_only, "together": append_concurrently,
+    "process": process, "find": find, "search": search_once, "open": open_only,
 }  # fmt: skip
 
 
 async def main() -> None:
-    name, place, work, *numbers = sys.argv[1:]
-    kind = make(name)
+    name, location, work, *numbers = sys.argv[1:]
+    store = make(name)
     if work == "load":
-        found = await load(name, place, int(numbers[0]))
+        result = await load(name, location, int(numbers[0]))
     else:
-        await kind.open(place)
+        await store.open(location)
         try:
             if work == "build":
-                found = await build(kind, numbers[0], int(numbers[1]), int(numbers[2]))
+                result = await build(store, numbers[0], int(numbers[1]), int(numbers[2]))
             else:
-                found = await WORK[work](kind, *map(int, numbers))
+                result = await WORK[work](store, *map(int, numbers))
         finally:
-            await kind.close()
-    print(json.dumps({**found, "durability": kind.durability, "tasks": kind.tasks}))
+            await store.close()
+    print(json.dumps({**result, "durability": store.durability, "tasks": store.tasks}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The sidebar with many sessions in a real browser: how long frames take while it scrolls and pages arrive.
+"""The sidebar with many sessions in a browser: frame times while it scrolls and pages arrive.
 
-Beside the time between frames, which is that of the whole machine, stands what the page's own thread took of the
-processor for its longest task, from the browser's trace. That is what the page can do something about.
+The time between frames depends on the load of the whole machine. The benchmark therefore also prints the CPU time of
+the longest task of the page's main thread, from the browser's trace.
 """
 
 from __future__ import annotations
@@ -59,39 +59,39 @@ def main() -> None:
 
 def _measure(link: str, browser: str) -> None:
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=browser, args=list(_FLAGS))
-        page = opened.new_page(viewport={"width": 1280, "height": 800})
+        chromium = playwright.chromium.launch(executable_path=browser, args=list(_FLAGS))
+        page = chromium.new_page(viewport={"width": 1280, "height": 800})
         page.goto(link)
         page.wait_for_function("() => window.recollect && document.readyState === 'complete'")
-        for name, step in (("down, pages arriving", 120), ("up, all of it there", -400), ("down again", 400)):
-            opened.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "__metadata"])
-            found = page.evaluate(_SCROLL, step)
-            _print(name, found, _tasks(json.loads(opened.stop_tracing())["traceEvents"]))
-        opened.close()
+        for name, step in (("down, pages arriving", 120), ("up, all pages loaded", -400), ("down again", 400)):
+            chromium.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "__metadata"])
+            result = page.evaluate(_SCROLL, step)
+            _print(name, result, _tasks(json.loads(chromium.stop_tracing())["traceEvents"]))
+        chromium.close()
 
 
 def _tasks(events: list[dict[str, Any]]) -> list[float]:
-    """Give the processor's milliseconds of each task of the thread that the page runs in."""
-    main = {
+    """Return the CPU time in milliseconds of each task of the page's main thread."""
+    main_threads = {
         (event["pid"], event["tid"])
         for event in events
         if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
     }
-    busiest: dict[tuple[int, int], list[float]] = {place: [] for place in main}
+    times_by_thread: dict[tuple[int, int], list[float]] = {thread: [] for thread in main_threads}
     for event in events:
-        place = (event["pid"], event["tid"])
-        if event["name"] in ("RunTask", "ThreadControllerImpl::RunTask") and place in main and "tdur" in event:
-            busiest[place].append(event["tdur"] / 1_000)
-    return max(busiest.values(), key=sum, default=[0.0])
+        thread = (event["pid"], event["tid"])
+        if event["name"] in ("RunTask", "ThreadControllerImpl::RunTask") and thread in main_threads and "tdur" in event:
+            times_by_thread[thread].append(event["tdur"] / 1_000)
+    return max(times_by_thread.values(), key=sum, default=[0.0])
 
 
-def _print(name: str, found: dict[str, Any], tasks: list[float]) -> None:
-    gaps = sorted(found["gaps"])
+def _print(name: str, result: dict[str, Any], tasks: list[float]) -> None:
+    gaps = sorted(result["gaps"])
     median, worst = gaps[len(gaps) // 2], gaps[-1]
-    over = sum(gap > 50 for gap in gaps)
+    slow_frames = sum(gap > 50 for gap in gaps)
     print(
-        f"{name:<24} rows {found['rows']:>5}  frames {len(gaps):>5}  p50 {median:5.1f} ms  worst {worst:6.1f} ms  "
-        f"over 50 ms {over:>3}; processor: longest task {max(tasks):.1f} ms, a frame {sum(tasks) / len(gaps):.1f}",
+        f"{name:<24} rows {result['rows']:>5}  frames {len(gaps):>5}  p50 {median:5.1f} ms  worst {worst:6.1f} ms  "
+        f"over 50 ms {slow_frames:>3}; CPU ms: longest task {max(tasks):.1f}, per frame {sum(tasks) / len(gaps):.1f}",
         flush=True,
     )
 

@@ -1,12 +1,13 @@
-"""Recollect beside the stores that people use, and beside the limits: one command, a table and a plot.
+"""Compare Recollect with other stores and with the limits; print tables and draw a plot.
 
     python benchmarks/peers.py [--rounds N] [--minutes N] [--only NAME ...] [--write]
     python benchmarks/peers.py --last [--write]
 
-It makes an environment of its own (.peers) with every contender in it, and measures each through its public interface
-in processes of their own: each measure goes round all contenders before the next begins, so that the machine's moods
-meet all alike. What was measured so far is always in .peers/results.json, also when the run is cut off; `--last` shows
-it again without measuring. `--write` puts the tables into docs/benchmarks.md and the plot beside it.
+The script creates an environment (.peers) with all contenders and measures each through its public interface in
+separate processes. Each measurement runs on all contenders before the next begins, so that a slow phase of the machine
+affects all of them. The script writes the results to .peers/results.json after each measurement, so an interrupted run
+keeps them; `--last` shows them again without measuring. `--write` writes the tables to docs/explanation/benchmarks.md
+and the plot to docs/images.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ IMPORTS = {
 }  # fmt: skip
 TASKS, PROCESSES, SESSIONS = 64, 4, 1_000
 SLOW = ("google-adk", "agno")
-"""Who takes longest to prepare, and so begins."""
+"""The contenders that take longest to prepare, and therefore begin."""
 SECONDS = 2
-"""How long a contender keeps turns for a figure; each measure has a least that is always done (measure.py)."""
+"""Duration of a measurement in seconds; each also has a minimum number of operations (measure.py)."""
 BUILD_SECONDS = 120
-"""How long a contender may take to put in 10,000 messages, which is not measured."""
+"""Maximum time in seconds to store 10,000 messages for preparation, which is not measured."""
 LIMIT_SECONDS = 60
-"""How long a measure may take; after that it is given up, and the table says so."""
-FIGURES_OF = {
+"""Maximum time of a measurement in seconds; after that it is aborted, and the table shows `over 60 s`."""
+VALUES_OF = {
     "append": ("append_us", "growth"), "together": ("tasks_per_second",),
     "processes": ("processes_per_second", "longest_ms"),
     "load": ("load_1000_us", "load_10000_us", "last_us", "peak_kb"), "find": ("list_us", "search_us"),
@@ -64,260 +65,268 @@ FIGURES_OF = {
 
 
 class Run:
-    """One run: what was measured so far, on disk after each measure."""
+    """One run and its results, which are written to disk after each measurement."""
 
     def __init__(self, names: list[str], rounds: int, minutes: float) -> None:
         self.lock = threading.Lock()
-        self.begun = time.monotonic()
-        self.until = self.begun + minutes * 60
-        self.found: dict[str, Any] = {
+        self.started = time.monotonic()
+        self.deadline = self.started + minutes * 60
+        self.results: dict[str, Any] = {
             "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"), "rounds": rounds,
             "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
-            "seconds": SECONDS, "versions": versions(), "load": [], "ended": "cut off",
+            "seconds": SECONDS, "versions": versions(), "load": [], "ended": "interrupted",
             "contenders": {name: {"once": {}, "over": {}, "rounds": []} for name in names},
         }  # fmt: skip
 
     @property
     def late(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() > self.until
+        """Return whether the time limit is reached."""
+        return time.monotonic() > self.deadline
 
-    def say(self, text: str) -> None:
-        """Print a line with the time since the beginning."""
-        print(f"[{time.monotonic() - self.begun:5.0f} s] {text}", flush=True)
+    def log(self, text: str) -> None:
+        """Print a line with the seconds since the start."""
+        print(f"[{time.monotonic() - self.started:5.0f} s] {text}", flush=True)
 
-    def keep(self) -> None:
-        """Put what was found so far on disk, whole or not at all."""
-        self.found["took"] = round(time.monotonic() - self.begun)
+    def save(self) -> None:
+        """Write the results so far to disk, atomically."""
+        self.results["took"] = round(time.monotonic() - self.started)
         with open(RESULTS + ".new", "w", encoding="utf-8") as file:
-            json.dump(self.found, file, indent=1)
+            json.dump(self.results, file, indent=1)
         os.replace(RESULTS + ".new", RESULTS)
 
-    def add(self, name: str, work: str, number: int | None, given: dict[str, Any]) -> None:
-        """Add what a measure gave: of a round, or of the run (None)."""
-        into = self.found["contenders"][name]
-        over, error = given.pop("over", None), given.pop("error", None)
+    def add(self, name: str, work: str, number: int | None, values: dict[str, Any]) -> None:
+        """Add the values of a measurement: to a round, or to the run if `number` is None."""
+        contender = self.results["contenders"][name]
+        time_limit, error = values.pop("over", None), values.pop("error", None)
         if error:
-            given[f"{work}_error"] = error
+            values[f"{work}_error"] = error
         with self.lock:
-            if over:
-                into["over"][work] = over
-            while number is not None and len(into["rounds"]) <= number:
-                into["rounds"].append({})
-            (into["once"] if number is None else into["rounds"][number]).update(given)
-            self.keep()
-        told = [f"{key} {value:.4g}" for key, value in given.items() if isinstance(value, float)]
+            if time_limit:
+                contender["over"][work] = time_limit
+            while number is not None and len(contender["rounds"]) <= number:
+                contender["rounds"].append({})
+            (contender["once"] if number is None else contender["rounds"][number]).update(values)
+            self.save()
+        texts = [f"{key} {value:.4g}" for key, value in values.items() if isinstance(value, float)]
         when = "once" if number is None else f"round {number + 1}"
-        self.say(f"{when}, {work}: {name}: {', '.join(told) or over or given}")
+        self.log(f"{when}, {work}: {name}: {', '.join(texts) or time_limit or values}")
 
 
 def versions() -> dict[str, str]:
-    """Ask which versions of the contenders are measured."""
+    """Return the versions of the packages that are measured."""
     script = (
         "import importlib.metadata as m, json, sqlite3, sys; "
         "print(json.dumps({**{n: m.version(n) for n in sys.argv[1:]}, 'sqlite3': sqlite3.sqlite_version}))"
     )
-    done = subprocess.run([PYTHON, "-c", script, *VERSIONS], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    process = subprocess.run([PYTHON, "-c", script, *VERSIONS], capture_output=True, text=True, check=True)
+    return json.loads(process.stdout)
 
 
 def make_environment() -> None:
-    """Make the environment that has all contenders, the first time; it runs this script, too."""
+    """Create the environment with all contenders if it does not exist, and run this script in it."""
     if not os.path.exists(PYTHON):
-        print("Making an environment with all contenders...", flush=True)
+        print(f"Creating an environment with all contenders in {HOME}...", flush=True)
         subprocess.run([sys.executable, "-m", "venv", HOME], check=True)
-        wanted = ["--editable", f"{ROOT}[postgres]", *PACKAGES]
+        packages = ["--editable", f"{ROOT}[postgres]", *PACKAGES]
         if shutil.which("uv"):
-            subprocess.run(["uv", "pip", "install", "--quiet", "--python", PYTHON, *wanted], check=True)
+            subprocess.run(["uv", "pip", "install", "--quiet", "--python", PYTHON, *packages], check=True)
         else:
-            subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", *wanted], check=True)
+            subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", *packages], check=True)
     if os.path.abspath(sys.prefix) != HOME:
         os.execv(PYTHON, [PYTHON, os.path.abspath(__file__), *sys.argv[1:]])  # noqa: S606
 
 
-def measured(name: str, place: str, *work: object, limit: float = LIMIT_SECONDS) -> dict[str, Any]:
-    """Run one measurement in a process of its own."""
-    command = [PYTHON, os.path.join(HERE, "measure.py"), name, place, *map(str, work)]
+def run_measurement(name: str, location: str, *work: object, limit: float = LIMIT_SECONDS) -> dict[str, Any]:
+    """Run one measurement in a separate process."""
+    command = [PYTHON, os.path.join(HERE, "measure.py"), name, location, *map(str, work)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         return {"over": limit}
-    if done.returncode:
-        return {"error": _reason(done.stderr)}
-    return json.loads(done.stdout.splitlines()[-1])
+    if process.returncode:
+        return {"error": _reason(process.stderr)}
+    return json.loads(process.stdout.splitlines()[-1])
 
 
-def processes(name: str, place: str) -> dict[str, Any]:
-    """Have several processes write to one store at once: turns in a second."""
-    command = [PYTHON, os.path.join(HERE, "measure.py"), name, place, "process"]
+def processes(name: str, location: str) -> dict[str, Any]:
+    """Run several processes that write to one store; return the turns per second and the longest turn."""
+    command = [PYTHON, os.path.join(HERE, "measure.py"), name, location, "process"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    measured(name, place, "open")
+    run_measurement(name, location, "open")
     numbers = range(PROCESSES)
-    started = [subprocess.Popen([*command, str(number), str(SECONDS)], text=True, **pipes) for number in numbers]
-    guard = threading.Timer(LIMIT_SECONDS, lambda: [child.kill() for child in started])
-    guard.start()
-    for child in started:
+    children = [subprocess.Popen([*command, str(number), str(SECONDS)], text=True, **pipes) for number in numbers]
+    timer = threading.Timer(LIMIT_SECONDS, lambda: [child.kill() for child in children])
+    timer.start()
+    for child in children:
         child.stdout.readline()
-    for child in started:
+    for child in children:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write("go\n")
             child.stdin.flush()
-    told: list[Any] = []
-    for child in started:
+    outcomes: list[Any] = []
+    for child in children:
         out, error = child.communicate()
-        told.append(_reason(error) if child.returncode else json.loads(out.splitlines()[-1]))
-    guard.cancel()
-    if any(child.returncode == -signal.SIGKILL for child in started):
+        outcomes.append(_reason(error) if child.returncode else json.loads(out.splitlines()[-1]))
+    timer.cancel()
+    if any(child.returncode == -signal.SIGKILL for child in children):
         return {"over": LIMIT_SECONDS}
-    failed = [one for one in told if isinstance(one, str)]
-    if failed:
-        return {"error": failed[0]}
+    errors = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    if errors:
+        return {"error": errors[0]}
     return {
-        "processes_per_second": sum(one["turns"] for one in told) / max(one["seconds"] for one in told),
-        "longest_ms": max(one["longest"] for one in told) * 1_000,
+        "processes_per_second": sum(outcome["turns"] for outcome in outcomes)
+        / max(outcome["seconds"] for outcome in outcomes),
+        "longest_ms": max(outcome["longest"] for outcome in outcomes) * 1_000,
     }
 
 
-def imported(name: str) -> dict[str, Any]:
-    """Time the import that a user of the store writes, in a new process."""
+def measure_import(name: str) -> dict[str, Any]:
+    """Measure the import statement of a user of the store, in a new process."""
     script = f"import time; t = time.perf_counter(); {IMPORTS[name]}; print(time.perf_counter() - t)"
-    done = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
-    return {"import_ms": float(done.stdout.split()[-1]) * 1_000}
+    process = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
+    return {"import_ms": float(process.stdout.split()[-1]) * 1_000}
 
 
-def prepare(run: Run, places: Any, name: str) -> str | None:
-    """Check that a contender gives back what it was given, and prepare its conversations; not measured.
+def prepare(run: Run, databases: Any, name: str) -> str | None:
+    """Check that a contender returns the stored messages, and prepare its conversations, which is not measured.
 
-    None where it does not, nothing where it is too slow.
+    Return the location of the prepared store, None if the check failed, or an empty text if the store is too slow.
     """
     if run.late:
         return None
-    place = places.preparing(name)
-    checked = measured(name, place, "check", limit=2 * BUILD_SECONDS)
-    places.drop(name, place)
-    run.add(name, "check", None, checked)
-    if not checked.get("equal"):
+    location = databases.new_for_preparation(name)
+    check = run_measurement(name, location, "check", limit=2 * BUILD_SECONDS)
+    databases.drop(name, location)
+    run.add(name, "check", None, check)
+    if not check.get("equal"):
         return None
-    place = places.preparing(name)
-    built = measured(name, place, "build", "bench:10000", 10_000, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
-    if not built.get("built"):
-        run.add(name, "build", None, {"over": BUILD_SECONDS, "error": built.get("error")})
-        places.drop(name, place)
+    location = databases.new_for_preparation(name)
+    build = run_measurement(name, location, "build", "bench:10000", 10_000, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
+    if not build.get("built"):
+        run.add(name, "build", None, {"over": BUILD_SECONDS, "error": build.get("error")})
+        databases.drop(name, location)
         return ""
-    sizes = bytes_of(places, name, place, built["messages"])
-    measured(name, place, "build", "bench:1000", 1_000, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
-    listed = measured(name, place, "build-lists", SESSIONS, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
-    if listed.get("listed") != SESSIONS:
+    sizes = bytes_of(databases, name, location, build["messages"])
+    run_measurement(name, location, "build", "bench:1000", 1_000, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
+    lists = run_measurement(name, location, "build-lists", SESSIONS, BUILD_SECONDS, limit=2 * BUILD_SECONDS)
+    if lists.get("listed") != SESSIONS:
         run.add(name, "find", None, {"over": BUILD_SECONDS})
     if "bytes_with_index" in sizes:
-        measured(
-            name, place, "search", limit=2 * BUILD_SECONDS
-        )  # what was put in since the first search is indexed now
+        run_measurement(
+            name, location, "search", limit=2 * BUILD_SECONDS
+        )  # indexes the messages since the first search
     run.add(name, "prepare", None, sizes)
-    return places.prepared(name, place)
+    return databases.move_to_disk(name, location)
 
 
-def bytes_of(places: Any, name: str, place: str, messages: int) -> dict[str, Any]:
-    """Count the bytes of 10,000 messages, without and with an index for search."""
-    kind = make(name)
-    if not kind.sizes:
-        small = places.preparing(name)
-        messages = measured(name, small, "append-only", SECONDS)["messages"]
-        sizes = {"bytes_per_message": places.bytes(name, small) / messages, "bytes_at": messages}
-        places.drop(name, small)
+def bytes_of(databases: Any, name: str, location: str, messages: int) -> dict[str, Any]:
+    """Return the bytes per message at 10,000 messages, without and with the search index."""
+    contender = make(name)
+    if not contender.sizes:
+        small_location = databases.new_for_preparation(name)
+        messages = run_measurement(name, small_location, "append-only", SECONDS)["messages"]
+        sizes = {"bytes_per_message": databases.bytes(name, small_location) / messages, "bytes_at": messages}
+        databases.drop(name, small_location)
         return sizes
-    sizes = {"bytes_per_message": places.bytes(name, place) / messages, "bytes_at": messages}
-    if kind.searches and not measured(name, place, "search", limit=2 * BUILD_SECONDS).keys() & {"over", "error"}:
-        sizes["bytes_with_index"] = places.bytes(name, place) / messages
+    sizes = {"bytes_per_message": databases.bytes(name, location) / messages, "bytes_at": messages}
+    if contender.searches and not run_measurement(name, location, "search", limit=2 * BUILD_SECONDS).keys() & {
+        "over",
+        "error",
+    }:
+        sizes["bytes_with_index"] = databases.bytes(name, location) / messages
     return sizes
 
 
-def one_measure(places: Any, name: str, work: str, prepared: str) -> dict[str, Any] | None:
-    """Take one measure of a contender; None where it does not offer it."""
+def measure_contender(databases: Any, name: str, work: str, prepared_location: str) -> dict[str, Any] | None:
+    """Run one measurement of a contender; return None if the store does not support it."""
     if work == "import":
-        return imported(name) if name in IMPORTS else None
+        return measure_import(name) if name in IMPORTS else None
     if work in ("together", "processes"):
-        place = places.new(name)
-        given = processes(name, place) if work == "processes" else measured(name, place, work, TASKS, SECONDS)
-        places.drop(name, place)
-        return given
+        location = databases.new(name)
+        values = (
+            processes(name, location) if work == "processes" else run_measurement(name, location, work, TASKS, SECONDS)
+        )
+        databases.drop(name, location)
+        return values
     if work == "append":
-        place = places.copy(name, prepared) if prepared else places.new(name)
-        given = measured(name, place, work if prepared else "append-new", SECONDS)
-        places.drop(name, place)
-        return given
-    kind = make(name)
-    if not prepared or (work == "find" and not (kind.lists or kind.searches)):
+        location = databases.copy(name, prepared_location) if prepared_location else databases.new(name)
+        values = run_measurement(name, location, work if prepared_location else "append-new", SECONDS)
+        databases.drop(name, location)
+        return values
+    contender = make(name)
+    if not prepared_location or (work == "find" and not (contender.lists or contender.searches)):
         return None
-    return measured(name, prepared, work, SECONDS)
+    return run_measurement(name, prepared_location, work, SECONDS)
 
 
-def measure_all(run: Run, places: Any, names: list[str]) -> None:
-    """Prepare all contenders, two at a time; then go round them with each measure, again and again."""
+def measure_all(run: Run, databases: Any, names: list[str]) -> None:
+    """Prepare all contenders, two at a time; then run each measurement on all of them, in several rounds."""
     pool = concurrent.futures.ThreadPoolExecutor(2)
     try:
         order = sorted(names, key=lambda name: name not in SLOW)
-        prepared = dict(zip(order, pool.map(lambda name: prepare(run, places, name), order), strict=True))
+        locations = dict(zip(order, pool.map(lambda name: prepare(run, databases, name), order), strict=True))
     finally:
         pool.shutdown(cancel_futures=True)
-    for number in range(run.found["rounds"]):
-        for work in FIGURES_OF:
-            run.found["load"].append(round(os.getloadavg()[0], 1))
+    for number in range(run.results["rounds"]):
+        for work in VALUES_OF:
+            run.results["load"].append(round(os.getloadavg()[0], 1))
             for name in names:
                 if run.late:
-                    run.found["ended"] = "the time was up"
+                    run.results["ended"] = "time limit reached"
                     return
-                if work in run.found["contenders"][name]["over"]:
+                if work in run.results["contenders"][name]["over"]:
                     continue
-                place = prepared[name]
-                given = None if place is None else one_measure(places, name, work, place)
-                if given is not None:
-                    run.add(name, work, number, given)
-    run.found["ended"] = "complete"
+                location = locations[name]
+                values = None if location is None else measure_contender(databases, name, work, location)
+                if values is not None:
+                    run.add(name, work, number, values)
+    run.results["ended"] = "complete"
 
 
 def _reason(text: str) -> str:
-    """Find the line of a traceback that says what happened; some add lines after it."""
+    """Return the line of a traceback with the error; some libraries add lines after it."""
     lines = text.strip().splitlines()
-    telling = [line for line in lines if "Error" in line.partition(":")[0]]
-    return (telling or lines or ["it ended without a word"])[-1][:300]
+    error_lines = [line for line in lines if "Error" in line.partition(":")[0]]
+    return (error_lines or lines or ["the process ended without output"])[-1][:300]
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=22, help="stop measuring after so long")
+    parser.add_argument("--minutes", type=float, default=22, help="maximum duration of the measurements in minutes")
     parser.add_argument("--only", nargs="*", choices=list(NAMES), default=list(NAMES))
-    parser.add_argument("--last", action="store_true", help="measure nothing: show what the last run measured")
-    parser.add_argument("--write", action="store_true", help="put the tables and the plot into docs/")
+    parser.add_argument("--last", action="store_true", help="measure nothing; show the results of the last run")
+    parser.add_argument("--write", action="store_true", help="write the tables and the plot to docs/")
     return parser.parse_args()
 
 
 def main() -> None:
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a start is measured as a second one is: with what was compiled
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # so that each start finds compiled bytecode, like the second start of a program
     options = arguments()
     if not options.last:
         make_environment()
-        from peers_places import Places  # noqa: PLC0415
+        from peers_databases import Databases  # noqa: PLC0415
 
         run = Run(options.only, options.rounds, options.minutes)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        places = Places(options.only)
+        databases = Databases(options.only)
         try:
-            measure_all(run, places, options.only)
+            measure_all(run, databases, options.only)
         except KeyboardInterrupt:
-            run.say("cut off; what was measured so far is kept")
+            run.log("Interrupted. The results so far are saved.")
         finally:
-            places.remove()
-            run.keep()
-    from peers_plot import plot, report, write  # noqa: PLC0415
+            databases.remove()
+            run.save()
+    from peers_report import plot, report, write  # noqa: PLC0415
 
     with open(RESULTS, encoding="utf-8") as file:
-        found = json.load(file)
-    print(report(found))
+        results = json.load(file)
+    print(report(results))
     if options.write:
-        plot(found, os.path.join(ROOT, "docs", "benchmarks.svg"))
-        write(found, os.path.join(ROOT, "docs", "benchmarks.md"))
+        plot(results, os.path.join(ROOT, "docs", "images", "benchmarks.svg"))
+        write(results, os.path.join(ROOT, "docs", "explanation", "benchmarks.md"))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from data import Turn
 
 
 class RawPostgres:
-    """A conversation store as one would write it in twenty lines."""
+    """A minimal conversation store: one table."""
 
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True)
@@ -21,7 +21,7 @@ class RawPostgres:
         )
 
     def append(self, session: str, position: int, turn: Turn) -> int:
-        """Write a turn in a transaction; give the next position."""
+        """Write a turn in a transaction and return the next position."""
         rows = [(session, position + n, message["role"], json.dumps(message)) for n, message in enumerate(turn)]
         with self.connection.transaction(), self.connection.cursor() as cursor:
             cursor.executemany("INSERT INTO raw VALUES (%s, %s, %s, %s)", rows)

@@ -1,9 +1,9 @@
-"""What the record costs, against raw sqlite3 measured in the same run.
+"""The cost of storing and loading conversations, relative to raw sqlite3 in the same run.
 
     python benchmarks/record.py [--quick]
 
-Every figure is a ratio of medians. Both sides take the same generated turns and commit each turn durably; where both
-are timed turn by turn, they take turns in blocks, so that the machine's moods meet both alike.
+Every value is a ratio of medians. Both sides store the same generated turns with a durable commit per turn. If each
+turn is timed, the sides alternate in blocks, so that a slow phase of the machine affects both.
 """
 
 from __future__ import annotations
@@ -25,34 +25,37 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import recollect
-from clock import timed, turns_per_second
 from data import Turn, turns
-from raw import Raw
+from raw_sqlite import RawSqlite
+from timing import time_action, turns_per_second
 
 ID = "0196f0f0-7e6b-7000-8000-000000000000"
-BLOCK = 50
+BLOCK = 50  # turns per side before the other side continues, so that a slow phase of the machine affects both
 
 
-def against(ours: Callable[[], Any], theirs: Callable[[], Any], times: int) -> float:
-    """Time two actions in turn, so that the machine's moods meet both: the ratio of their best times."""
+def ratio_of_best(ours: Callable[[], Any], theirs: Callable[[], Any], times: int) -> float:
+    """Run two actions alternately and return the ratio of their best times."""
     best = [float("inf"), float("inf")]
     for _ in range(times):
         for index, action in enumerate((ours, theirs)):
-            gc.collect()  # neither pays for what the other has left behind
-            best[index] = min(best[index], timed(action))
+            gc.collect()  # so that neither pays for the garbage of the other
+            best[index] = min(best[index], time_action(action))
     return best[0] / best[1]
 
 
-def apart(measure: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
-    """Measure in a new process: what was measured before leaves memory in pieces, which slows what reads much."""
+def in_new_process(measure: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+    """Measure in a new process, because earlier measurements fragment the memory, which slows large reads."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(measure, *arguments).result()
 
 
-def append_each(folder: str, count: int, way: str) -> tuple[float, float, float]:
-    """Append turn by turn, in alternating blocks: the ratio at p50, and ours early and late in microseconds."""
+def append_each(folder: str, count: int, method: str) -> tuple[float, float, float]:
+    """Append turns in alternating blocks.
+
+    Return the ratio of the medians, and our medians of the first and the last 10% in microseconds.
+    """
     data = list(turns(count))
-    raw, store = Raw(f"{folder}/raw-{way}.db"), recollect.open(f"{folder}/ours-{way}.db")
+    raw, store = RawSqlite(f"{folder}/raw-{method}.db"), recollect.open(f"{folder}/ours-{method}.db")
     session = store.session(ID)
     theirs: list[float] = []
     ours: list[float] = []
@@ -60,13 +63,13 @@ def append_each(folder: str, count: int, way: str) -> tuple[float, float, float]
     for start in range(0, count, BLOCK):
         block = data[start : start + BLOCK]
         for turn in block:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             position = raw.append(ID, position, turn)
-            theirs.append(time.perf_counter() - begun)
+            theirs.append(time.perf_counter() - started)
         for turn in block:
-            begun = time.perf_counter()
-            _append(session, turn, way)
-            ours.append(time.perf_counter() - begun)
+            started = time.perf_counter()
+            _append(session, turn, method)
+            ours.append(time.perf_counter() - started)
     store.close()
     raw.close()
     tenth = max(count // 10, 1)
@@ -74,71 +77,71 @@ def append_each(folder: str, count: int, way: str) -> tuple[float, float, float]
     return statistics.median(ours) / statistics.median(theirs), early * 1e6, late * 1e6
 
 
-def _append(session: Any, turn: Turn, way: str) -> None:
-    if way == "append":
+def _append(session: Any, turn: Turn, method: str) -> None:
+    if method == "append":
         session.append(turn)
     else:
         session.save_turn(turn[0], turn[1:])
 
 
 def load(folder: str, messages: int) -> dict[str, float]:
-    """Read a long session whole, as history and its end."""
-    raw, store = Raw(f"{folder}/raw-load.db"), recollect.open(f"{folder}/ours-load.db")
+    """Read a complete long session as messages and as a history, and its end; return the ratios."""
+    raw, store = RawSqlite(f"{folder}/raw-load.db"), recollect.open(f"{folder}/ours-load.db")
     session = store.session(ID)
-    position = lines = 0
+    position = json_bytes = 0
     for turn in turns(messages):
         if position >= messages:
             break
         raw.append(ID, position, turn)
         session.append(turn)
         position += len(turn)
-        lines += sum(len(json.dumps(message)) + 1 for message in turn)
-    figures = {
-        f"load of {position:,} messages, typed": against(session.messages, lambda: raw.load(ID), 15),
-        f"history of {position:,} messages, as dicts": against(
+        json_bytes += sum(len(json.dumps(message)) + 1 for message in turn)
+    ratios = {
+        f"load of {position:,} messages, typed": ratio_of_best(session.messages, lambda: raw.load(ID), 15),
+        f"history of {position:,} messages, as dicts": ratio_of_best(
             lambda: session.history("openai"), lambda: raw.load(ID), 15
         ),
-        "last 50 messages": against(lambda: session.messages(last=50), lambda: raw.last(ID, 50), 199),
+        "last 50 messages": ratio_of_best(lambda: session.messages(last=50), lambda: raw.last(ID, 50), 199),
     }
     store.close()
     raw.close()
     size = os.path.getsize(f"{folder}/ours-load.db")
-    figures["disk, one session"] = size / os.path.getsize(f"{folder}/raw-load.db")
-    figures["  against the same as lines of JSON"] = size / lines
-    return figures
+    ratios["disk, one session"] = size / os.path.getsize(f"{folder}/raw-load.db")
+    ratios["  relative to the same messages as JSON lines"] = size / json_bytes
+    return ratios
 
 
 def same_at_length(folder: str, length: int) -> float:
-    """Append to a session that is long already, against its beginning: the ratio of the two."""
+    """Append to a long session and to a new one; return the ratio of the medians."""
     store = recollect.open(f"{folder}/long.db")
     session = store.session(ID)
     data = list(turns(400, seed=2))
-    beginning = statistics.median(timed(lambda turn=turn: session.append(turn)) for turn in data)
+    at_start = statistics.median(time_action(lambda turn=turn: session.append(turn)) for turn in data)
     filler = [message for turn in turns(3_000, seed=3) for message in turn]
     while session.message_count < length:
         session.append(filler[:5_000])
-    end = statistics.median(timed(lambda turn=turn: session.append(turn)) for turn in data)
+    at_end = statistics.median(time_action(lambda turn=turn: session.append(turn)) for turn in data)
     store.close()
-    return end / beginning
+    return at_end / at_start
 
 
 def tasks(folder: str, count: int, each: int) -> float:
-    """Many tasks at once, each its own session, against raw one commit each: the ratio of turns per second."""
+    """Compare concurrent tasks, each in its own session, with raw commits; return the ratio of turns per second."""
     data = list(turns(count * each))
     ratios: list[float] = []
     for run in range(7):
-        raw = Raw(f"{folder}/raw-tasks-{run}.db")
-        begun, position = time.perf_counter(), 0
+        raw = RawSqlite(f"{folder}/raw-tasks-{run}.db")
+        started, position = time.perf_counter(), 0
         for turn in data[: len(data) // 2]:
             position = raw.append(ID, position, turn)
-        theirs = len(data) // 2 / (time.perf_counter() - begun)
+        theirs = len(data) // 2 / (time.perf_counter() - started)
         raw.close()
         ratios.append(asyncio.run(turns_per_second(f"{folder}/ours-tasks-{run}.db", data, count)) / theirs)
     return statistics.median(ratios)
 
 
 def processes(folder: str, count: int, each: int) -> float:
-    """Several processes on one file, each its own session: the ratio of turns per second."""
+    """Compare processes that write to one file, each to its own session; return the ratio of turns per second."""
     ratios = []
     for run in range(3):
         theirs = _processes(_raw_process, f"{folder}/raw-processes-{run}.db", count, each)
@@ -154,13 +157,13 @@ def _processes(work: Callable[..., None], path: str, count: int, each: int) -> f
     for process in running:
         process.start()
     barrier.wait()
-    taken = timed(lambda: [process.join() for process in running])
+    seconds = time_action(lambda: [process.join() for process in running])
     assert all(process.exitcode == 0 for process in running), "a process failed"
-    return taken
+    return seconds
 
 
 def _raw_process(path: str, number: int, each: int, barrier: Any) -> None:
-    raw, data, position = Raw(path), list(turns(each, seed=number)), 0
+    raw, data, position = RawSqlite(path), list(turns(each, seed=number)), 0
     barrier.wait()
     for turn in data:
         position = raw.append(f"{ID}-{number}", position, turn)
@@ -176,9 +179,9 @@ def _our_process(path: str, number: int, each: int, barrier: Any) -> None:
 
 
 def many_sessions(folder: str, count: int, rounds: int) -> dict[str, float]:
-    """Sessions written interleaved: the first page of the list, the disk, and a resume from a cold cache."""
+    """Write sessions interleaved; return the ratios for the first page of the list, the disk and a cold resume."""
     data = list(turns(2_000))
-    raw = Raw(f"{folder}/raw-many.db")
+    raw = RawSqlite(f"{folder}/raw-many.db")
     raw.connection.execute("PRAGMA synchronous = OFF")
     positions = [0] * count
     for turn_number in range(rounds):
@@ -190,21 +193,23 @@ def many_sessions(folder: str, count: int, rounds: int) -> dict[str, float]:
         raw.connection.execute("COMMIT")
     raw.connection.executemany(
         "INSERT INTO sessions VALUES (?, ?, ?)",
-        [(f"{ID}-{number}", f"Talk {number}", number) for number in range(count)],
+        [(f"{ID}-{number}", f"Test {number}", number) for number in range(count)],
     )
     asyncio.run(_many(f"{folder}/ours-many.db", data, count, rounds))
     store = recollect.open(f"{folder}/ours-many.db")
-    figures = {f"first 50 of {count:,} sessions": against(lambda: store.list_sessions(50), lambda: raw.list(50), 199)}
+    ratios = {
+        f"first 50 of {count:,} sessions": ratio_of_best(lambda: store.list_sessions(50), lambda: raw.list(50), 199)
+    }
     store.close()
     raw.close()
-    figures[f"disk, {count:,} sessions interleaved"] = os.path.getsize(f"{folder}/ours-many.db") / os.path.getsize(
+    ratios[f"disk, {count:,} sessions interleaved"] = os.path.getsize(f"{folder}/ours-many.db") / os.path.getsize(
         f"{folder}/raw-many.db"
     )
-    figures["resume from a cold cache"] = _cold(folder, count)
-    return figures
+    ratios["resume from a cold cache"] = _cold(folder, count)
+    return ratios
 
 
-def _raw_insert(raw: Raw, session: str, position: int, message: dict[str, Any]) -> None:
+def _raw_insert(raw: RawSqlite, session: str, position: int, message: dict[str, Any]) -> None:
     import json  # noqa: PLC0415
 
     raw.connection.execute(
@@ -220,14 +225,14 @@ async def _many(path: str, data: list[Turn], count: int, rounds: int) -> None:
             sessions += await asyncio.gather(*(store.session(name, title=name[-12:]) for name in names))
         for turn_number in range(rounds):
             for start in range(0, count, 250):
-                some = enumerate(sessions[start : start + 250], start)
+                batch = enumerate(sessions[start : start + 250], start)
                 await asyncio.gather(
-                    *(session.append(data[(number * 7 + turn_number) % len(data)]) for number, session in some)
+                    *(session.append(data[(number * 7 + turn_number) % len(data)]) for number, session in batch)
                 )
 
 
 def _cold(folder: str, count: int) -> float:
-    """Read sessions whose pages are not in memory, both sides in turn; 0 where the cache can not be dropped."""
+    """Read sessions whose pages are not in memory, alternating; return 0 if the cache cannot be dropped."""
     ours: list[float] = []
     theirs: list[float] = []
     for number in range(5, count, count // 15):
@@ -239,33 +244,33 @@ def _cold(folder: str, count: int) -> float:
 
 
 def _cold_raw(folder: str, session: str) -> float:
-    raw = Raw(f"{folder}/raw-many.db")
-    taken = timed(lambda: raw.load(session))
+    raw = RawSqlite(f"{folder}/raw-many.db")
+    seconds = time_action(lambda: raw.load(session))
     raw.connection.close()
-    return taken
+    return seconds
 
 
 def _cold_ours(folder: str, session: str) -> float:
     with recollect.open(f"{folder}/ours-many.db") as store:
         handle = store.get_session(session)
         assert handle is not None
-        return timed(handle.messages)
+        return time_action(handle.messages)
 
 
 def _drop_cache() -> bool:
     os.sync()
     try:
-        with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as knob:
-            knob.write("3")
+        with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
+            file.write("3")
     except OSError:
         return False
     return True
 
 
 def start(folder: str) -> dict[str, float]:
-    """Start a process that opens a store and lists 20 sessions: milliseconds over a bare interpreter.
+    """Start a process that opens a store and lists 20 sessions; return the milliseconds over a bare interpreter.
 
-    msgspec loads typing_extensions where it finds it, which a base install does not have and the tests' one has.
+    msgspec imports typing_extensions if it is installed. A base install does not have it; the test environment does.
     """
     path = f"{folder}/start.db"
     with recollect.open(path) as store:
@@ -273,47 +278,54 @@ def start(folder: str) -> dict[str, float]:
             store.session(f"cli:{number}")
     code = f"import recollect; recollect.open({path!r}).list_sessions(20)"
     base = f"import sys; sys.modules['typing_extensions'] = None; {code}"
-    compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    taken: dict[str, list[float]] = {"pass": [], code: [], base: []}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    times_by_code: dict[str, list[float]] = {"pass": [], code: [], base: []}
     for _ in range(25):
-        for run, times in taken.items():
-            times.append(timed(lambda run=run: subprocess.run([sys.executable, "-c", run], check=True, env=compiled)))
-    bare, here, alone = (statistics.median(times) * 1_000 for times in taken.values())
+        for run, times in times_by_code.items():
+            times.append(
+                time_action(lambda run=run: subprocess.run([sys.executable, "-c", run], check=True, env=environment))
+            )
+    bare_ms, with_extensions_ms, without_extensions_ms = (
+        statistics.median(times) * 1_000 for times in times_by_code.values()
+    )
     name = "import, open, list 20, milliseconds over bare"
-    return {name: alone - bare, "  the same with typing_extensions installed": here - bare}
+    return {
+        name: without_extensions_ms - bare_ms,
+        "  the same with typing_extensions installed": with_extensions_ms - bare_ms,
+    }
 
 
 def main() -> None:
     """Measure everything and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a first look")
-    parser.add_argument("--folder", help="where the databases go (a new folder in the system's temporary one)")
+    parser.add_argument("--quick", action="store_true", help="10% of the work, for a first look")
+    parser.add_argument("--folder", help="folder for the databases (default: the system's temporary folder)")
     options = parser.parse_args()
     scale = 10 if options.quick else 1
     folder = tempfile.mkdtemp(prefix="recollect-bench-", dir=options.folder)
     try:
-        for name, figure, target in _figures(folder, scale):
-            print(f"{name:<44} {figure:>8.2f}   {target}", flush=True)
+        for name, value, target in _measurements(folder, scale):
+            print(f"{name:<46} {value:>8.2f}   {target}", flush=True)
     finally:
         shutil.rmtree(folder)
 
 
-def _figures(folder: str, scale: int) -> Any:
-    for way, label in (("append", "append()"), ("save_turn", "save_turn()")):
-        ratio, early, late = append_each(folder, 4_000 // scale, way)
+def _measurements(folder: str, scale: int) -> Any:
+    for method, label in (("append", "append()"), ("save_turn", "save_turn()")):
+        ratio, early, late = append_each(folder, 4_000 // scale, method)
         yield f"append of a turn, p50, {label}", ratio, "at most 1.20 x raw"
-        yield "  first tenth, microseconds", early, ""
-        yield "  last tenth, microseconds", late, ""
+        yield "  first 10%, microseconds", early, ""
+        yield "  last 10%, microseconds", late, ""
     yield "append at message 100,000 / at the start", same_at_length(folder, 100_000 // scale), "1.0"
     yield "64 tasks, turns per second", tasks(folder, 64, 80 // scale or 4), "at least 2.50 x raw"
     yield "4 processes, turns per second", processes(folder, 4, 1_000 // scale), "at least 0.80 x raw"
-    wanted = {"load": "at most 0.60 x raw", "last": "at most 1.00 x raw", "disk": "at most 0.78 x raw"}
-    for name, figure in apart(load, folder, 10_000 // scale).items():
-        yield name, figure, wanted.get(name.split(maxsplit=1)[0].rstrip(","), "")
-    for name, figure in apart(many_sessions, folder, 10_000 // scale, 5).items():
-        yield name, figure, "at most 3.00 x raw" if name.startswith("first") else wanted.get(name.split(",")[0], "")
-    for name, figure in start(folder).items():
-        yield name, figure, "at most 60"
+    targets = {"load": "at most 0.60 x raw", "last": "at most 1.00 x raw", "disk": "at most 0.78 x raw"}
+    for name, value in in_new_process(load, folder, 10_000 // scale).items():
+        yield name, value, targets.get(name.split(maxsplit=1)[0].rstrip(","), "")
+    for name, value in in_new_process(many_sessions, folder, 10_000 // scale, 5).items():
+        yield name, value, "at most 3.00 x raw" if name.startswith("first") else targets.get(name.split(",")[0], "")
+    for name, value in start(folder).items():
+        yield name, value, "at most 60"
 
 
 if __name__ == "__main__":

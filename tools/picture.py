@@ -1,7 +1,7 @@
-"""Take the pictures of the web app in docs/: a store with some talks in it, a server, a browser.
+"""Take the screenshots of the web app in docs/images, with an example store, a server and a browser.
 
-`.venv/bin/python tools/picture.py` writes docs/app.png and docs/search.png. It needs Chromium, as the tests of the page
-do.
+`.venv/bin/python tools/picture.py` writes docs/images/app.png and docs/images/search.png. It needs Chromium, like the
+tests of the page.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from recollect import export
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "images"
 NOW = datetime.datetime.now(tz=datetime.UTC)
 MODEL = "anthropic:some-model"
-# Id, title, channel, hours ago, and what was said.
+# Id, title, channel, age in hours, and the user's message.
 OTHERS = [
     ("cli:importer", "Refactor the importer", "cli", 29, "Split the importer into a reader and a writer?"),
     ("web:trip", "Trains to Bergen", "web", 4, "How long is the train from Oslo to Bergen?"),
@@ -41,18 +41,18 @@ OTHERS = [
     ("cli:laptop", "Kernel panic on the old laptop", "cli", 600, "It stops with a kernel panic after the update."),
 ]
 MARKS = {"cli:importer": {"pinned_at": NOW.isoformat()}, "discord:channel:12": {"color": "blue"}}
-QUESTION = "Draft the notes for Harbor 2.4 from what was merged since 2.3. Short, with an example of the dry run."
-MERGED = "#408 quicker imports\n#411 sync has a dry run\n#415 Python 3.9 is gone"
+QUESTION = "Draft the notes for Harbor 2.4 from the pull requests since 2.3, with an example of the dry run."
+PULL_REQUESTS = "#408 faster imports\n#411 dry run for sync\n#415 remove Python 3.9"
 DRAFT = """### Harbor 2.4
 
-**Quicker imports.** Reading a year of log books takes *a third* of the time it took.
+**Faster imports.** Importing a year of logs takes *32%* of the time.
 
 | import of | 2.3 | 2.4 |
 |---|--:|--:|
 | 10,000 entries | 4.1 s | 1.3 s |
 | 1,000,000 entries | 7 min | 2.2 min |
 
-**Try before you sync.** `sync` has a dry run, which changes nothing:
+**Dry run.** `sync` can report the changes without making them:
 
 ```python
 from harbor import Fleet
@@ -62,30 +62,33 @@ with Fleet("boats.toml") as fleet:
     print(f"{report.changed} boats would change")
 ```
 
-**Gone:** Python 3.9."""
+**Removed:** support for Python 3.9."""
 
 
 def main() -> None:
-    """Fill a store, serve it, take the pictures."""
+    """Fill a store, serve it and take the screenshots."""
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/talks.db"
+        path = f"{folder}/recollect.db"
         fill(path)
         command = [sys.executable, "-m", "recollect", "--db", path, "serve", "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None
-                take(server.stdout.readline().split()[-1])
+                take_screenshots(server.stdout.readline().split()[-1])
             finally:
                 server.terminate()
 
 
 def fill(path: str) -> None:
-    """Store a talk with tools in it, and some from earlier days."""
+    """Store a conversation with tool calls, and older conversations."""
     records = [{"type": "header", "format": "recollect-export", "version": 1}, *release()]
-    for number, (name, title, channel, hours, said) in enumerate(OTHERS, 2):
+    for number, (name, title, channel, hours, question) in enumerate(OTHERS, 2):
         time = ago(hours=hours)
-        records += opened(name, number, time, title=title, channel=channel, **MARKS.get(name, {}))
-        records += [message(name, 1, "user", time, text(said)), message(name, 2, "assistant", time, text("Gladly."))]
+        records += session_records(name, number, time, title=title, channel=channel, **MARKS.get(name, {}))
+        records += [
+            message(name, 1, "user", time, text(question)),
+            message(name, 2, "assistant", time, text("Gladly.")),
+        ]
     with recollect.open(path) as store:
         report = export.read(store, io.BytesIO(b"".join(json.dumps(record).encode() + b"\n" for record in records)))
         assert not report.bad, report.bad
@@ -93,36 +96,63 @@ def fill(path: str) -> None:
 
 
 def release() -> list[dict[str, Any]]:
-    """Give the talk that is open in the picture."""
-    name, asked, answered, again, done = "web:release", ago(minutes=9), ago(minutes=8), ago(minutes=5), ago(minutes=4)
-    merged = {"kind": "tool_result", "call_id": "one", "tool": "merged_since", "text": MERGED, **took(800)}
-    linked = {"kind": "tool_result", "call_id": "two", "tool": "link_notes", "text": "linked", **took(240)}
-    look = {"kind": "tool_call", "call_id": "one", "tool": "merged_since", "arguments": {"tag": "v2.3"}}
-    link = {"kind": "tool_call", "call_id": "two", "tool": "link_notes", "arguments": {"pull_request": 415}}
+    """Return the records of the conversation that the screenshots show."""
+    name, question_time, answer_time, second_question_time, second_answer_time = (
+        "web:release",
+        ago(minutes=9),
+        ago(minutes=8),
+        ago(minutes=5),
+        ago(minutes=4),
+    )
+    list_result = {
+        "kind": "tool_result",
+        "call_id": "one",
+        "tool": "merged_since",
+        "text": PULL_REQUESTS,
+        **latency(800),
+    }
+    link_result = {"kind": "tool_result", "call_id": "two", "tool": "link_notes", "text": "linked", **latency(240)}
+    list_call = {"kind": "tool_call", "call_id": "one", "tool": "merged_since", "arguments": {"tag": "v2.3"}}
+    link_call = {"kind": "tool_call", "call_id": "two", "tool": "link_notes", "arguments": {"pull_request": 415}}
     return [
-        *opened(name, 1, asked, title="Draft the release notes for 2.4", channel="web", model=MODEL, pinned_at=asked),
-        message(name, 1, "user", asked, text(QUESTION)),
-        message(name, 2, "assistant", asked, look, turn=1, model=MODEL),
-        message(name, 3, "tool", asked, merged, turn=1),
-        message(name, 4, "assistant", answered, text(DRAFT), turn=1, model=MODEL),
-        turn(name, 1, asked, answered, 6200, 2900, 310),
-        message(name, 5, "user", again, text("Good. Link what is gone to its pull request.")),
-        message(name, 6, "assistant", again, link, turn=5, model=MODEL),
-        message(name, 7, "tool", again, linked, turn=5),
-        message(name, 8, "assistant", done, text("Done: the last line of the draft links to **#415** now."), turn=5),
-        turn(name, 5, again, done, 4100, 3700, 96),
+        *session_records(
+            name,
+            1,
+            question_time,
+            title="Draft the release notes for 2.4",
+            channel="web",
+            model=MODEL,
+            pinned_at=question_time,
+        ),
+        message(name, 1, "user", question_time, text(QUESTION)),
+        message(name, 2, "assistant", question_time, list_call, turn=1, model=MODEL),
+        message(name, 3, "tool", question_time, list_result, turn=1),
+        message(name, 4, "assistant", answer_time, text(DRAFT), turn=1, model=MODEL),
+        turn(name, 1, question_time, answer_time, 6200, 2900, 310),
+        message(name, 5, "user", second_question_time, text("Good. Link the removal to its pull request.")),
+        message(name, 6, "assistant", second_question_time, link_call, turn=5, model=MODEL),
+        message(name, 7, "tool", second_question_time, link_result, turn=5),
+        message(
+            name,
+            8,
+            "assistant",
+            second_answer_time,
+            text("Done: the last line of the draft links to **#415** now."),
+            turn=5,
+        ),
+        turn(name, 5, second_question_time, second_answer_time, 4100, 3700, 96),
         call(name, "1.2", "one", "merged_since", 3),
         call(name, "1.6", "two", "link_notes", 7),
     ]
 
 
 def ago(**span: float) -> str:
-    """Give a time before now."""
+    """Return the ISO time that is `span` before now."""
     return (NOW - datetime.timedelta(**span)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def opened(session: str, tree: int, time: str, **fields: str) -> list[dict[str, Any]]:
-    """Give a session and its branch."""
+def session_records(session: str, tree: int, time: str, **fields: str) -> list[dict[str, Any]]:
+    """Return the records of a session and its branch."""
     times = {"created_at": time, "updated_at": time, "active_at": time, "last_message_at": time}
     return [
         {"type": "session", "id": session, "tree": tree, **times, **fields},
@@ -130,64 +160,66 @@ def opened(session: str, tree: int, time: str, **fields: str) -> list[dict[str, 
     ]
 
 
-def text(words: str) -> dict[str, Any]:
-    """Give a part that is text."""
-    return {"kind": "text", "text": words}
+def text(content: str) -> dict[str, Any]:
+    """Return a text part."""
+    return {"kind": "text", "text": content}
 
 
-def took(milliseconds: int) -> dict[str, Any]:
-    """Say how long a tool took, where the page looks for it."""
+def latency(milliseconds: int) -> dict[str, Any]:
+    """Return the latency of a tool as the metadata that the page reads."""
     return {"metadata": {"latency_ms": milliseconds}}
 
 
 def message(session: str, position: int, role: str, time: str, part: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Give a message of one part."""
-    place = {"type": "message", "session": session, "id": f"1.{position}", "role": role, "created_at": time}
-    return {**place, "parts": [part], **fields}
+    """Return the record of a message with one part."""
+    fixed_fields = {"type": "message", "session": session, "id": f"1.{position}", "role": role, "created_at": time}
+    return {**fixed_fields, "parts": [part], **fields}
 
 
-def turn(session: str, first: int, begun: str, ended: str, lasted: int, read: int, written: int) -> dict[str, Any]:
-    """Give a turn that was completed."""
-    tokens = {"input_tokens": read, "output_tokens": written, "model": MODEL}
-    times = {"started_at": begun, "ended_at": ended, "latency_ms": lasted}
+def turn(
+    session: str, first: int, started_at: str, ended_at: str, latency_ms: int, input_tokens: int, output_tokens: int
+) -> dict[str, Any]:
+    """Return the record of a completed turn."""
+    tokens = {"input_tokens": input_tokens, "output_tokens": output_tokens, "model": MODEL}
+    times = {"started_at": started_at, "ended_at": ended_at, "latency_ms": latency_ms}
     return {"type": "turn", "session": session, "id": f"1.{first}", "status": "completed", **times, **tokens}
 
 
-def call(session: str, asked: str, call_id: str, tool: str, result: int) -> dict[str, Any]:
-    """Give a tool call that was answered."""
-    done = {"status": "success", "result": result, "result_part": 0, "created_at": ago(minutes=8)}
-    return {"type": "tool_call", "session": session, "message": asked, "part": 0, "branch": 1, "call_id": call_id,
-            "tool": tool, **done}  # fmt: skip
+def call(session: str, message_id: str, call_id: str, tool: str, result: int) -> dict[str, Any]:
+    """Return the record of a tool call with a result."""
+    status = {"status": "success", "result": result, "result_part": 0, "created_at": ago(minutes=8)}
+    return {"type": "tool_call", "session": session, "message": message_id, "part": 0, "branch": 1, "call_id": call_id,
+            "tool": tool, **status}  # fmt: skip
 
 
-def take(link: str) -> None:
-    """Open the page in a browser, and keep what it shows."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  only this needs it
+def take_screenshots(link: str) -> None:
+    """Open the page in a browser and write the screenshots."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  only this function needs a browser
 
     with sync_playwright() as playwright:
         flags = ["--no-sandbox", "--disable-gpu"]
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
-        page = shown(browser, link, "light")
-        keep(page, "app.png")
-        page = shown(browser, link, "dark")
+        page = open_page(browser, link, "light")
+        save_screenshot(page, "app.png")
+        page = open_page(browser, link, "dark")
         page.keyboard.press("Control+k")
         page.get_by_role("dialog").wait_for()
         page.keyboard.type("dry run")
         page.get_by_role("dialog").get_by_text("Why the nightly build fails").wait_for()
-        keep(page, "search.png")
+        save_screenshot(page, "search.png")
         browser.close()
 
 
-def shown(browser: Browser, link: str, scheme: Any) -> Page:
-    """Open the page at the talk that was open last."""
+def open_page(browser: Browser, link: str, scheme: Any) -> Page:
+    """Open the page, which shows the conversation that was open last."""
     page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
     page.goto(link)
     page.get_by_text("links to").wait_for()
     return page
 
 
-def keep(page: Page, name: str) -> None:
-    """Take the picture when nothing moves any more."""
+def save_screenshot(page: Page, name: str) -> None:
+    """Write a screenshot after all animations have ended."""
     page.mouse.move(0, 0)
     page.wait_for_timeout(1500)
     page.screenshot(path=DOCS / name)

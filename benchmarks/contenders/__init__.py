@@ -1,7 +1,8 @@
-"""The stores that are measured side by side, each through its own public interface.
+"""The stores that the benchmark compares, each through its own public interface.
 
-Each contender keeps a turn with what it offers for that, loads a conversation as its own values, and says how durable a
-turn is when it returns. What it does not offer is None. They run in processes of their own (measure.py).
+Each contender stores a turn with the call that the store provides for it, loads a conversation as the store's own
+values, and states how durable a stored turn is. Unsupported methods return None. Each contender runs in a separate
+process (measure.py).
 """
 
 from __future__ import annotations
@@ -28,6 +29,6 @@ NAMES = {
 
 
 def make(name: str):
-    """Make a contender by its name."""
+    """Create a contender by its name."""
     module, _, kind = NAMES[name].partition(":")
     return getattr(importlib.import_module(f"contenders.{module}"), kind)()

@@ -1,14 +1,14 @@
-"""agno: its SqliteDb, written as its Agent writes it after a run: the run, and the session."""
+"""agno: its SqliteDb, used as its Agent does after a run: store the run and the session."""
 
 from __future__ import annotations
 
 from uuid import uuid4
 
-from contenders.contender import Contender, plain, said
+from contenders.contender import Contender, comparable_message, comparable_openai_message
 
 
 def run_of(session, turn):
-    """Write a turn as a run."""
+    """Convert a turn to a run."""
     from agno.models.message import Message
     from agno.run.agent import RunOutput
 
@@ -19,24 +19,24 @@ def run_of(session, turn):
 
 
 class SqliteRuns(Contender):
-    """A run for each turn, with its messages; where tasks run at once, AsyncSqliteDb."""
+    """One run per turn, with its messages; AsyncSqliteDb for concurrent tasks."""
 
-    durability = "WAL, synchronous at SQLite's default, FULL; two commits"
+    durability = "WAL, synchronous=FULL (SQLite's default); two commits"
     tasks = "AsyncSqliteDb, SQLAlchemy's pool"
     lists = True
 
-    async def open(self, place):
+    async def open(self, location):
         from agno.db.sqlite import SqliteDb
 
-        self.place = place
-        self.db = SqliteDb(db_file=place)
+        self.location = location
+        self.db = SqliteDb(db_file=location)
         self.sessions = {}
-        self.beside = None
-        self.together = {}
+        self.async_db = None
+        self.concurrent_sessions = {}
 
     async def close(self):
-        if self.beside is not None:
-            await self.beside.close()
+        if self.async_db is not None:
+            await self.async_db.close()
         self.db.close()
 
     def session(self, name):
@@ -44,53 +44,57 @@ class SqliteRuns(Contender):
         from agno.session import AgentSession
 
         if name not in self.sessions:
-            found = self.db.get_session(session_id=name, session_type=SessionType.AGENT)
-            if found is None:
-                found = AgentSession(session_id=name, agent_id="agent")
-                self.db.upsert_session(found)
-            self.sessions[name] = [found, len(found.runs or ())]
+            session = self.db.get_session(session_id=name, session_type=SessionType.AGENT)
+            if session is None:
+                session = AgentSession(session_id=name, agent_id="agent")
+                self.db.upsert_session(session)
+            self.sessions[name] = [session, len(session.runs or ())]
         return self.sessions[name]
 
     async def append(self, session, turn):
-        kept = self.session(session)
-        self.db.upsert_run(run_of(session, turn), session_id=session, run_index=kept[1])
-        self.db.upsert_session(kept[0])
-        kept[1] += 1
+        entry = self.session(session)
+        self.db.upsert_run(run_of(session, turn), session_id=session, run_index=entry[1])
+        self.db.upsert_session(entry[0])
+        entry[1] += 1
 
-    async def append_together(self, session, turn):
+    async def append_concurrently(self, session, turn):
         from agno.db.sqlite import AsyncSqliteDb
         from agno.session import AgentSession
 
-        if self.beside is None:
-            self.beside = AsyncSqliteDb(db_file=self.place)
-        if session not in self.together:
-            self.together[session] = [AgentSession(session_id=session, agent_id="agent"), 0]
-            await self.beside.upsert_session(self.together[session][0])
-        kept = self.together[session]
-        await self.beside.upsert_run(run_of(session, turn), session_id=session, run_index=kept[1])
-        await self.beside.upsert_session(kept[0])
-        kept[1] += 1
+        if self.async_db is None:
+            self.async_db = AsyncSqliteDb(db_file=self.location)
+        if session not in self.concurrent_sessions:
+            self.concurrent_sessions[session] = [AgentSession(session_id=session, agent_id="agent"), 0]
+            await self.async_db.upsert_session(self.concurrent_sessions[session][0])
+        entry = self.concurrent_sessions[session]
+        await self.async_db.upsert_run(run_of(session, turn), session_id=session, run_index=entry[1])
+        await self.async_db.upsert_session(entry[0])
+        entry[1] += 1
 
     async def load(self, session):
         from agno.db.base import SessionType
 
-        found = self.db.get_session(session_id=session, session_type=SessionType.AGENT)
-        return [message for run in found.runs for message in run.messages]
+        session_object = self.db.get_session(session_id=session, session_type=SessionType.AGENT)
+        return [message for run in session_object.runs for message in run.messages]
 
-    def said(self, loaded):
+    def comparable(self, messages):
         return [
-            plain({"role": one.role, "content": one.content, "tool_calls": one.tool_calls})
-            if one.role != "tool"
-            else said("tool", one.content, (), one.tool_call_id)
-            for one in loaded
+            comparable_openai_message(
+                {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
+            )
+            if message.role != "tool"
+            else comparable_message("tool", message.content, (), message.tool_call_id)
+            for message in messages
         ]
 
     async def last(self, session, count):
         from agno.db.base import SessionType
 
-        # A run has two messages or more, so that half as many runs have enough of them.
-        found = self.db.get_session(session_id=session, session_type=SessionType.AGENT, runs_limit=(count + 1) // 2)
-        return [message for run in found.runs for message in run.messages][-count:]
+        # A run has at least two messages, so half as many runs contain enough.
+        session_object = self.db.get_session(
+            session_id=session, session_type=SessionType.AGENT, runs_limit=(count + 1) // 2
+        )
+        return [message for run in session_object.runs for message in run.messages][-count:]
 
     async def list(self, count):
         from agno.db.base import SessionType

@@ -1,80 +1,82 @@
-"""What every contender offers. A subclass overrides what its store can do; the rest stays not offered."""
+"""The interface of a contender. A subclass overrides the methods that its store supports."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-Said = tuple[str, str, tuple[tuple[str, str, str], ...], str | None]
-"""What a message says, whatever store it was in: role, text, tool calls (id, name, arguments), the call it answers."""
+ComparableMessage = tuple[str, str, tuple[tuple[str, str, str], ...], str | None]
+"""A message in a form that is equal for all stores: role, text, tool calls (id, name, arguments), answered call id."""
 
 
-def said(role: str, text: str | None = "", calls: Any = (), answers: str | None = None) -> Said:
-    """Write what a message says. Arguments may be JSON text or values; each call is (id, name, arguments)."""
-    written = tuple(
-        (call, name, json.dumps(json.loads(given) if isinstance(given, str) else given, sort_keys=True))
-        for call, name, given in calls
+def comparable_message(
+    role: str, text: str | None = "", calls: Any = (), result_of: str | None = None
+) -> ComparableMessage:
+    """Return a comparable message. Each call is (id, name, arguments); the arguments are JSON text or values."""
+    normalized_calls = tuple(
+        (call_id, name, json.dumps(json.loads(arguments) if isinstance(arguments, str) else arguments, sort_keys=True))
+        for call_id, name, arguments in calls
     )
-    return (role, text or "", written, answers)
+    return (role, text or "", normalized_calls, result_of)
 
 
-def plain(message: dict[str, Any]) -> Said:
-    """Say what a message in the form of OpenAI's chat completions says."""
+def comparable_openai_message(message: dict[str, Any]) -> ComparableMessage:
+    """Return a message in the format of OpenAI's chat completions as a comparable message."""
     calls = message.get("tool_calls") or ()
-    named = [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]
-    return said(message["role"], message["content"], named, message.get("tool_call_id"))
+    call_fields = [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]
+    return comparable_message(message["role"], message["content"], call_fields, message.get("tool_call_id"))
 
 
 class Contender:
     """One store, opened at a path or a URL."""
 
     durability = ""
-    """How a turn is made durable, as the store does it when nothing else is asked for."""
+    """How the store makes a turn durable with its default settings."""
 
     tasks = "one connection"
-    """What 64 tasks at once share."""
+    """The object that 64 concurrent tasks share."""
 
     batch = 1
-    """How many turns are put in at once when a long conversation is prepared; that is not measured."""
+    """The number of turns per call when a long conversation is prepared, which is not measured."""
 
     lists = searches = False
-    """Whether it offers a list of conversations, and a search in what was said."""
+    """Whether the store supports a list of conversations, and a search in all messages."""
 
     sizes = True
-    """Whether a store that was prepared in batches is as large as one that was written turn by turn."""
+    """Whether a store has the same size after batches as after single turns."""
 
-    async def open(self, place: str) -> None:
+    async def open(self, location: str) -> None:
         """Open the store."""
 
     async def close(self) -> None:
-        """Close it."""
+        """Close the store."""
 
     async def append(self, session: str, turn: list[dict[str, Any]]) -> None:
-        """Keep a turn; it is as durable as the store makes it when this returns."""
+        """Store a turn; it is durable, as far as the store supports it, when this returns."""
         raise NotImplementedError
 
-    async def append_together(self, session: str, turn: list[dict[str, Any]]) -> None:
-        """Keep a turn while other tasks do the same, each in a conversation of its own."""
+    async def append_concurrently(self, session: str, turn: list[dict[str, Any]]) -> None:
+        """Store a turn while other tasks do the same, each in its own conversation."""
         await self.append(session, turn)
 
     async def fill(self, session: str, turns: list[list[dict[str, Any]]]) -> None:
-        """Put in several turns at once; not measured."""
+        """Store several turns in one call, which is not measured."""
         for turn in turns:
             await self.append(session, turn)
 
     async def load(self, session: str) -> list[Any]:
-        """Load a conversation whole, as the store's own values."""
+        """Load a complete conversation as the store's own values."""
         raise NotImplementedError
 
-    def said(self, loaded: list[Any]) -> list[Said]:
-        """Say what was loaded, to compare it with what was kept."""
+    def comparable(self, messages: list[Any]) -> list[ComparableMessage]:
+        """Convert loaded messages, to compare them with the stored ones."""
         raise NotImplementedError
 
     async def last(self, session: str, count: int) -> list[Any] | None:
-        """Load its last messages."""
+        """Load the last messages, or return None if the store does not support it."""
 
     async def list(self, count: int) -> list[Any] | None:
-        """List the newest conversations."""
+        """List the newest conversations, or return None if the store does not support it."""
 
     async def search(self, words: str, count: int) -> list[Any] | None:
-        """Search everything that was said."""
+        """Search all messages, or return None if the store does not support it."""

@@ -1,25 +1,25 @@
-"""Google's Agent Development Kit: DatabaseSessionService, an event for each message."""
+"""Google's Agent Development Kit: DatabaseSessionService, one event per message."""
 
 from __future__ import annotations
 
 import json
 
-from contenders.contender import Contender, said
+from contenders.contender import Contender, comparable_message
 
 APP = {"app_name": "bench", "user_id": "person"}
 
 
 def events(turn):
-    """Write a turn as events."""
+    """Convert a turn to events."""
     from google.adk.events import Event
     from google.genai import types
 
     for message in turn:
         author = "user" if message["role"] == "user" else "agent"
         if message["role"] == "tool":
-            answer = {"result": message["content"]}
-            made = types.FunctionResponse(id=message["tool_call_id"], name="read_file", response=answer)
-            parts = [types.Part(function_response=made)]
+            response = {"result": message["content"]}
+            function_response = types.FunctionResponse(id=message["tool_call_id"], name="read_file", response=response)
+            parts = [types.Part(function_response=function_response)]
         elif message.get("tool_calls"):
             parts = [
                 types.Part(
@@ -34,31 +34,31 @@ def events(turn):
         yield Event(author=author, content=types.Content(role="user" if author == "user" else "model", parts=parts))
 
 
-def read(event):
-    """Say what an event says."""
-    role, text, calls, answers = "user" if event.author == "user" else "assistant", "", [], None
+def comparable_event(event):
+    """Return an event as a comparable message."""
+    role, text, calls, result_of = "user" if event.author == "user" else "assistant", "", [], None
     for part in event.content.parts:
         if part.function_response:
-            role, answers = "tool", part.function_response.id
+            role, result_of = "tool", part.function_response.id
             text = part.function_response.response["result"]
         elif part.function_call:
             calls.append((part.function_call.id, part.function_call.name, part.function_call.args))
         else:
             text += part.text
-    return said(role, text, calls, answers)
+    return comparable_message(role, text, calls, result_of)
 
 
 class DatabaseSessions(Contender):
-    """On aiosqlite. Each event is a transaction of its own: there is no interface for a turn."""
+    """DatabaseSessionService on aiosqlite. Each event is one transaction: there is no interface for a turn."""
 
-    durability = "rollback journal, synchronous at SQLite's default, FULL; a commit for each message"
+    durability = "rollback journal, synchronous=FULL (SQLite's default); one commit per message"
     tasks = "SQLAlchemy's pool, up to 15"
     lists = True
 
-    async def open(self, place):
+    async def open(self, location):
         from google.adk.sessions import DatabaseSessionService
 
-        self.service = DatabaseSessionService(f"sqlite+aiosqlite:///{place}")
+        self.service = DatabaseSessionService(f"sqlite+aiosqlite:///{location}")
         self.sessions = {}
 
     async def close(self):
@@ -66,26 +66,26 @@ class DatabaseSessions(Contender):
 
     async def session(self, name):
         if name not in self.sessions:
-            found = await self.service.get_session(session_id=name, **APP)
-            self.sessions[name] = found or await self.service.create_session(session_id=name, **APP)
+            session = await self.service.get_session(session_id=name, **APP)
+            self.sessions[name] = session or await self.service.create_session(session_id=name, **APP)
         return self.sessions[name]
 
     async def append(self, session, turn):
-        kept = await self.session(session)
+        session_object = await self.session(session)
         for event in events(turn):
-            await self.service.append_event(kept, event)
+            await self.service.append_event(session_object, event)
 
     async def load(self, session):
         return (await self.service.get_session(session_id=session, **APP)).events
 
-    def said(self, loaded):
-        return [read(event) for event in loaded]
+    def comparable(self, messages):
+        return [comparable_event(event) for event in messages]
 
     async def last(self, session, count):
         from google.adk.sessions.base_session_service import GetSessionConfig
 
-        wanted = GetSessionConfig(num_recent_events=count)
-        return (await self.service.get_session(session_id=session, config=wanted, **APP)).events
+        config = GetSessionConfig(num_recent_events=count)
+        return (await self.service.get_session(session_id=session, config=config, **APP)).events
 
     async def list(self, count):
         return (await self.service.list_sessions(**APP)).sessions[:count]

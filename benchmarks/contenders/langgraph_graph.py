@@ -1,15 +1,15 @@
-"""LangGraph: a graph of one node whose state is the list of messages, kept by its checkpointer."""
+"""LangGraph: a graph of one node whose state is the list of messages, stored by its checkpointer."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 
-from contenders.contender import Contender, said
+from contenders.contender import Contender, comparable_message
 
 
-def written(message):
-    """Write a message as the graph takes it."""
+def to_langchain(message):
+    """Convert a message to a LangChain message."""
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
     if message["role"] == "user":
@@ -23,51 +23,54 @@ def written(message):
     return AIMessage(message["content"] or "", tool_calls=calls)
 
 
-def read(message):
-    """Say what a message of LangChain says."""
+def from_langchain(message):
+    """Return a LangChain message as a comparable message."""
     if message.type == "human":
-        return said("user", message.content)
+        return comparable_message("user", message.content)
     if message.type == "tool":
-        return said("tool", message.content, (), message.tool_call_id)
-    return said("assistant", message.content, [(call["id"], call["name"], call["args"]) for call in message.tool_calls])
+        return comparable_message("tool", message.content, (), message.tool_call_id)
+    return comparable_message(
+        "assistant", message.content, [(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+    )
 
 
 class SqliteGraph(Contender):
-    """SqliteSaver, and AsyncSqliteSaver where tasks run at once. One invocation is one turn.
+    """SqliteSaver, and AsyncSqliteSaver for concurrent tasks. One invocation is one turn.
 
-    The answers come from one node in one step. An agent with tools would take a step, and a checkpoint, for each.
+    One node returns all answers of a turn in one step. An agent with tools would use one step and one checkpoint for
+    each.
     """
 
-    durability = "WAL, synchronous at SQLite's default, FULL; durability='async', done when invoke() returns"
+    durability = "WAL, synchronous=FULL (SQLite's default); durability='async', done when invoke() returns"
     tasks = "AsyncSqliteSaver, one connection"
     batch = 100_000
     sizes = False
 
-    async def open(self, place):
-        self.place = place
+    async def open(self, location):
+        self.location = location
         self.answers = {}
         self.stack = contextlib.AsyncExitStack()
-        self.graph = self.compiled(self.checkpointer(place))
-        self.beside = None
+        self.graph = self.compile_graph(self.checkpointer(location))
+        self.async_graph = None
 
-    def checkpointer(self, place):
+    def checkpointer(self, location):
         from langgraph.checkpoint.sqlite import SqliteSaver
 
-        return self.stack.enter_context(SqliteSaver.from_conn_string(place))
+        return self.stack.enter_context(SqliteSaver.from_conn_string(location))
 
-    async def checkpointer_together(self):
+    async def async_checkpointer(self):
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-        return await self.stack.enter_async_context(AsyncSqliteSaver.from_conn_string(self.place))
+        return await self.stack.enter_async_context(AsyncSqliteSaver.from_conn_string(self.location))
 
-    def compiled(self, saver):
+    def compile_graph(self, saver):
         from langchain_core.runnables import RunnableConfig
         from langgraph.graph import END, START, MessagesState, StateGraph
 
         def answer(_, config: RunnableConfig):
             return {"messages": self.answers.pop(config["configurable"]["thread_id"])}
 
-        # The postponed annotation can not be looked up where it is defined inside a function.
+        # LangGraph cannot resolve a postponed annotation of a function that is defined inside another function.
         answer.__annotations__["config"] = RunnableConfig
         graph = StateGraph(MessagesState)
         graph.add_node("model", answer)
@@ -82,24 +85,24 @@ class SqliteGraph(Contender):
         return {"configurable": {"thread_id": session}}
 
     async def append(self, session, turn):
-        self.answers[session] = [written(message) for message in turn[1:]]
-        self.graph.invoke({"messages": [written(turn[0])]}, self.config(session))
+        self.answers[session] = [to_langchain(message) for message in turn[1:]]
+        self.graph.invoke({"messages": [to_langchain(turn[0])]}, self.config(session))
 
-    async def append_together(self, session, turn):
-        if self.beside is None:
-            self.beside = self.compiled(await self.checkpointer_together())
-        self.answers[session] = [written(message) for message in turn[1:]]
-        await self.beside.ainvoke({"messages": [written(turn[0])]}, self.config(session))
+    async def append_concurrently(self, session, turn):
+        if self.async_graph is None:
+            self.async_graph = self.compile_graph(await self.async_checkpointer())
+        self.answers[session] = [to_langchain(message) for message in turn[1:]]
+        await self.async_graph.ainvoke({"messages": [to_langchain(turn[0])]}, self.config(session))
 
     async def fill(self, session, turns):
-        messages = [written(message) for turn in turns for message in turn]
+        messages = [to_langchain(message) for turn in turns for message in turn]
         self.graph.update_state(self.config(session), {"messages": messages}, as_node="model")
 
     async def load(self, session):
         return self.graph.get_state(self.config(session)).values["messages"]
 
-    def said(self, loaded):
-        return [read(message) for message in loaded]
+    def comparable(self, messages):
+        return [from_langchain(message) for message in messages]
 
 
 class PostgresGraph(SqliteGraph):
@@ -108,18 +111,18 @@ class PostgresGraph(SqliteGraph):
     durability = "fsync and synchronous_commit on; durability='async', done when invoke() returns"
     tasks = "AsyncPostgresSaver, a pool of 16 connections"
 
-    def checkpointer(self, place):
+    def checkpointer(self, location):
         from langgraph.checkpoint.postgres import PostgresSaver
 
-        saver = self.stack.enter_context(PostgresSaver.from_conn_string(place))
+        saver = self.stack.enter_context(PostgresSaver.from_conn_string(location))
         saver.setup()
         return saver
 
-    async def checkpointer_together(self):
+    async def async_checkpointer(self):
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
         from psycopg.rows import dict_row
         from psycopg_pool import AsyncConnectionPool
 
         settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-        pool = AsyncConnectionPool(self.place, max_size=16, kwargs=settings, open=False)
+        pool = AsyncConnectionPool(self.location, max_size=16, kwargs=settings, open=False)
         return AsyncPostgresSaver(await self.stack.enter_async_context(pool))

@@ -1,4 +1,4 @@
-"""The limits: one table and nothing else, and a file with a line for each message."""
+"""The limits: programs that only store and load messages, in one table or in a file with one line per message."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import glob
 import json
 import os
 
-from contenders.contender import Contender, plain
+from contenders.contender import Contender, comparable_openai_message
 
 
 class Limit(Contender):
-    """What a limit has in common: it keeps and gives the JSON of a message."""
+    """The base class of the limits, which store and return the JSON of a message."""
 
-    def said(self, loaded):
-        return [plain(message) for message in loaded]
+    def comparable(self, messages):
+        return [comparable_openai_message(message) for message in messages]
 
 
 class RawApsw(Limit):
-    """apsw on one table with the JSON of each message, one transaction for a turn.
+    """apsw on one table with the JSON of each message, one transaction per turn.
 
-    WITHOUT ROWID is as quick, and a seventh larger: such a table puts rows of this size into pages of their own.
+    WITHOUT ROWID is as fast and 14% larger, because such a table moves rows of this size to overflow pages.
     """
 
     durability = "WAL, synchronous=FULL"
 
-    async def open(self, place):
+    async def open(self, location):
         import apsw
 
-        self.connection = apsw.Connection(place)
+        self.connection = apsw.Connection(location)
         self.connection.set_busy_timeout(30_000)
         self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
         self.connection.execute(
@@ -65,14 +65,14 @@ class RawApsw(Limit):
 
 
 class JsonLines(Limit):
-    """A file for each conversation, a line for each message, and fsync."""
+    """One file per conversation, one line per message, and fsync per turn."""
 
     durability = "fsync of the file"
-    tasks = "one task after the other"
+    tasks = "one task at a time"
     lists = True
 
-    async def open(self, place):
-        self.folder = place + ".jsonl"
+    async def open(self, location):
+        self.folder = location + ".jsonl"
         os.makedirs(self.folder, exist_ok=True)
         self.files = {}
 
@@ -99,22 +99,22 @@ class JsonLines(Limit):
             return [json.loads(line) for line in file.readlines()[-count:]]
 
     async def list(self, count):
-        found = sorted(glob.glob(f"{self.folder}/*"), key=os.path.getmtime, reverse=True)
-        return found[:count]
+        paths = sorted(glob.glob(f"{self.folder}/*"), key=os.path.getmtime, reverse=True)
+        return paths[:count]
 
 
 TABLE = "CREATE TABLE IF NOT EXISTS raw (session text, position integer, body text, PRIMARY KEY (session, position))"
 
 
 class RawPsycopg(Limit):
-    """psycopg 3 on one table, one transaction for a turn."""
+    """psycopg 3 on one table, one transaction per turn."""
 
     durability = "fsync and synchronous_commit on"
 
-    async def open(self, place):
+    async def open(self, location):
         import psycopg
 
-        self.connection = psycopg.connect(place, autocommit=True)
+        self.connection = psycopg.connect(location, autocommit=True)
         self.connection.execute(TABLE)
         self.counts = {}
 
@@ -145,7 +145,7 @@ class RawPsycopg(Limit):
 
 
 class RawAsyncpg(Limit):
-    """asyncpg on the same table, with a pool: what the server gives when many write at once.
+    """asyncpg on the same table, with a pool: the rate of the server with concurrent writers.
 
     Its executemany() is one transaction.
     """
@@ -153,10 +153,10 @@ class RawAsyncpg(Limit):
     durability = "fsync and synchronous_commit on"
     tasks = "a pool of 16 connections"
 
-    async def open(self, place):
+    async def open(self, location):
         import asyncpg
 
-        self.pool = await asyncpg.create_pool(place.partition("?")[0], min_size=1, max_size=16)
+        self.pool = await asyncpg.create_pool(location.partition("?")[0], min_size=1, max_size=16)
         await self.pool.execute(TABLE)
         self.counts = {}
 

@@ -1,14 +1,14 @@
-"""llm: the log that it keeps of conversations, through LogStore."""
+"""llm: its log of conversations, through LogStore."""
 
 from __future__ import annotations
 
 import json
 
-from contenders.contender import Contender, said
+from contenders.contender import Contender, comparable_message
 
 
-def written(message):
-    """Write a message as llm keeps it."""
+def to_llm(message):
+    """Convert a message to a message of llm."""
     from llm.parts import Message, TextPart, ToolCallPart, ToolResultPart
 
     if message["role"] == "tool":
@@ -16,49 +16,49 @@ def written(message):
         return Message(role="tool", parts=[part])
     parts = [TextPart(text=message["content"])] if message["content"] else []
     for call in message.get("tool_calls") or []:
-        named = call["function"]
+        function = call["function"]
         parts.append(
-            ToolCallPart(name=named["name"], arguments=json.loads(named["arguments"]), tool_call_id=call["id"])
+            ToolCallPart(name=function["name"], arguments=json.loads(function["arguments"]), tool_call_id=call["id"])
         )
     return Message(role=message["role"], parts=parts)
 
 
-def read(message):
-    """Say what a message of llm says."""
+def from_llm(message):
+    """Return a message of llm as a comparable message."""
     from llm.parts import TextPart, ToolCallPart, ToolResultPart
 
-    text, calls, answers = "", [], None
+    text, calls, result_of = "", [], None
     for part in message.parts:
         if isinstance(part, TextPart):
             text += part.text
         elif isinstance(part, ToolCallPart):
             calls.append((part.tool_call_id, part.name, part.arguments))
         elif isinstance(part, ToolResultPart):
-            text, answers = part.output, part.tool_call_id
-    return said(message.role, text, calls, answers)
+            text, result_of = part.output, part.tool_call_id
+    return comparable_message(message.role, text, calls, result_of)
 
 
 class Log(Contender):
-    """A thread for each conversation; one transaction for a turn, as its own log() has it."""
+    """One thread per conversation; one transaction per turn, like its own log()."""
 
-    durability = "rollback journal, synchronous at SQLite's default, FULL"
+    durability = "rollback journal, synchronous=FULL (SQLite's default)"
     batch = 200
 
-    async def open(self, place):
+    async def open(self, location):
         import sqlite_utils
         from llm.logs import LogStore
 
-        self.db = sqlite_utils.Database(place)
+        self.db = sqlite_utils.Database(location)
         self.log = LogStore(self.db)
-        self.known = set()
+        self.threads = set()
 
     async def close(self):
         self.db.conn.close()
 
     def thread(self, session):
-        if session not in self.known:
+        if session not in self.threads:
             self.log.ensure_thread(session)
-            self.known.add(session)
+            self.threads.add(session)
         return session
 
     async def append(self, session, turn):
@@ -66,10 +66,10 @@ class Log(Contender):
 
     async def fill(self, session, turns):
         with self.db.atomic():
-            self.log.append(self.thread(session), [written(message) for turn in turns for message in turn])
+            self.log.append(self.thread(session), [to_llm(message) for turn in turns for message in turn])
 
     async def load(self, session):
         return self.log.thread_messages(session)
 
-    def said(self, loaded):
-        return [read(message) for message in loaded]
+    def comparable(self, messages):
+        return [from_llm(message) for message in messages]

@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
-from contenders.contender import Contender, said
+from contenders.contender import Contender, comparable_message
 
 
 def items(turn):
-    """Write a turn as the items that the SDK keeps."""
+    """Convert a turn to items of the SDK."""
     for message in turn:
         if message["role"] == "tool":
             yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}
         elif message.get("tool_calls"):
             for call in message["tool_calls"]:
-                named = call["function"]
-                yield {"type": "function_call", "call_id": call["id"], **named}
+                function = call["function"]
+                yield {"type": "function_call", "call_id": call["id"], **function}
         else:
             yield {"role": message["role"], "content": message["content"]}
 
 
-def messages(loaded):
-    """Say what items say; calls that follow each other are one message."""
+def comparable_messages(loaded_items):
+    """Yield items as comparable messages; consecutive calls are one message."""
     calls = []
-    for item in [*loaded, None]:
+    for item in [*loaded_items, None]:
         if item is not None and item.get("type") == "function_call":
             calls.append((item["call_id"], item["name"], item["arguments"]))
             continue
         if calls:
-            yield said("assistant", "", calls)
+            yield comparable_message("assistant", "", calls)
             calls = []
         if item is None:
             continue
         if item.get("type") == "function_call_output":
-            yield said("tool", item["output"], (), item["call_id"])
+            yield comparable_message("tool", item["output"], (), item["call_id"])
         else:
-            yield said(item["role"], item["content"])
+            yield comparable_message(item["role"], item["content"])
 
 
 class SqliteSessions(Contender):
-    """SQLiteSession: the standard library's sqlite3, in threads. It wants an object for each conversation."""
+    """SQLiteSession: the standard library's sqlite3, in threads, with one object per conversation."""
 
-    durability = "WAL, synchronous at SQLite's default, FULL"
-    tasks = "a connection for each thread and session"
+    durability = "WAL, synchronous=FULL (SQLite's default)"
+    tasks = "one connection per thread and session"
     batch = 200
 
-    async def open(self, place):
-        self.place = place
+    async def open(self, location):
+        self.location = location
         self.sessions = {}
 
     def session(self, name):
         from agents import SQLiteSession
 
         if name not in self.sessions:
-            self.sessions[name] = SQLiteSession(name, self.place)
+            self.sessions[name] = SQLiteSession(name, self.location)
         return self.sessions[name]
 
     async def close(self):
@@ -67,8 +67,8 @@ class SqliteSessions(Contender):
     async def load(self, session):
         return await self.session(session).get_items()
 
-    def said(self, loaded):
-        return list(messages(loaded))
+    def comparable(self, messages):
+        return list(comparable_messages(messages))
 
     async def last(self, session, count):
         return await self.session(session).get_items(limit=count)
@@ -80,14 +80,14 @@ class SqlAlchemySessions(SqliteSessions):
     driver = "sqlite+aiosqlite:///"
     tasks = "SQLAlchemy's pool, up to 15"
 
-    async def open(self, place):
+    async def open(self, location):
         from sqlalchemy.ext.asyncio import create_async_engine
 
-        self.engine = create_async_engine(self.address(place))
+        self.engine = create_async_engine(self.address(location))
         self.sessions = {}
 
-    def address(self, place):
-        return self.driver + place
+    def address(self, location):
+        return self.driver + location
 
     def session(self, name):
         from agents.extensions.memory import SQLAlchemySession
@@ -105,5 +105,5 @@ class PostgresSessions(SqlAlchemySessions):
 
     durability = "fsync and synchronous_commit on"
 
-    def address(self, place):
-        return place.replace("postgresql://", "postgresql+asyncpg://").partition("?")[0]
+    def address(self, location):
+        return location.replace("postgresql://", "postgresql+asyncpg://").partition("?")[0]

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import recollect
-from contenders.contender import Contender, said
+from contenders.contender import Contender, comparable_message
 
 
-def written(message):
-    """Say what a message of Recollect says."""
-    text, calls, answers = "", [], None
+def from_recollect(message):
+    """Return a message of Recollect as a comparable message."""
+    text, calls, result_of = "", [], None
     for part in message.parts:
         if isinstance(part, recollect.TextPart):
             text += part.text
         elif isinstance(part, recollect.ToolCallPart):
             calls.append((part.call_id, part.tool, part.arguments_text or part.arguments))
         else:
-            text, answers = part.text, part.call_id
-    return said(message.role, text, calls, answers)
+            text, result_of = part.text, part.call_id
+    return comparable_message(message.role, text, calls, result_of)
 
 
 class Recollect(Contender):
-    """The store for threads; where tasks run at once, the store for asyncio."""
+    """The sync store, and the async store for concurrent tasks."""
 
     durability = "WAL, synchronous=FULL"
-    tasks = "the store for asyncio"
+    tasks = "the async store"
     lists = searches = True
 
-    async def open(self, place):
-        self.place = place
-        self.store = recollect.open(place)
+    async def open(self, location):
+        self.location = location
+        self.store = recollect.open(location)
         self.sessions = {}
-        self.beside = None
-        self.together = {}
+        self.async_store = None
+        self.concurrent_sessions = {}
 
     async def close(self):
-        if self.beside is not None:
-            await self.beside.close()
+        if self.async_store is not None:
+            await self.async_store.close()
         self.store.close()
 
     def session(self, name):
@@ -46,24 +46,24 @@ class Recollect(Contender):
     async def append(self, session, turn):
         self.session(session).append(turn, format="openai")
 
-    async def append_together(self, session, turn):
-        await self.keep(await self.session_together(session), turn)
+    async def append_concurrently(self, session, turn):
+        await self.store_turn(await self.async_session(session), turn)
 
-    async def session_together(self, name):
-        if self.beside is None:
-            self.beside = await recollect.open_async(self.place)
-        if name not in self.together:
-            self.together[name] = await self.beside.session(name)
-        return self.together[name]
+    async def async_session(self, name):
+        if self.async_store is None:
+            self.async_store = await recollect.open_async(self.location)
+        if name not in self.concurrent_sessions:
+            self.concurrent_sessions[name] = await self.async_store.session(name)
+        return self.concurrent_sessions[name]
 
-    async def keep(self, session, turn):
+    async def store_turn(self, session, turn):
         await session.append(turn, format="openai")
 
     async def load(self, session):
         return self.session(session).messages()
 
-    def said(self, loaded):
-        return [written(message) for message in loaded]
+    def comparable(self, messages):
+        return [from_recollect(message) for message in messages]
 
     async def last(self, session, count):
         return self.session(session).messages(last=count)
@@ -76,17 +76,17 @@ class Recollect(Contender):
 
 
 class RecollectTurn(Recollect):
-    """The same, with a row for the turn."""
+    """Recollect with save_turn(), which also stores a row for the turn."""
 
     async def append(self, session, turn):
         self.session(session).save_turn(turn[0], turn[1:], format="openai")
 
-    async def keep(self, session, turn):
+    async def store_turn(self, session, turn):
         await session.save_turn(turn[0], turn[1:], format="openai")
 
 
 class RecollectPostgres(Recollect):
-    """The same, on PostgreSQL."""
+    """Recollect on PostgreSQL."""
 
     durability = "fsync and synchronous_commit on"
-    tasks = "the store for asyncio, a pool of up to 10"
+    tasks = "the async store, a pool of up to 10"

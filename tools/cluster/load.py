@@ -1,4 +1,4 @@
-"""Writers that keep a ledger of what was acknowledged to them, and the comparison of the ledger with what is stored."""
+"""Writers that record each acknowledged turn in a ledger, and the comparison of the ledgers with the stored turns."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from nodes import ClusterError
 
 import recollect
 
-_FILLER = "All of this stands for what a model would say in a turn of ordinary length. " * 8
+_FILLER = "This text fills the answer up to the length of an ordinary answer of a model. " * 8
 
 
 @dataclass
 class Ledger:
-    """What one writer knows: the numbers that were acknowledged, and those whose end it was not told."""
+    """The record of one writer: the numbers of its acknowledged turns, and of turns with an unknown outcome."""
 
     name: str
-    acknowledged: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     unknown: set[int] = field(default_factory=set)
     errors: collections.Counter[str] = field(default_factory=collections.Counter)
 
     def question(self, number: int) -> str:
-        """Give what is asked in a turn."""
+        """Return the question of a turn."""
         return f"{self.name} asks {number}"
 
     def answer(self, number: int) -> str:
-        """Give what is answered in a turn."""
+        """Return the answer of a turn."""
         return f"{self.name} answers {number}. {_FILLER}"
 
 
 class Clock:
-    """Knows when something was last acknowledged to anyone, and the longest time without."""
+    """Measures the time of the last acknowledgement, and the longest time between two."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,12 +42,12 @@ class Clock:
         self.longest = 0.0
 
     def restart(self) -> None:
-        """Measure the longest time anew, from the last acknowledgement on."""
+        """Restart the measurement of the longest time, at the last acknowledgement."""
         with self._lock:
             self.longest = 0.0
 
     def tick(self) -> None:
-        """Note an acknowledgement."""
+        """Record an acknowledgement."""
         with self._lock:
             now = time.monotonic()
             self.longest = max(self.longest, now - self._last)
@@ -55,16 +55,16 @@ class Clock:
 
     @property
     def last(self) -> float:
-        """When the last acknowledgement came."""
+        """Return the monotonic time of the last acknowledgement, in seconds."""
         with self._lock:
             return self._last
 
 
 class Load:
-    """Writers of every kind, until they are told to stop.
+    """Runs writers of every kind until stop().
 
-    Turns are saved whole and without a key: an error leaves open what became of that turn. Keyed writers try the same
-    append again with the same key until it is acknowledged. Threads write through the synchronous store.
+    Tasks save complete turns without a key: after an error, the outcome of that turn is unknown. Keyed writers repeat
+    an append with the same key until it is acknowledged. Threads write through the sync store.
     """
 
     def __init__(self, url: str, *, writers: int, timeout: float) -> None:
@@ -72,21 +72,21 @@ class Load:
         self._timeout = timeout
         self._stopping = threading.Event()
         self.clock = Clock()
-        self.turns = [Ledger(f"turns-{number}") for number in range(writers)]
-        self.keyed = [Ledger(f"keyed-{number}") for number in range(max(writers // 2, 1))]
-        self.threads = [Ledger(f"thread-{number}") for number in range(max(writers // 4, 1))]
+        self.turn_ledgers = [Ledger(f"turns-{number}") for number in range(writers)]
+        self.keyed_ledgers = [Ledger(f"keyed-{number}") for number in range(max(writers // 2, 1))]
+        self.thread_ledgers = [Ledger(f"thread-{number}") for number in range(max(writers // 4, 1))]
         self._running = [threading.Thread(target=self._loop)]
-        self._running += [threading.Thread(target=self._write, args=(ledger,)) for ledger in self.threads]
+        self._running += [threading.Thread(target=self._write, args=(ledger,)) for ledger in self.thread_ledgers]
 
     @property
     def ledgers(self) -> list[Ledger]:
-        """Every ledger."""
-        return [*self.turns, *self.keyed, *self.threads]
+        """Return the ledgers of all writers."""
+        return [*self.turn_ledgers, *self.keyed_ledgers, *self.thread_ledgers]
 
     @property
-    def acknowledged(self) -> int:
-        """How many turns were acknowledged so far."""
-        return sum(len(ledger.acknowledged) for ledger in self.ledgers)
+    def acknowledged_count(self) -> int:
+        """Return the number of turns that are acknowledged so far."""
+        return sum(len(ledger.numbers) for ledger in self.ledgers)
 
     def start(self) -> None:
         """Start every writer."""
@@ -94,7 +94,7 @@ class Load:
             thread.start()
 
     def stop(self) -> None:
-        """Let every writer finish what it is at."""
+        """Stop every writer after its current write."""
         self._stopping.set()
         for thread in self._running:
             thread.join()
@@ -104,20 +104,20 @@ class Load:
 
     async def _write_all(self) -> None:
         async with recollect.open_async(self._url, timeout=self._timeout) as store:
-            saved = [self._save(store, ledger) for ledger in self.turns]
-            appended = [self._append(store, ledger) for ledger in self.keyed]
-            await asyncio.gather(*saved, *appended)
+            turn_tasks = [self._save(store, ledger) for ledger in self.turn_ledgers]
+            keyed_tasks = [self._append(store, ledger) for ledger in self.keyed_ledgers]
+            await asyncio.gather(*turn_tasks, *keyed_tasks)
 
     async def _save(self, store: recollect.AsyncStore, ledger: Ledger) -> None:
         session = await store.session(ledger.name)
         number = 0
         while not self._stopping.is_set():
             try:
-                await session.save_turn(ledger.question(number), _said(ledger, number)[1])
+                await session.save_turn(ledger.question(number), _messages(ledger, number)[1])
             except recollect.StoreError as error:
-                self._missed(ledger, number, error)
+                self._record_error(ledger, number, error)
             else:
-                self._noted(ledger, number)
+                self._record_success(ledger, number)
             number += 1
             await asyncio.sleep(0.02)
 
@@ -126,11 +126,11 @@ class Load:
         number = 0
         while not self._stopping.is_set():
             try:
-                await session.append(_said(ledger, number), key=str(number))
+                await session.append(_messages(ledger, number), key=str(number))
             except recollect.StoreError as error:
-                self._missed(ledger, number, error)
+                self._record_error(ledger, number, error)
                 continue
-            self._noted(ledger, number)
+            self._record_success(ledger, number)
             number += 1
             await asyncio.sleep(0.02)
 
@@ -140,43 +140,43 @@ class Load:
             number = 0
             while not self._stopping.wait(0.02):
                 try:
-                    session.append(_said(ledger, number))
+                    session.append(_messages(ledger, number))
                 except recollect.StoreError as error:
-                    self._missed(ledger, number, error)
+                    self._record_error(ledger, number, error)
                 else:
-                    self._noted(ledger, number)
+                    self._record_success(ledger, number)
                 number += 1
 
-    def _noted(self, ledger: Ledger, number: int) -> None:
-        ledger.acknowledged.append(number)
+    def _record_success(self, ledger: Ledger, number: int) -> None:
+        ledger.numbers.append(number)
         ledger.unknown.discard(number)
         self.clock.tick()
 
-    def _missed(self, ledger: Ledger, number: int, error: Exception) -> None:
+    def _record_error(self, ledger: Ledger, number: int, error: Exception) -> None:
         ledger.unknown.add(number)
         ledger.errors[f"{type(error).__name__}: {error}"] += 1
 
 
 @dataclass
 class Outcome:
-    """What a comparison of ledgers with a store found."""
+    """The counts of a comparison of ledgers with a store."""
 
-    acknowledged: int = 0
-    lost: int = 0
-    doubled: int = 0
-    disordered: int = 0
+    acknowledged_count: int = 0
+    lost_count: int = 0
+    duplicate_count: int = 0
+    disorder_count: int = 0
     damaged: int = 0
     unknown: int = 0
-    stored: int = 0
+    stored_count: int = 0
 
     @property
     def good(self) -> bool:
-        """Say if everything acknowledged is there once, in order and whole, and nothing else."""
-        return not (self.lost or self.doubled or self.disordered or self.damaged)
+        """Return whether each acknowledged turn is stored once, in order and complete, and no other turn."""
+        return not (self.lost_count or self.duplicate_count or self.disorder_count or self.damaged)
 
 
 def compare(url: str, ledgers: list[Ledger]) -> Outcome:
-    """Read every session and compare it with its ledger. A turn whose end was not told may be there or not."""
+    """Read every session and compare it with its ledger. A turn with an unknown outcome may be stored or missing."""
     outcome = Outcome()
     with recollect.open(url) as store:
         for ledger in ledgers:
@@ -186,30 +186,30 @@ def compare(url: str, ledgers: list[Ledger]) -> Outcome:
 
 
 def _session(store: recollect.Store, name: str) -> recollect.Session:
-    found = store.get_session(name)  # session() would count it as active, which a replica does not take
-    if found is None:
-        raise ClusterError(f"the session {name} is gone")
-    return found
+    session = store.get_session(name)  # session() records activity, and a replica refuses writes
+    if session is None:
+        raise ClusterError(f"session {name!r} is missing")
+    return session
 
 
 def _compare(ledger: Ledger, texts: list[str], outcome: Outcome) -> None:
     numbers: list[int] = []
-    for asked, answered in zip(texts[::2], texts[1::2], strict=False):
-        number = int(asked.rpartition(" ")[2])
+    for question, answer in zip(texts[::2], texts[1::2], strict=False):
+        number = int(question.rpartition(" ")[2])
         numbers.append(number)
-        outcome.damaged += (asked, answered) != (ledger.question(number), ledger.answer(number))
-    found = collections.Counter(numbers)
-    wanted = set(ledger.acknowledged)
-    outcome.damaged += len(texts) % 2 + len(set(found) - wanted - ledger.unknown)
-    outcome.acknowledged += len(wanted)
-    outcome.lost += len(wanted - set(found))
-    outcome.doubled += sum(count - 1 for count in found.values())
-    outcome.disordered += numbers != sorted(numbers)
+        outcome.damaged += (question, answer) != (ledger.question(number), ledger.answer(number))
+    counts = collections.Counter(numbers)
+    expected = set(ledger.numbers)
+    outcome.damaged += len(texts) % 2 + len(set(counts) - expected - ledger.unknown)
+    outcome.acknowledged_count += len(expected)
+    outcome.lost_count += len(expected - set(counts))
+    outcome.duplicate_count += sum(count - 1 for count in counts.values())
+    outcome.disorder_count += numbers != sorted(numbers)
     outcome.unknown += len(ledger.unknown)
-    outcome.stored += len(ledger.unknown & set(found))
+    outcome.stored_count += len(ledger.unknown & set(counts))
 
 
-def _said(ledger: Ledger, number: int) -> list[dict[str, str]]:
+def _messages(ledger: Ledger, number: int) -> list[dict[str, str]]:
     return [
         {"role": "user", "content": ledger.question(number)},
         {"role": "assistant", "content": ledger.answer(number)},

@@ -1,7 +1,7 @@
-"""A cluster on loopback: etcd and three PostgreSQL servers under Patroni, all of it from packages of PyPI.
+"""A cluster on loopback: etcd and three PostgreSQL servers under Patroni, installed from PyPI.
 
-As root the servers run as another user, because PostgreSQL refuses root. Processes are ended by their ids, and only
-those that were started here.
+If root runs the script, the servers run as another user, because PostgreSQL refuses root. The script ends only the
+processes that it started, by their ids.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from typing import Any
 import psycopg
 
 NOBODY = "nobody"
-DATABASE = "talks"
-READY = 180.0
-_TTL, _LOOP, _RETRY = 20, 2, 9  # Patroni takes nothing shorter than 20 seconds for the first
+DATABASE = "recollect"
+READY = 180.0  # seconds. A failover takes about 20; a machine under load takes several times as long.
+_TTL, _LOOP, _RETRY = 20, 2, 9  # seconds. 20 is the minimum that Patroni accepts for ttl.
 
 
 class ClusterError(Exception):
-    """The cluster did not come to the state that the next step needs."""
+    """The cluster did not reach the state that the next step needs."""
 
 
 def free_port() -> int:
-    """Give a port of loopback that nobody uses."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def wait_for(what: str, found: Callable[[], Any], seconds: float = READY) -> Any:
-    """Wait until something is there, and give it."""
-    until = time.monotonic() + seconds
+def wait_for(event: str, condition: Callable[[], Any], seconds: float = READY) -> Any:
+    """Call `condition` until it returns a true value, and return the value."""
+    deadline = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError, ValueError, KeyError, psycopg.Error):
-            if result := found():
+            if result := condition():
                 return result
-        if time.monotonic() > until:
-            raise ClusterError(f"{what} did not happen within {seconds:g} seconds")
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{event} did not happen within {seconds:g} seconds")
         time.sleep(0.1)
 
 
 class Process:
-    """A program of the cluster, with a log."""
+    """A process of the cluster, with a log file."""
 
     def __init__(self, folder: pathlib.Path, name: str, command: list[str]) -> None:
         self._log = folder / f"{name}.log"
@@ -69,10 +69,10 @@ class Process:
                 self._command, stdout=log, stderr=log, cwd=self._folder, env=_environment(self._folder)
             )
 
-    def end(self, how: signal.Signals) -> None:
-        """End the program and wait until it is gone."""
+    def end(self, signal_number: signal.Signals) -> None:
+        """Send a signal to the program and wait for its end; kill it after 60 seconds."""
         if self._running is not None:
-            self._running.send_signal(how)
+            self._running.send_signal(signal_number)
             try:
                 self._running.wait(timeout=60)
             except subprocess.TimeoutExpired:
@@ -82,18 +82,18 @@ class Process:
 
 
 class Node:
-    """One server with its Patroni."""
+    """One PostgreSQL server and its Patroni process."""
 
     def __init__(self, folder: pathlib.Path, name: str, settings: dict[str, Any]) -> None:
         self.name = name
         self.port, self.api = free_port(), free_port()
         self.data = folder / name
         self.up = False
-        path = folder / f"{name}.json"  # JSON is YAML too
-        path.write_text(json.dumps(self._configured(folder, settings), indent=1))
+        path = folder / f"{name}.json"  # Patroni reads YAML, and JSON is a subset of it
+        path.write_text(json.dumps(self._configuration(folder, settings), indent=1))
         self._patroni = Process(folder, name, [sys.executable, "-m", "patroni", str(path)])
 
-    def _configured(self, folder: pathlib.Path, settings: dict[str, Any]) -> dict[str, Any]:
+    def _configuration(self, folder: pathlib.Path, settings: dict[str, Any]) -> dict[str, Any]:
         local = {
             "listen": f"127.0.0.1:{self.port}",
             "connect_address": f"127.0.0.1:{self.port}",
@@ -123,13 +123,13 @@ class Node:
         self.up = True
 
     def kill(self) -> None:
-        """End Patroni, the server and every process of the server as a loss of power would, as far as others see it."""
+        """Kill Patroni and all processes of the server; for the other nodes, this looks like a power failure."""
         self._patroni.end(signal.SIGKILL)
         self.up = False
         self.crash()
 
     def crash(self) -> None:
-        """End the server and every process of it at once. Patroni, if it runs, starts it again."""
+        """Kill all processes of the server. Patroni, if it runs, starts the server again."""
         main = int((self.data / "postmaster.pid").read_text().split()[0])
         pids = [main, *_children(main)]
         for pid in pids:
@@ -138,7 +138,7 @@ class Node:
         wait_for(f"the end of {self.name}", lambda: not any(map(_alive, pids)))
 
     def hold(self, seconds: float) -> None:
-        """Send nothing to the replicas for a while, as a cut network would; to be followed by a kill."""
+        """Suspend replication for some seconds, like a network partition. Only before a kill: it is not resumed."""
         main = int((self.data / "postmaster.pid").read_text().split()[0])
         for pid in _children(main):
             if b"walsender" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -146,18 +146,18 @@ class Node:
         time.sleep(seconds)
 
     def stop(self) -> None:
-        """End Patroni and the server in order."""
+        """Shut down Patroni and the server."""
         if self.up:
             self._patroni.end(signal.SIGTERM)
             self.up = False
 
     def url(self, **query: str) -> str:
-        """Give the address of this server alone."""
+        """Return the connection URL of this server alone."""
         return _url([self], query)
 
 
 class Cluster:
-    """etcd and the nodes."""
+    """An etcd process and three nodes."""
 
     def __init__(self, *, synchronous: bool, count: int = 3) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="recollect-cluster-"))
@@ -171,7 +171,7 @@ class Cluster:
                 shutil.chown(path, NOBODY)
 
     def start(self) -> None:
-        """Start everything, and wait until all nodes take part."""
+        """Start etcd and the nodes, and wait until every node runs and replicates."""
         self._etcd.start()
         for node in self.nodes:
             node.start()
@@ -180,36 +180,40 @@ class Cluster:
             admin.execute(f"CREATE DATABASE {DATABASE}")
 
     def members(self) -> dict[str, dict[str, Any]]:
-        """Ask a node that runs what each node is doing."""
+        """Return the state of each node, as Patroni of a running node reports it."""
         for node in self.nodes:
             if node.up:
                 with contextlib.suppress(OSError):
                     address = f"http://127.0.0.1:{node.api}/cluster"
-                    with urllib.request.urlopen(address, timeout=5) as answer:
-                        return {member["name"]: member for member in json.load(answer)["members"]}
+                    with urllib.request.urlopen(address, timeout=5) as response:
+                        return {member["name"]: member for member in json.load(response)["members"]}
         return {}
 
     def leader(self) -> Node:
-        """Give the node that writes."""
+        """Wait for a leader and return its node."""
         return wait_for("a leader", lambda: next(iter(self._with_role("leader")), None))
 
     def _with_role(self, role: str) -> list[Node]:
         members = self.members()
-        good = {name for name, of in members.items() if of["role"] == role and of["state"] in ("running", "streaming")}
-        return [node for node in self.nodes if node.up and node.name in good]
+        names = {
+            name
+            for name, member in members.items()
+            if member["role"] == role and member["state"] in ("running", "streaming")
+        }
+        return [node for node in self.nodes if node.up and node.name in names]
 
     def wait_whole(self) -> None:
-        """Wait until every node runs, and every replica is one that may be waited for."""
+        """Wait until every node runs and every replica takes part in (synchronous) replication."""
         role = "quorum_standby" if self.synchronous else "replica"
         others = len(self.nodes) - 1
-        wait_for("a whole cluster", lambda: self._with_role("leader") and len(self._with_role(role)) == others)
+        wait_for("a complete cluster", lambda: self._with_role("leader") and len(self._with_role(role)) == others)
 
     def url(self, **query: str) -> str:
-        """Give the address of the cluster: every node, and which of them is wanted."""
+        """Return the connection URL of the cluster: every node, of which the client uses the writable one."""
         return _url(self.nodes, {"target_session_attrs": "read-write", **query})
 
     def remove(self) -> None:
-        """End everything and remove it."""
+        """Stop all processes and delete the folder."""
         for node in self.nodes:
             node.stop()
         self._etcd.end(signal.SIGTERM)
@@ -252,11 +256,11 @@ def _url(nodes: list[Node], query: dict[str, str]) -> str:
 
 
 def _site(package: str) -> pathlib.Path:
-    """Find a package's folder without importing it, which may do more than that."""
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        raise ClusterError(f"{package} is not installed. scripts/cluster installs what is needed.")
-    return pathlib.Path(found.origin).parent
+    """Return the folder of a package without importing it, because an import may have side effects."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ClusterError(f"{package} is not installed. Run scripts/cluster, which installs it.")
+    return pathlib.Path(spec.origin).parent
 
 
 def _environment(folder: pathlib.Path) -> dict[str, str]:
@@ -266,7 +270,10 @@ def _environment(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _other_user() -> list[str]:
-    """As root, become another user who may read what root may: Python may be in root's own folder."""
+    """Return the command prefix that runs a program as `nobody` if root runs the script.
+
+    The user may read every file, because Python may be in root's home folder.
+    """
     if os.geteuid() != 0:
         return []
     return [

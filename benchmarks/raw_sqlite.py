@@ -9,8 +9,8 @@ from typing import Any
 from data import Turn
 
 
-class Raw:
-    """A conversation store as one would write it in twenty lines."""
+class RawSqlite:
+    """A minimal conversation store: one table for messages, one for sessions."""
 
     def __init__(self, path: str) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=30)
@@ -26,7 +26,7 @@ class Raw:
         self.connection.execute("CREATE INDEX IF NOT EXISTS sessions_updated ON sessions (updated)")
 
     def append(self, session: str, position: int, turn: Turn) -> int:
-        """Write a turn in a transaction; give the next position."""
+        """Write a turn in a transaction and return the next position."""
         execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
         for message in turn:
@@ -59,6 +59,6 @@ class Raw:
         return rows.fetchall()
 
     def close(self) -> None:
-        """Fold the log into the file, and close."""
+        """Checkpoint the WAL and close the connection."""
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.connection.close()

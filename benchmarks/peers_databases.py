@@ -1,4 +1,4 @@
-"""Where the stores of peers.py live: a folder for each, or a database of a PostgreSQL server started for them."""
+"""The databases of peers.py: a folder for each store, or a database on a PostgreSQL server that is started for them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MEMORY = "/dev/shm"  # noqa: S108
 SETTINGS = ("fsync=on", "synchronous_commit=on", "max_connections=300")
 
 
-class Places:
-    """New places, copies of prepared ones, and how many bytes are in them."""
+class Databases:
+    """Creates, copies and drops databases, and counts their bytes."""
 
     def __init__(self, names: list[str]) -> None:
         self.folder = tempfile.mkdtemp(prefix="recollect-peers-")
-        # What is only prepared needs no disk; it is moved there before it is measured.
+        # Preparation needs no disk. A prepared store is moved to the disk before it is measured.
         self.memory = tempfile.mkdtemp(prefix="recollect-peers-", dir=MEMORY if os.path.isdir(MEMORY) else None)
         self.server: Any = None
         self.count = 0
@@ -33,55 +33,55 @@ class Places:
             self.server = PostgresServer(*SETTINGS).start()
 
     def remove(self) -> None:
-        """Stop the server, and remove everything."""
+        """Stop the server and delete all databases."""
         if self.server is not None:
             self.server.remove()
         for folder in (self.folder, self.memory):
             shutil.rmtree(folder, ignore_errors=True)
 
     def new(self, name: str) -> str:
-        """Give an empty place to measure in."""
+        """Return the location of a new database for a measurement."""
         return self._database(self._number()) if name in POSTGRES else self._file(self.folder)
 
-    def preparing(self, name: str) -> str:
-        """Give an empty place to prepare in, where nothing waits for the disk."""
+    def new_for_preparation(self, name: str) -> str:
+        """Return the location of a new database for preparation, without syncs to the disk."""
         if name not in POSTGRES:
             return self._file(self.memory)
         number = self._number()
-        place = self._database(number)
+        location = self._database(number)
         self._execute(f"ALTER DATABASE peers{number} SET synchronous_commit = off")
-        return place
+        return location
 
-    def prepared(self, name: str, place: str) -> str:
-        """Give what was prepared a place on the disk, where it is measured."""
+    def move_to_disk(self, name: str, location: str) -> str:
+        """Move a prepared database to the disk, and return its location."""
         if name in POSTGRES:
-            self._execute(f"ALTER DATABASE {_database_of(place)} RESET synchronous_commit", "CHECKPOINT")
-            return place
-        return self._moved(place, shutil.move)
+            self._execute(f"ALTER DATABASE {_database_of(location)} RESET synchronous_commit", "CHECKPOINT")
+            return location
+        return self._transfer(location, shutil.move)
 
-    def copy(self, name: str, place: str) -> str:
-        """Give a copy, to write in."""
+    def copy(self, name: str, location: str) -> str:
+        """Return the location of a copy of a prepared database."""
         if name not in POSTGRES:
-            return self._moved(place, shutil.copytree)
+            return self._transfer(location, shutil.copytree)
         number = self._number()
-        self._execute(f"CREATE DATABASE peers{number} TEMPLATE {_database_of(place)}", "CHECKPOINT")
+        self._execute(f"CREATE DATABASE peers{number} TEMPLATE {_database_of(location)}", "CHECKPOINT")
         return self.server.url(f"peers{number}", "postgres")
 
-    def drop(self, name: str, place: str) -> None:
-        """Remove what is no longer needed."""
+    def drop(self, name: str, location: str) -> None:
+        """Delete a database."""
         if name in POSTGRES:
-            self._execute(f"DROP DATABASE {_database_of(place)} WITH (FORCE)")
+            self._execute(f"DROP DATABASE {_database_of(location)} WITH (FORCE)")
         else:
-            shutil.rmtree(os.path.dirname(place), ignore_errors=True)
+            shutil.rmtree(os.path.dirname(location), ignore_errors=True)
 
-    def bytes(self, name: str, place: str) -> int:
-        """Count the bytes of a store that nobody has open: all of its files, or all tables and indexes of its own."""
+    def bytes(self, name: str, location: str) -> int:
+        """Count the bytes of a closed store: all of its files, or all of its tables and indexes."""
         if name not in POSTGRES:
-            found = glob.glob(place + "*") + glob.glob(place + ".jsonl/*")
-            return sum(os.path.getsize(file) for file in found if os.path.isfile(file))
+            paths = glob.glob(location + "*") + glob.glob(location + ".jsonl/*")
+            return sum(os.path.getsize(file) for file in paths if os.path.isfile(file))
         import psycopg  # noqa: PLC0415
 
-        with psycopg.connect(place) as connection:
+        with psycopg.connect(location) as connection:
             return connection.execute(
                 "SELECT sum(pg_total_relation_size(pg_class.oid))::bigint FROM pg_class "
                 "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
@@ -93,14 +93,14 @@ class Places:
         return self.count
 
     def _file(self, folder: str) -> str:
-        made = os.path.join(folder, str(self._number()))
-        os.makedirs(made)
-        return os.path.join(made, "store.db")
+        directory = os.path.join(folder, str(self._number()))
+        os.makedirs(directory)
+        return os.path.join(directory, "store.db")
 
-    def _moved(self, place: str, action: Any) -> str:
+    def _transfer(self, location: str, action: Any) -> str:
         target = os.path.join(self.folder, str(self._number()))
-        action(os.path.dirname(place), target)
-        return os.path.join(target, os.path.basename(place))
+        action(os.path.dirname(location), target)
+        return os.path.join(target, os.path.basename(location))
 
     def _database(self, number: int) -> str:
         self._execute(f"CREATE DATABASE peers{number}")
@@ -114,5 +114,5 @@ class Places:
                 connection.execute(statement)
 
 
-def _database_of(place: str) -> str:
-    return place.partition("?")[0].rpartition("/")[2]
+def _database_of(location: str) -> str:
+    return location.partition("?")[0].rpartition("/")[2]
