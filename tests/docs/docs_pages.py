@@ -1,4 +1,4 @@
-"""The documentation as the tests read it: pages, their sections and their examples."""
+"""Read the documentation for the tests: pages, their sections, anchors, links and examples."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import re
 from typing import Any, NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-ARROW = "# -> "
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
+ARROW = "# -> "  # in an example, before the expected value of the expression on the line
 
 _HEADING = re.compile(r"^(#+) (.+)$")
 _FENCE = re.compile(r"^```(\w*)$")
 
 
 class Section(NamedTuple):
-    """A heading, how deep it is, and what stands under it up to the next heading."""
+    """A heading with its level, and the text up to the next heading."""
 
     level: int
     title: str
@@ -24,78 +24,80 @@ class Section(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A fenced piece of code, and the line that it begins on."""
+    """A fenced code block, and the number of its first line of code."""
 
     line: int
     text: str
 
 
-def read(page: str) -> str:
+def read_page(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def sections(page: str) -> list[Section]:
-    found: list[tuple[int, str, list[str]]] = [(0, "", [])]
-    fenced = False
-    for line in read(page).splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        heading = None if fenced else _HEADING.match(line)
+def split_sections(page: str) -> list[Section]:
+    """Return the sections of a page in order. The first has level 0: the text before any heading."""
+    sections: list[tuple[int, str, list[str]]] = [(0, "", [])]
+    in_code = False
+    for line in read_page(page).splitlines():
+        in_code ^= bool(_FENCE.match(line))
+        heading = None if in_code else _HEADING.match(line)
         if heading:
-            found.append((len(heading[1]), heading[2], []))
+            sections.append((len(heading[1]), heading[2], []))
         else:
-            found[-1][2].append(line)
-    return [Section(level, title, "\n".join(lines)) for level, title, lines in found]
+            sections[-1][2].append(line)
+    return [Section(level, title, "\n".join(lines)) for level, title, lines in sections]
 
 
-def section(page: str, title: str) -> Section:
-    """Give the section with a title, or the one whose title goes on with its arguments."""
-    for found in sections(page):
-        if found.title == title or found.title.startswith(title + "("):
-            return found
+def find_section(page: str, title: str) -> Section:
+    """Return the section with a title, or the one whose title is `title` followed by arguments in parentheses."""
+    for section in split_sections(page):
+        if section.title == title or section.title.startswith(title + "("):
+            return section
     raise AssertionError(f"{page} has no section {title!r}")
 
 
-def blocks(page: str, language: str = "python") -> list[Block]:
-    found: list[Block] = []
-    lines = read(page).splitlines()
+def find_blocks(page: str, language: str = "python") -> list[Block]:
+    """Return the fenced code blocks of a page in one language."""
+    blocks: list[Block] = []
+    lines = read_page(page).splitlines()
     start: int | None = None
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
         if not fence:
             continue
         if start is None:
-            start, kind = number + 1, fence[1]
+            start, block_language = number + 1, fence[1]
             continue
-        if kind == language:
-            found.append(Block(start + 1, "\n".join(lines[start:number])))
+        if block_language == language:
+            blocks.append(Block(start + 1, "\n".join(lines[start:number])))
         start = None
-    return found
+    return blocks
 
 
-def anchors(page: str) -> set[str]:
-    """Name the places that a link into a page may lead to, as GitHub names them."""
-    kept = re.compile(r"[^\w\- ]")
-    return {kept.sub("", found.title.lower()).replace(" ", "-") for found in sections(page)}
+def list_anchors(page: str) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub generates them."""
+    punctuation = re.compile(r"[^\w\- ]")
+    return {punctuation.sub("", section.title.lower()).replace(" ", "-") for section in split_sections(page)}
 
 
-def names(text: str) -> set[str]:
-    """Give the identifiers that a page sets as code."""
+def find_identifiers(text: str) -> set[str]:
+    """Return the identifiers in the inline code of a text."""
     code = " ".join(re.findall(r"`([^`\n]+)`", text))
     return set(re.findall(r"\$?\w+", code))
 
 
-def run(page: str, block: Block, space: dict[str, Any]) -> int:
-    """Run an example, and compare each line that ends with `# -> value` with what it gives; say how many did."""
-    told = block.text.splitlines()
-    compared = 0
+def run_example(page: str, block: Block, namespace: dict[str, Any]) -> int:
+    """Run an example and compare each expression before `# -> value` with the value; return the number compared."""
+    lines = block.text.splitlines()
+    count = 0
     for statement in ast.parse(block.text).body:
-        last = told[statement.end_lineno - 1]
+        last_line = lines[(statement.end_lineno or 0) - 1]
         code = ast.increment_lineno(statement, block.line - 1)
-        if ARROW not in last:
-            exec(compile(ast.Module([code], []), page, "exec"), space)
+        if ARROW not in last_line:
+            exec(compile(ast.Module([code], []), page, "exec"), namespace)
             continue
-        assert isinstance(code, ast.Expr), f"{page}:{block.line}: {last}"
-        given = eval(compile(ast.Expression(code.value), page, "eval"), space)
-        assert given == ast.literal_eval(last.split(ARROW)[1].strip()), f"{page}:{statement.lineno}"
-        compared += 1
-    return compared
+        assert isinstance(code, ast.Expr), f"{page}:{block.line}: {last_line}"
+        value = eval(compile(ast.Expression(code.value), page, "eval"), namespace)
+        assert value == ast.literal_eval(last_line.split(ARROW)[1].strip()), f"{page}:{statement.lineno}"
+        count += 1
+    return count
