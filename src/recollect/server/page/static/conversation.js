@@ -189,8 +189,10 @@
       if (reply.revision < mine.revision) r.refresh();   /* this page was read before the latest refresh */
     } catch (error) { failed = true; if (!error.offline) r.failed(error); }
     finally {
-      mine.paging = false;
-      if (view === mine && !mine.element.classList.contains("gone")) { if (failed) setTimeout(recheckEdges, 3000); else requestAnimationFrame(recheckEdges); }
+      const recheck = () => { if (view === mine && !mine.element.classList.contains("gone")) recheckEdges(); };
+      /* After a failure, an edge that moves in and out of view does not request the page again before the retry. */
+      if (failed) setTimeout(() => { mine.paging = false; recheck(); }, 3000);
+      else { mine.paging = false; requestAnimationFrame(recheck); }
     }
   }
 
