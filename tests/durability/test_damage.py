@@ -16,7 +16,7 @@ import pytest
 
 import recollect
 from recollect import export
-from recollect.errors import RecollectError, StoreError
+from recollect.errors import Corrupted, RecollectError, StoreError
 
 DAMAGES, LONG_DAMAGES = 12, 1_000
 MAX_OPERATIONS = 3_000  # operations of one method; more mean that it does not end
@@ -162,6 +162,41 @@ def check_damaged_copies(intact_path: str, path: str, times: int) -> None:
         error_counts["found" if is_found else "not found" if is_damaged else "no used page was damaged"] += 1
     print(f"{times} damaged files: {dict(error_counts)}")
     assert error_counts["found"] > times // 2
+
+
+@pytest.mark.parametrize("missing", [1, 8, 100, PAGE - 1])
+def test_a_file_that_ends_inside_its_last_page_is_damaged(intact_path, tmp_path, missing):
+    os.truncate(intact_path, os.path.getsize(intact_path) - missing)
+    with recollect.open(intact_path) as store:
+        (problem,) = store.check().problems
+    assert f"the last {missing} bytes are missing" in problem.message
+    copy = str(tmp_path / "restored.db")
+    with pytest.raises(Corrupted, match=f"last {missing} bytes"):
+        recollect.restore(intact_path, copy)
+    assert not os.path.exists(copy)
+
+
+def test_a_last_page_that_is_still_in_the_wal_is_not_missing(path):
+    """A checkpoint that was killed inside its last write: the WAL has the page, so nothing is lost."""
+    with recollect.open(path) as store:
+        session = store.session("cli:a")
+        for number in range(50):
+            session.append({"role": "user", "content": f"{number} {'word ' * 400}"})
+        for suffix in ("", "-wal"):
+            shutil.copy(path + suffix, f"{path}.copy{suffix}")
+    copy = f"{path}.copy"
+    connection = apsw.Connection(copy)
+    try:
+        connection.execute("SELECT count(*) FROM sessions").fetchall()
+        shutil.copy(copy + "-wal", copy + "-saved")
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    finally:
+        connection.close()
+    os.truncate(copy, os.path.getsize(copy) - 100)
+    os.replace(copy + "-saved", copy + "-wal")
+    with recollect.open(copy) as store:
+        assert not store.check().problems
+        assert len(store.session("cli:a").messages()) == 50
 
 
 def test_damage_is_reported_as_a_recollect_error(intact_path, path):

@@ -39,6 +39,7 @@ from recollect.model.value import format_iso
 BackupProgress = Callable[[int, int], object]
 
 _ANY_VERSION = 1 << 31  # higher than any schema version: a restore may replace a database of a newer Recollect
+_WAL_HEADER_BYTES, _WAL_FRAME_HEADER_BYTES = 32, 24  # SQLite file format, sections 4.1 and 4.2
 _PAGES_PER_STEP = 1_000  # pages (4 MB) between two calls of `progress`. Without a callback, one step copies everything
 
 
@@ -151,6 +152,33 @@ def _check_integrity(connection: apsw.Connection, path: str) -> int:
     return version
 
 
+def _check_length(connection: apsw.Connection, path: str) -> None:
+    """Raise Corrupted if the file ends inside a page that the WAL does not have either.
+
+    SQLite reads the missing bytes as zeros, and neither its integrity check nor the checksum VFS looks at them: both
+    accept a file without the end of its last page. Only whole missing pages are errors of SQLite.
+    """
+    page_size = _query_number(connection, "PRAGMA page_size")
+    missing = -_file_size(path) % page_size
+    # A checkpoint that was killed inside a write leaves such a file too. The next one writes the page again.
+    if not missing or _is_in_wal(path, _file_size(path) // page_size + 1, page_size):
+        return
+    if missing := -_file_size(path) % page_size:  # again: a checkpoint may have completed it since, and reset the WAL
+        raise Corrupted(path=path, reason=f"the file is truncated, and the last {missing} bytes are missing")
+
+
+def _is_in_wal(path: str, page: int, page_size: int) -> bool:
+    """Return whether the WAL of a file has a page. Frames of an older generation of the WAL have another salt."""
+    # Closing the WAL releases no lock of SQLite: its locks are on the database file and on -shm.
+    with contextlib.suppress(FileNotFoundError), open(path + "-wal", "rb") as wal:
+        salt = wal.read(_WAL_HEADER_BYTES)[16:24]
+        while len(header := wal.read(_WAL_FRAME_HEADER_BYTES)) == _WAL_FRAME_HEADER_BYTES and header[8:16] == salt:
+            if int.from_bytes(header[:4], "big") == page:
+                return True
+            wal.seek(page_size, os.SEEK_CUR)
+    return False
+
+
 def describe_backup(source: str, path: str, *, verify: bool = True, timeout: float = 30.0) -> Backup:
     """Return a description of a backup, after checking that it can be restored to `path`. Both files are only read."""
     source = _check_source(source, path)
@@ -161,7 +189,10 @@ def describe_backup(source: str, path: str, *, verify: bool = True, timeout: flo
         current_path = source
         reader = connect_reader(source, timeout, verify=verify)
         try:
-            return _read_backup(reader, source)
+            backup = _read_backup(reader, source)
+            if verify:
+                _check_length(reader, source)
+            return backup
         finally:
             reader.close()
     except apsw.Error as error:
@@ -225,6 +256,8 @@ def _prepare_stage(source: str, stage: str, timeout: float, *, verify: bool) -> 
         reader = connect_reader(source, timeout, verify=verify)
         try:
             _copy_snapshot(reader, stage, timeout, None)
+            if verify:  # after the copy, which refuses a file that is not a database
+                _check_length(reader, source)
         finally:
             reader.close()
     except apsw.Error as error:
@@ -337,6 +370,8 @@ def _collect_findings(file: DatabaseFile, connection: apsw.Connection, *, deep: 
     findings = list(_check_references(connection))
     if deep:
         findings += _check_structure(connection)
+        if not file.memory:
+            _check_length(connection, file.path)
         if not file.memory and checksum_vfs() is not None:
             findings += _check_checksums(file)
     return findings
