@@ -13,7 +13,7 @@ import os
 import time
 from typing import NamedTuple
 
-_WAL_HEADER_BYTES = 32  # size of a WAL without frames (SQLite file format, section 4.1): nothing to preserve
+WAL_HEADER_BYTES = 32  # size of a WAL without frames (SQLite file format, section 4.1): nothing to preserve
 
 
 class FileIdentity(NamedTuple):
@@ -106,7 +106,7 @@ def preserve_wal(path: str) -> None:
     wal = f"{path}-wal"
     inode = _inode(wal)
     with contextlib.suppress(OSError):
-        if inode is None or os.path.getsize(wal) <= _WAL_HEADER_BYTES or _is_nonempty(path):
+        if inode is None or os.path.getsize(wal) <= WAL_HEADER_BYTES or _is_nonempty(path):
             return
         aside = _link_aside(wal)
         if _inode(aside) != inode:  # another process created the file, and a new WAL, since `inode` was read

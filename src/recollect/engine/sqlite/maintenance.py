@@ -30,6 +30,7 @@ from recollect.engine.sqlite.connection import (
 )
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.engine.sqlite.errors import resource_error, translate_error
+from recollect.engine.sqlite.file_identity import WAL_HEADER_BYTES
 from recollect.engine.sqlite.filesystem import prepare_file
 from recollect.engine.url import MEMORY, absolute_path
 from recollect.errors import Corrupted, DiskFull, FileExists, InvalidValue, NotADatabase, StoreUnavailable, format_value
@@ -39,7 +40,7 @@ from recollect.model.value import format_iso
 BackupProgress = Callable[[int, int], object]
 
 _ANY_VERSION = 1 << 31  # higher than any schema version: a restore may replace a database of a newer Recollect
-_WAL_HEADER_BYTES, _WAL_FRAME_HEADER_BYTES = 32, 24  # SQLite file format, sections 4.1 and 4.2
+_WAL_FRAME_HEADER_BYTES = 24  # SQLite file format, section 4.1
 _PAGES_PER_STEP = 1_000  # pages (4 MB) between two calls of `progress`. Without a callback, one step copies everything
 
 
@@ -171,7 +172,7 @@ def _is_in_wal(path: str, page: int, page_size: int) -> bool:
     """Return whether the WAL of a file has a page. Frames of an older generation of the WAL have another salt."""
     # Closing the WAL releases no lock of SQLite: its locks are on the database file and on -shm.
     with contextlib.suppress(FileNotFoundError), open(path + "-wal", "rb") as wal:
-        salt = wal.read(_WAL_HEADER_BYTES)[16:24]
+        salt = wal.read(WAL_HEADER_BYTES)[16:24]
         while len(header := wal.read(_WAL_FRAME_HEADER_BYTES)) == _WAL_FRAME_HEADER_BYTES and header[8:16] == salt:
             if int.from_bytes(header[:4], "big") == page:
                 return True
