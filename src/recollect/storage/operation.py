@@ -2,7 +2,15 @@
 
 An operation is written once and knows no engine. An engine runs it in one transaction, and may run it again from the
 start (for example after a full disk rolled back a batch), so the time, new ids and everything else that varies are
-arguments.
+arguments. The columns that a query returns are declared once, as the fields of a row class, with the query's name:
+
+    class BranchRow(NamedTuple):
+        key: int
+        number: int
+
+    BRANCH_GET = Query("branch_get", BranchRow)
+
+    row = yield from fetch_one(BRANCH_GET, branch=key)  # a BranchRow, or None
 """
 
 from __future__ import annotations
@@ -13,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 T = TypeVar("T")
+R = TypeVar("R", bound=tuple[Any, ...])
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
@@ -65,15 +74,35 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
     """Return whether a holder is a process of this machine that no longer runs."""
 
 
-def fetch_all(name: str, **params: Any) -> Steps[list[Row]]:
-    """Run a statement and return its rows."""
-    return (yield name, params, False)
+class Query(Generic[R]):
+    """A query by its name, and the class of its rows: a NamedTuple whose fields are the columns, in order.
+
+    A test prepares every query on every engine and compares the names of its columns with the fields.
+    """
+
+    __slots__ = ("make_row", "name", "row_class")
+
+    def __init__(self, name: str, row_class: type[R]) -> None:
+        self.name = name
+        self.row_class = row_class
+        self.make_row: Callable[[Row], R] = row_class._make  # type: ignore[attr-defined]  # row_class is a NamedTuple
 
 
-def fetch_one(name: str, **params: Any) -> Steps[Row | None]:
-    """Run a statement and return its first row, or None."""
-    rows = yield name, params, False
-    return rows[0] if rows else None
+def fetch_all(query: Any, **params: Any) -> Steps[list[Any]]:
+    """Run a query and return its rows."""
+    if isinstance(query, str):  # TRANSITION: removed when every query has a row class
+        return (yield query, params, False)
+    rows = yield query.name, params, False
+    return list(map(query.make_row, rows))
+
+
+def fetch_one(query: Any, **params: Any) -> Steps[Any | None]:
+    """Run a query and return its first row, or None."""
+    if isinstance(query, str):  # TRANSITION: removed when every query has a row class
+        rows = yield query, params, False
+        return rows[0] if rows else None
+    rows = yield query.name, params, False
+    return query.make_row(rows[0]) if rows else None
 
 
 def execute(name: str, **params: Any) -> Steps[None]:
