@@ -6,6 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 from recollect import config
+from recollect.engine import registry
 from recollect.errors import InvalidValue, format_value
 from recollect.model import validation
 from recollect.model.json import escape_surrogates
@@ -19,7 +20,7 @@ _CONNINFO_KEYS = frozenset({"host", "hostaddr", "port", "dbname", "user", "passw
 
 
 class StoreTarget(NamedTuple):
-    """The engine of a store, and the path or URL of its database."""
+    """The URL scheme of a store's engine, and the path or URL of its database."""
 
     engine: str
     path: str
@@ -27,7 +28,7 @@ class StoreTarget(NamedTuple):
     @property
     def display_url(self) -> str:
         """The path, or the URL without its password."""
-        if self.engine != "postgres":
+        if "://" not in self.path:
             return self.path
         scheme, authority, query = split_url(self.path)
         user, at, host = authority.rpartition("@")
@@ -77,6 +78,8 @@ def parse_target(target: str | os.PathLike[str] | None) -> StoreTarget:
             raise InvalidValue(f"A URL must be valid UTF-8, got {format_value(text)}.")
         return StoreTarget("postgres", f"{scheme}:{remainder}")
     if "://" in text or (colon and scheme == "file"):
+        if registry.is_registered(scheme):
+            return StoreTarget(scheme, text)
         raise InvalidValue(
             f"{scheme}: is not a supported kind of store. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import storage
-from recollect.engine.process import holder, is_gone
-from recollect.engine.sqlite.sync_engine import SqliteEngine
+from recollect.engine.registry import find_provider
 from recollect.engine.url import StoreTarget, check_owner_and_timeout, parse_target
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import session_ids, validation
@@ -27,7 +26,7 @@ from recollect.store.turn import Stream, Turn
 __all__ = ["Session", "Store", "Stream", "Turn", "open"]
 
 if TYPE_CHECKING:
-    from recollect.engine.postgres.sync_engine import PostgresEngine
+    from recollect.engine.engine import Engine, Maintenance
     from recollect.model.reports import Findings, OptimizeReport, Owners, Period, PruneReport, Space, Stats, ToolStats
     from recollect.model.session import SessionInfo
     from recollect.model.times import DurationLike, TimeLike
@@ -57,11 +56,8 @@ def open_target(target: StoreTarget, owner: str, timeout: float, *, trusted: boo
 
     `trusted` also accepts a PostgreSQL role that bypasses row-level security, which a copy of all owners needs.
     """
-    if target.engine == "postgres":
-        from recollect.engine.postgres.sync_engine import PostgresEngine  # noqa: PLC0415  an optional extra; it takes 60 ms
-
-        return Store(PostgresEngine(target.path, owner=owner, timeout=timeout, trusted=trusted), owner)
-    return Store(SqliteEngine(target.path, timeout=timeout), owner)
+    provider = find_provider(target.engine)
+    return Store(provider.open(target.path, owner=owner, timeout=timeout, trusted=trusted), owner)
 
 
 class Store:
@@ -70,11 +66,9 @@ class Store:
     Writes are on disk when a method returns. As a context manager, the store is closed at the end of the block.
     """
 
-    def __init__(self, engine: SqliteEngine | PostgresEngine, owner: str = "") -> None:
+    def __init__(self, engine: Engine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
-        local = isinstance(engine, SqliteEngine)  # then every holder of a turn is a process of this machine
-        self._holder, self._is_gone = (engine.holder, engine.is_gone) if local else (holder, is_gone)
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     @property
@@ -84,7 +78,7 @@ class Store:
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
-        return Scope(self._owner, self._holder(), time.time_ns() // 1_000_000, self._is_gone)
+        return Scope(self._owner, self._engine.holder(), time.time_ns() // 1_000_000, self._engine.is_gone)
 
     def run(self, op: Operation[T]) -> T:
         """Run one operation of recollect.storage in one transaction, and return its result."""
@@ -408,13 +402,11 @@ class Store:
         existing file raises FileExists unless `overwrite` is set. `progress` is called with the pages done and the
         total. SQLite only: PostgreSQL raises NotSupported.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
-
-        target, callback = validation.check_path("path", path), progress
+        target = validation.check_path("path", path)
         validation.check_callable("progress", progress)
         overwrite = validation.check_flag("overwrite", overwrite)
         return self._maintain(
-            "Backing up", lambda file: maintenance.create_backup(file, target, overwrite=overwrite, progress=callback)
+            "Backing up", lambda maintenance: maintenance.backup(target, overwrite=overwrite, progress=progress)
         )
 
     def owners(self) -> Owners:
@@ -432,7 +424,6 @@ class Store:
         - `file`: also check the SQLite file itself, for all owners.
         - `progress`: a function that is called with the sessions done and the total.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
         from recollect.history.repair import find_problems  # noqa: PLC0415
         from recollect.model.reports import Finding, Findings  # noqa: PLC0415
 
@@ -440,9 +431,10 @@ class Store:
         deep, repair = validation.check_flag("deep", deep), validation.check_flag("repair", repair)
         file = validation.check_flag("file", file)
         findings, areas = list[Finding](), storage.integrity.CHECKED_AREAS
-        if file and hasattr(self._engine, "maintain"):
-            findings += self._maintain("Checking the file", lambda file: maintenance.check_file(file, deep=deep))
-            areas = (*maintenance.check_names(deep), *areas)
+        if file and self._engine.maintenance is not None:
+            result = self._maintain("Checking the file", lambda maintenance: maintenance.check(deep=deep))
+            findings += result.findings
+            areas = (*result.areas, *areas)
         findings += self.follow(
             storage.integrity.check_store(
                 self.scope(), deep=deep, repair=repair, histories=find_problems, progress=progress
@@ -455,9 +447,7 @@ class Store:
 
         SQLite only: PostgreSQL raises NotSupported.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
-
-        return self._maintain("Measuring disk usage", maintenance.measure_space)
+        return self._maintain("Measuring disk usage", lambda maintenance: maintenance.space())
 
     def optimize(self) -> OptimizeReport:
         """Return free pages to the disk, rewrite the file, truncate the WAL, and return a report.
@@ -465,16 +455,14 @@ class Store:
         The rewrite takes about 10 seconds per gigabyte, during which other writers wait, and needs free disk space of
         twice the size of the file. SQLite only: PostgreSQL raises NotSupported.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
+        return self._maintain("Optimizing the file", lambda maintenance: maintenance.optimize())
 
-        return self._maintain("Optimizing the file", maintenance.optimize_file)
-
-    def _maintain(self, feature: str, task: Callable[[Any], T]) -> T:
-        """Run a maintenance task on the engine's database file. Raise NotSupported if the engine has no file."""
-        maintain = getattr(self._engine, "maintain", None)
-        if maintain is None:
+    def _maintain(self, feature: str, task: Callable[[Maintenance], T]) -> T:
+        """Run maintenance of the database files. Raise NotSupported if the engine has none."""
+        maintenance = self._engine.maintenance
+        if maintenance is None:
             raise NotSupported(what=feature)
-        return maintain(task)
+        return task(maintenance)
 
     def close(self) -> None:
         """Close the store and end its watches. Every acknowledged write is already on disk.

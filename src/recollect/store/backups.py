@@ -1,11 +1,11 @@
-"""Restoring and checking backups: functions on the file of a SQLite database, which need not be open."""
+"""Restoring and checking backups of a database, which need not be open."""
 
 from __future__ import annotations
 
 import os
-import time
 
-from recollect.engine.sqlite import maintenance
+from recollect.engine.engine import Backups
+from recollect.engine.registry import find_provider
 from recollect.engine.url import parse_target
 from recollect.errors import NotSupported
 from recollect.model import validation
@@ -28,8 +28,8 @@ def restore(
     Raise Corrupted for a damaged backup, SchemaTooNew for one of a newer version, NotADatabase for another kind of
     file, and NotSupported if `path` is a PostgreSQL URL; the database is then unchanged.
     """
-    source, target = _resolve_paths(backup, path)
-    return maintenance.restore_backup(source, target, time.time_ns() // 1_000_000, verify=verify, timeout=timeout)
+    backups, source, target = _resolve_paths(backup, path)
+    return backups.restore(source, target, verify=verify, timeout=timeout)
 
 
 def check_backup(
@@ -43,13 +43,17 @@ def check_backup(
 
     Raise the errors that restore() with the same arguments would raise.
     """
-    source, target = _resolve_paths(backup, path)
-    return maintenance.describe_backup(source, target, verify=verify, timeout=timeout)
+    backups, source, target = _resolve_paths(backup, path)
+    return backups.describe(source, target, verify=verify, timeout=timeout)
 
 
-def _resolve_paths(backup: str | os.PathLike[str], path: str | os.PathLike[str] | None) -> tuple[str, str]:
-    """Return the paths of the backup and of the database. Raise NotSupported if the location is not a SQLite file."""
+def _resolve_paths(backup: str | os.PathLike[str], path: str | os.PathLike[str] | None) -> tuple[Backups, str, str]:
+    """Return the engine's backups, and the paths of the backup and of the database.
+
+    Raise NotSupported if the engine has no files.
+    """
     target = parse_target(path)
-    if target.engine != "sqlite":
+    backups = find_provider(target.engine).backups
+    if backups is None:
         raise NotSupported(what="Restoring a backup")
-    return validation.check_path("backup", backup), target.path
+    return backups, validation.check_path("backup", backup), target.path

@@ -14,8 +14,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import storage
-from recollect.engine.process import holder, is_gone
-from recollect.engine.sqlite.async_engine import AsyncSqliteEngine
+from recollect.engine.registry import find_provider
 from recollect.engine.url import StoreTarget, check_owner_and_timeout, parse_target
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import session_ids, validation
@@ -28,7 +27,7 @@ from recollect.store_async.turn import AsyncStream, AsyncTurn
 __all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
 
 if TYPE_CHECKING:
-    from recollect.engine.postgres.async_engine import AsyncPostgresEngine
+    from recollect.engine.engine import AsyncEngine, Maintenance
     from recollect.model.reports import Findings, OptimizeReport, Owners, Period, PruneReport, Space, Stats, ToolStats
     from recollect.model.session import SessionInfo
     from recollect.model.times import DurationLike, TimeLike
@@ -50,12 +49,8 @@ def open_async(
     return AsyncStoreOpener(parse_target(path_or_url), owner, timeout)
 
 
-def _open_engine(target: StoreTarget, owner: str, timeout: float) -> AsyncSqliteEngine | AsyncPostgresEngine:
-    if target.engine == "postgres":
-        from recollect.engine.postgres.async_engine import AsyncPostgresEngine  # noqa: PLC0415  an optional extra; it takes 60 ms
-
-        return AsyncPostgresEngine(target.path, owner=owner, timeout=timeout)
-    return AsyncSqliteEngine(target.path, timeout=timeout)
+def _open_engine(target: StoreTarget, owner: str, timeout: float) -> AsyncEngine:
+    return find_provider(target.engine).open_async(target.path, owner=owner, timeout=timeout)
 
 
 class AsyncStoreOpener:
@@ -89,11 +84,9 @@ class AsyncStore:
     block.
     """
 
-    def __init__(self, engine: AsyncSqliteEngine | AsyncPostgresEngine, owner: str = "") -> None:
+    def __init__(self, engine: AsyncEngine, owner: str = "") -> None:
         self._engine = engine
         self._owner = owner
-        local = isinstance(engine, AsyncSqliteEngine)  # then every holder of a turn is a process of this machine
-        self._holder, self._is_gone = (engine.holder, engine.is_gone) if local else (holder, is_gone)
         self._watches: weakref.WeakSet[AsyncWatch] = weakref.WeakSet()
 
     @property
@@ -103,7 +96,7 @@ class AsyncStore:
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
-        return Scope(self._owner, self._holder(), time.time_ns() // 1_000_000, self._is_gone)
+        return Scope(self._owner, self._engine.holder(), time.time_ns() // 1_000_000, self._engine.is_gone)
 
     def run(self, op: Operation[T]) -> Coroutine[Any, Any, T]:
         """Return a coroutine that runs one operation of recollect.storage in one transaction and returns its result.
@@ -438,13 +431,11 @@ class AsyncStore:
         existing file raises FileExists unless `overwrite` is set. `progress` is called with the pages done and the
         total. SQLite only: PostgreSQL raises NotSupported.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
-
         target, overwrite = validation.check_path("path", path), validation.check_flag("overwrite", overwrite)
         validation.check_callable("progress", progress)
         callback = _call_on_loop(progress)
         return await self._maintain(
-            "Backing up", lambda file: maintenance.create_backup(file, target, overwrite=overwrite, progress=callback)
+            "Backing up", lambda maintenance: maintenance.backup(target, overwrite=overwrite, progress=callback)
         )
 
     async def owners(self) -> Owners:
@@ -462,7 +453,6 @@ class AsyncStore:
         - `file`: also check the SQLite file itself, for all owners.
         - `progress`: a function that is called with the sessions done and the total.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
         from recollect.history.repair import find_problems  # noqa: PLC0415
         from recollect.model.reports import Finding, Findings  # noqa: PLC0415
 
@@ -470,9 +460,10 @@ class AsyncStore:
         deep, repair = validation.check_flag("deep", deep), validation.check_flag("repair", repair)
         file = validation.check_flag("file", file)
         findings, areas = list[Finding](), storage.integrity.CHECKED_AREAS
-        if file and hasattr(self._engine, "maintain"):
-            findings += await self._maintain("Checking the file", lambda file: maintenance.check_file(file, deep=deep))
-            areas = (*maintenance.check_names(deep), *areas)
+        if file and self._engine.maintenance is not None:
+            result = await self._maintain("Checking the file", lambda maintenance: maintenance.check(deep=deep))
+            findings += result.findings
+            areas = (*result.areas, *areas)
         findings += await self.follow(
             storage.integrity.check_store(
                 self.scope(), deep=deep, repair=repair, histories=find_problems, progress=progress
@@ -485,9 +476,7 @@ class AsyncStore:
 
         SQLite only: PostgreSQL raises NotSupported.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
-
-        return await self._maintain("Measuring disk usage", maintenance.measure_space)
+        return await self._maintain("Measuring disk usage", lambda maintenance: maintenance.space())
 
     async def optimize(self) -> OptimizeReport:
         """Return free pages to the disk, rewrite the file, truncate the WAL, and return a report.
@@ -495,16 +484,14 @@ class AsyncStore:
         The rewrite takes about 10 seconds per gigabyte, during which other writers wait, and needs free disk space of
         twice the size of the file. SQLite only: PostgreSQL raises NotSupported.
         """
-        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
+        return await self._maintain("Optimizing the file", lambda maintenance: maintenance.optimize())
 
-        return await self._maintain("Optimizing the file", maintenance.optimize_file)
-
-    async def _maintain(self, feature: str, task: Callable[[Any], T]) -> T:
-        """Run a maintenance task on the engine's database file. Raise NotSupported if the engine has no file."""
-        maintain = getattr(self._engine, "maintain", None)
-        if maintain is None:
+    async def _maintain(self, feature: str, task: Callable[[Maintenance], T]) -> T:
+        """Run maintenance of the database files. Raise NotSupported if the engine has none."""
+        maintenance = self._engine.maintenance
+        if maintenance is None:
             raise NotSupported(what=feature)
-        return await maintain(task)
+        return await self._engine.run_blocking(lambda: task(maintenance))
 
     async def close(self) -> None:
         """Close the store and end its watches. Every acknowledged write is already on disk.

@@ -11,9 +11,11 @@ import asyncio
 import queue
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
@@ -49,6 +51,18 @@ class AsyncPostgresEngine:
         """The URL of the server, without the password."""
         return self._server.path
 
+    @property
+    def maintenance(self) -> None:
+        """None: the files belong to the server."""
+
+    def holder(self) -> str:
+        """Return the holder name of this process, which operations store in the database."""
+        return process.holder()
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether a holder is a process of this machine that has ended."""
+        return process.is_gone(name)
+
     async def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result; its writes are on the server's disk by then.
 
@@ -62,6 +76,10 @@ class AsyncPostgresEngine:
         if not op.writes:
             return await loop.run_in_executor(self._workers.executor, self._server.read, op)
         return await self._write_queue.wait(op, loop)
+
+    async def run_blocking(self, work: Callable[[], T]) -> T:
+        """Run a blocking function in a thread, and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(None, work)
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
@@ -24,6 +25,18 @@ class PostgresEngine:
     def path(self) -> str:
         """The URL of the server, without the password."""
         return self._server.path
+
+    @property
+    def maintenance(self) -> None:
+        """None: the files belong to the server."""
+
+    def holder(self) -> str:
+        """Return the holder name of this process, which operations store in the database."""
+        return process.holder()
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether a holder is a process of this machine that has ended."""
+        return process.is_gone(name)
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result; its writes are on the server's disk by then."""

@@ -21,6 +21,7 @@ from typing import TypeVar
 import apsw
 
 from recollect.engine.change_notifier import ChangeNotifier
+from recollect.engine.engine import Maintenance
 from recollect.engine.sqlite.connection import GROUP_CHECKPOINT_PAGES, TIMEOUT, set_lock_timeout
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.engine.sqlite.file_identity import FileIdentity
@@ -87,15 +88,23 @@ class AsyncSqliteEngine:
             raise StoreClosed
         return self._file.change_notifier()
 
-    async def maintain(self, work: Callable[[DatabaseFile], T]) -> T:
-        """Run maintenance on the file, in a thread. In memory, writes wait until it has ended."""
+    async def run_blocking(self, work: Callable[[], T]) -> T:
+        """Run a blocking function in a thread, and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """The maintenance of the file."""
+        from recollect.engine.sqlite.maintenance import SqliteMaintenance  # noqa: PLC0415  few programs use it
+
+        return SqliteMaintenance(self._maintain)
+
+    def _maintain(self, work: Callable[[DatabaseFile], T]) -> T:
+        """Run maintenance on the file. In memory, writes wait until it has ended."""
         if self._write_queue.closed:
             raise StoreClosed
         if self._file.after_fork():
             self._start()
-        return await asyncio.get_running_loop().run_in_executor(None, self._maintain, work)
-
-    def _maintain(self, work: Callable[[DatabaseFile], T]) -> T:
         if not self._file.memory:
             return work(self._file)
         with self._writer.write_lock:

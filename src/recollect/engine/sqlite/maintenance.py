@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import apsw
 
 from recollect import sql
 from recollect.engine import atomic_file
+from recollect.engine.engine import BackupProgress, FileCheck
 from recollect.engine.sqlite import migrations
 from recollect.engine.sqlite.checkpoint import truncate_wal
 from recollect.engine.sqlite.connection import (
@@ -37,11 +38,43 @@ from recollect.errors import Corrupted, DiskFull, FileExists, InvalidValue, NotA
 from recollect.model.reports import Backup, Finding, OptimizeReport, Space
 from recollect.model.value import format_iso
 
-BackupProgress = Callable[[int, int], object]
+T = TypeVar("T")
+
+
+class MaintenanceRunner(Protocol):
+    """Calls a function with the database file."""
+
+    def __call__(self, work: Callable[[DatabaseFile], T]) -> T:
+        """Call `work` with the file and return its result."""
+        ...
+
 
 _ANY_VERSION = 1 << 31  # higher than any schema version: a restore may replace a database of a newer Recollect
 _WAL_FRAME_HEADER_BYTES = 24  # SQLite file format, section 4.1
 _PAGES_PER_STEP = 1_000  # pages (4 MB) between two calls of `progress`. Without a callback, one step copies everything
+
+
+class SqliteMaintenance:
+    """Maintenance of an open file. `run` calls a function with the file; in memory, writes wait until it has ended."""
+
+    def __init__(self, run: MaintenanceRunner) -> None:
+        self._run = run
+
+    def backup(self, path: str, *, overwrite: bool, progress: BackupProgress | None) -> str:
+        """Copy the database to a file, and return its absolute path."""
+        return self._run(lambda file: create_backup(file, path, overwrite=overwrite, progress=progress))
+
+    def check(self, *, deep: bool) -> FileCheck:
+        """Check the file for damage."""
+        return FileCheck(check_names(deep), self._run(lambda file: check_file(file, deep=deep)))
+
+    def space(self) -> Space:
+        """Return the disk usage."""
+        return self._run(measure_space)
+
+    def optimize(self) -> OptimizeReport:
+        """Return free pages to the disk and rewrite the file."""
+        return self._run(optimize_file)
 
 
 def create_backup(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from recollect.engine.change_notifier import ChangeNotifier
+from recollect.engine.engine import Maintenance
 from recollect.engine.sqlite.connection import CHECKPOINT_PAGES, TIMEOUT
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.errors import StoreClosed, StoreLocked
@@ -57,7 +58,14 @@ class SqliteEngine:
             raise StoreClosed
         return self._file.change_notifier()
 
-    def maintain(self, work: Callable[[DatabaseFile], T]) -> T:
+    @property
+    def maintenance(self) -> Maintenance:
+        """The maintenance of the file."""
+        from recollect.engine.sqlite.maintenance import SqliteMaintenance  # noqa: PLC0415  few programs use it
+
+        return SqliteMaintenance(self._maintain)
+
+    def _maintain(self, work: Callable[[DatabaseFile], T]) -> T:
         """Run maintenance on the file. In memory, writes wait until it has ended."""
         if self._closed:
             raise StoreClosed

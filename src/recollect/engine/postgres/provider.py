@@ -1,0 +1,20 @@
+"""The entry point of the PostgreSQL engine."""
+
+from __future__ import annotations
+
+from recollect.engine.engine import AsyncEngine, Engine
+from recollect.engine.postgres.sync_engine import PostgresEngine
+
+backups = None  # the files belong to the server
+
+
+def open(url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:
+    """Connect to a server. Unless `trusted`, a role that bypasses row-level security is refused for an owner."""
+    return PostgresEngine(url, owner=owner, timeout=timeout, trusted=trusted)
+
+
+def open_async(url: str, *, owner: str, timeout: float) -> AsyncEngine:
+    """Connect to a server for concurrent tasks."""
+    from recollect.engine.postgres.async_engine import AsyncPostgresEngine  # noqa: PLC0415  it imports asyncio: 40 ms
+
+    return AsyncPostgresEngine(url, owner=owner, timeout=timeout)

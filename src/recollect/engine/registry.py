@@ -1,0 +1,39 @@
+"""The engines by URL scheme: the built-in ones, and those that other distributions register as entry points."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from recollect.engine.engine import EngineProvider
+
+GROUP = "recollect.engines"
+
+# The same as the entry points of Recollect itself, which a test compares. importlib.metadata takes 30 ms at start, so
+# only an unknown scheme makes the registry look at the installed distributions.
+BUILT_IN = {
+    "postgres": "recollect.engine.postgres.provider",
+    "postgresql": "recollect.engine.postgres.provider",
+    "sqlite": "recollect.engine.sqlite.provider",
+}
+
+
+def is_registered(scheme: str) -> bool:
+    """Return whether an engine is registered for a URL scheme."""
+    return scheme in BUILT_IN or _entry_point(scheme) is not None
+
+
+def find_provider(scheme: str) -> EngineProvider:
+    """Return the engine of a URL scheme. Raise LookupError if none is registered."""
+    if scheme in BUILT_IN:
+        return importlib.import_module(BUILT_IN[scheme])  # type: ignore[return-value]  # the module has its functions
+    entry_point = _entry_point(scheme)
+    if entry_point is None:
+        raise LookupError(scheme)
+    return entry_point.load()
+
+
+def _entry_point(scheme: str) -> Any:
+    from importlib.metadata import entry_points  # noqa: PLC0415  see BUILT_IN
+
+    return next(iter(entry_points(group=GROUP, name=scheme)), None)

@@ -1,0 +1,41 @@
+"""The entry point of the SQLite engine."""
+
+from __future__ import annotations
+
+import time
+
+from recollect.engine.engine import AsyncEngine, Engine
+from recollect.engine.sqlite.sync_engine import SqliteEngine
+from recollect.model.reports import Backup
+
+
+class _FileBackups:
+    """Backups of SQLite files. The module is imported on use: most programs restore nothing."""
+
+    def describe(self, backup: str, path: str, *, verify: bool, timeout: float) -> Backup:
+        """Read a whole backup, and return a description of its content."""
+        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
+
+        return maintenance.describe_backup(backup, path, verify=verify, timeout=timeout)
+
+    def restore(self, backup: str, path: str, *, verify: bool, timeout: float) -> str | None:
+        """Replace the file at `path` by a backup, and return where the previous file is kept."""
+        from recollect.engine.sqlite import maintenance  # noqa: PLC0415
+
+        now = time.time_ns() // 1_000_000
+        return maintenance.restore_backup(backup, path, now, verify=verify, timeout=timeout)
+
+
+backups = _FileBackups()
+
+
+def open(url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:  # noqa: ARG001  for servers
+    """Open the file at a path, or `:memory:`."""
+    return SqliteEngine(url, timeout=timeout)
+
+
+def open_async(url: str, *, owner: str, timeout: float) -> AsyncEngine:  # noqa: ARG001  for servers
+    """Open the file at a path, or `:memory:`, for concurrent tasks."""
+    from recollect.engine.sqlite.async_engine import AsyncSqliteEngine  # noqa: PLC0415  it imports asyncio: 40 ms
+
+    return AsyncSqliteEngine(url, timeout=timeout)
