@@ -16,7 +16,7 @@ arguments. The columns that a query returns are declared once, as the fields of 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
@@ -88,7 +88,11 @@ class Query(Generic[R]):
         self.make_row: Callable[[Row], R] = row_class._make  # type: ignore[attr-defined]  # row_class is a NamedTuple
 
 
-def fetch_all(query: Any, **params: Any) -> Steps[list[Any]]:
+@overload
+def fetch_all(query: Query[R], **params: Any) -> Steps[list[R]]: ...
+@overload
+def fetch_all(query: str, **params: Any) -> Steps[list[Any]]: ...
+def fetch_all(query: Query[Any] | str, **params: Any) -> Steps[list[Any]]:
     """Run a query and return its rows."""
     if isinstance(query, str):  # TRANSITION: removed when every query has a row class
         return (yield query, params, False)
@@ -96,13 +100,25 @@ def fetch_all(query: Any, **params: Any) -> Steps[list[Any]]:
     return list(map(query.make_row, rows))
 
 
-def fetch_one(query: Any, **params: Any) -> Steps[Any | None]:
+@overload
+def fetch_one(query: Query[R], **params: Any) -> Steps[R | None]: ...
+@overload
+def fetch_one(query: str, **params: Any) -> Steps[Any | None]: ...
+def fetch_one(query: Query[Any] | str, **params: Any) -> Steps[Any | None]:
     """Run a query and return its first row, or None."""
     if isinstance(query, str):  # TRANSITION: removed when every query has a row class
         rows = yield query, params, False
         return rows[0] if rows else None
     rows = yield query.name, params, False
     return query.make_row(rows[0]) if rows else None
+
+
+def fetch_tuples(query: Query[Any], **params: Any) -> Steps[list[Row]]:
+    """Run a query and return its rows as plain tuples, for a loop over many rows that unpacks them by name.
+
+    A row class costs about 0.2 microseconds per row.
+    """
+    return (yield query.name, params, False)
 
 
 def execute(name: str, **params: Any) -> Steps[None]:
