@@ -34,8 +34,8 @@ class SessionInfo(Value, frozen=True, gc=False):
     token_count: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    data_schema_version: int = DATA_SCHEMA_VERSION
     delegate_count: int = 0
+    data_schema_version: int = DATA_SCHEMA_VERSION
     parent: str | None = None
     relation: Relation | None = None
     external_id: str | None = None
@@ -89,11 +89,18 @@ SETTABLE = (*TEXT_FIELDS, "metadata", *FLAG_FIELDS)
 
 T = TypeVar("T")
 
-# In the order of the tuple that writes return and saw() receives.
-_COUNTER_FIELDS = (
-    "revision", "message_count", "token_count", "input_tokens", "output_tokens", "updated_at", "active_at",
-    "last_message_at",
-)  # fmt: skip
+
+class SessionCounts(NamedTuple):
+    """The fields of a session that a write of messages changes, as it returns them."""
+
+    revision: int
+    message_count: int
+    token_count: int
+    input_tokens: int
+    output_tokens: int
+    updated_at: int
+    active_at: int
+    last_message_at: int | None
 
 
 class SessionField(Generic[T]):
@@ -114,13 +121,13 @@ class SessionFields:
     """The session fields of a handle. `info` holds all of them as one value; refresh() reads them again."""
 
     _info: SessionInfo
-    _counts: tuple[Any, ...] | None
+    _counts: SessionCounts | None
 
     @property
     def info(self) -> SessionInfo:
         """All fields of the session, as of the last operation of this handle."""
         if self._counts is not None:
-            self._info = msgspec.structs.replace(self._info, **dict(zip(_COUNTER_FIELDS, self._counts, strict=True)))
+            self._info = msgspec.structs.replace(self._info, **self._counts._asdict())
             self._counts = None
         return self._info
 
@@ -164,7 +171,7 @@ class SessionFields:
     active_at = SessionField[int]()
     last_message_at = SessionField[int | None]()
 
-    def saw(self, counts: tuple[Any, ...]) -> None:
+    def saw(self, counts: SessionCounts) -> None:
         """Set the counts of the session after a write."""
         self._counts = counts
 

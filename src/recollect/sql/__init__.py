@@ -1,18 +1,10 @@
 """The SQL of each engine: numbered migrations and named queries, in files.
 
-A query begins with a line `-- name: <table>_<verb>`, then a comment line that describes it. Its name is the same in
-every engine. Comment lines directly below a marker are not sent to the database. Text that several queries of a file
-share, such as the columns of a row, is written once after a line `-- shared: <name>` and inserted at `{<name>}`; a
-shared text may use those that come after it in the file. Further markers, each followed by the name of a query:
-
-    -- lock:           locks the rows that the query reads, in operations that write (concurrent transactions only)
-    -- before:         a statement that runs before the query, with the same parameters
-    -- then:           the second step of a query that an engine runs in two steps
-    -- or then:        an alternative second step
-    -- step:           a first step that several queries share
-    -- without calls:  the query without tool calls, a shorter text for the usual append
-    -- final:          the query usually ends its operation; the text finds its row again if the reply was lost
-    -- probe:          returns a row if the query may have written anything
+A query begins with a line `-- name: <table>_<verb>`, then a comment line that describes it. An operation names queries
+that every engine has under the same name; a query of one engine only is named by the code of that engine. Text that
+several queries of a file share, such as the columns of a row, is written once after a line `-- shared: <name>` and
+inserted at `{<name>}`; a shared text may use those that come after it in the file. Comment lines directly below a marker
+are not sent to the database.
 
 This module only reads the files; the engines run the statements.
 """
@@ -21,78 +13,35 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 _DIRECTORY = os.path.dirname(__file__)
 _MARKER = re.compile(
     # The comment lines directly below a marker belong to it, so that they are not part of the statement. Anywhere else,
     # a comment would hide the rest of its statement, which becomes one line.
-    r"^-- (shared|name|lock|before|then|or then|step|without calls|final|probe):(.*)(?:\n--(?: .*)?)*$",
+    r"^-- (shared|name|lock|before):(.*)(?:\n--(?: .*)?)*$",  # TRANSITION lock, before
     re.MULTILINE,
 )
-# Engine to marker to name to text. Parsing the files takes about 30% of the time to open a store, so it happens once.
-_cache: dict[str, dict[str, dict[str, str]]] = {}
+_cache: dict[str, dict[str, str]] = {}  # parsing the files takes about 30% of the time to open a store
 
 
-def queries(engine: str) -> dict[str, str]:
+def queries(engine: str) -> Mapping[str, str]:
     """Return the queries of an engine: name to text."""
-    return _texts_by_marker(engine, "name")
+    if engine not in _cache:
+        _cache[engine] = _parse_queries(engine)
+    return _cache[engine]
 
 
-def locks(engine: str) -> dict[str, str]:
-    """Return the locking statements that precede some queries: query name to text."""
-    return _texts_by_marker(engine, "lock")
-
-
-def pre_statements(engine: str) -> dict[str, str]:
-    """Return the statements that run before some queries, with the same parameters: query name to text."""
-    return _texts_by_marker(engine, "before")
-
-
-def second_steps(engine: str) -> dict[str, str]:
-    """Return the second steps of queries that an engine runs in two steps: query name to text."""
-    return _texts_by_marker(engine, "then")
-
-
-def alternative_second_steps(engine: str) -> dict[str, str]:
-    """Return the alternative second steps of such queries: query name to text."""
-    return _texts_by_marker(engine, "or then")
-
-
-def first_steps(engine: str) -> dict[str, str]:
-    """Return the first steps that several queries share: name to text."""
-    return _texts_by_marker(engine, "step")
-
-
-def queries_without_tool_calls(engine: str) -> dict[str, str]:
-    """Return the variants of queries that write no tool calls: query name to text."""
-    return _texts_by_marker(engine, "without calls")
-
-
-def final_query_lookups(engine: str) -> dict[str, str]:
-    """Return the queries that usually end an operation, with the lookup of their row after a lost reply."""
-    return _texts_by_marker(engine, "final")
-
-
-def write_probes(engine: str) -> dict[str, str]:
-    """Return the statements that look for rows which such a query may have written: query name to text."""
-    return _texts_by_marker(engine, "probe")
-
-
-def _texts_by_marker(engine: str, mark: str) -> dict[str, str]:
-    parsed = _cache.get(engine)
-    if parsed is None:
-        parsed = _cache[engine] = _parse_queries(engine)
-    return dict(parsed.get(mark, {}))
-
-
-def _parse_queries(engine: str) -> dict[str, dict[str, str]]:
-    parsed: dict[str, dict[str, str]] = {}
+def _parse_queries(engine: str) -> dict[str, str]:
+    parsed: dict[str, str] = {}
     folder = os.path.join(_DIRECTORY, engine, "queries")
     for file in sorted(os.listdir(folder)):
         blocks = _split_blocks(_read(folder, file))
         shared = [(name, body) for mark, name, body in blocks if mark == "shared"]
         for mark, name, body in blocks:
-            parsed.setdefault(mark, {})[name] = _expand_shared(body, shared)
+            if mark != "shared":
+                suffix = {"lock": "_lock", "before": "_settings"}.get(mark, "")  # TRANSITION
+                parsed[name + suffix] = _expand_shared(body, shared)
     return parsed
 
 

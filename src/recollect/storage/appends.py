@@ -13,9 +13,10 @@ import msgspec
 from recollect.errors import InvalidValue, KeyReused, SessionInTrash, format_value
 from recollect.model import validation
 from recollect.model.message import Draft, Message, ToolResultPart
-from recollect.model.session import SessionInfo
+from recollect.model.session import SessionCounts, SessionInfo
 from recollect.storage import messages, sessions, tools
-from recollect.storage.operation import Operation, Row, Scope, Steps, execute, execute_many, fetch_one
+from recollect.storage.fast_paths import ACTIVITY_RESOLUTION, AdvancedRow, AppendRequest
+from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_one
 
 _MAX_KEY_LENGTH = 512  # characters; longer keys are stored as a hash
 _VOLATILE_COLUMNS = ("created_at", "completed_at", "tokens")  # columns in which a repeated message may differ
@@ -45,25 +46,46 @@ class WrittenMessages(msgspec.Struct, frozen=True, gc=False):
     branch: int
     first: int
     open_turns: int
-    counts: Row
-
-    @property
-    def revision(self) -> int:
-        """The session's revision after the write."""
-        return self.counts[0]
+    counts: SessionCounts
 
 
 def append(
     scope: Scope, session: str, drafts: Sequence[Draft], *, key: str | None = None, expected: int | None = None
-) -> Operation[tuple[Appended, Row]]:
+) -> Operation[tuple[Appended, SessionCounts]]:
     """Add messages to the end of a session's active path, all or none."""
     if not drafts:
         raise InvalidValue("append() needs a message or a non-empty list of messages, got none.")
     check_key(key)
     validation.check_integer("expected", expected)
     records = [messages.encode_draft(draft, scope.now) for draft in drafts]
-    params = single_statement_params(scope, session, records, expected) if key is None else None
-    return Operation(_append, scope, session, records, key, expected, params)
+    request = None if key is not None else make_request(scope, session, records, expected)
+    return Operation(
+        _append, scope, session, records, key, expected, session=session, fast=request, finish=_finish_append
+    )
+
+
+def make_request(
+    scope: Scope, session: str, records: Sequence[messages.EncodedDraft], expected: int | None
+) -> AppendRequest | None:
+    """Return the request for the fast path of an append; None if it writes more than message and call rows."""
+    has_calls = False
+    for item in records:
+        if not item.row_only:
+            if item.payloads or item.is_always_active:
+                return None
+            has_calls = True
+    calls = tools.new_call_rows(records) if has_calls else ()
+    if calls is None:
+        return None
+    tokens, input_tokens, output_tokens = _sum_tokens(records)
+    return AppendRequest(
+        scope.owner, session, scope.now, len(records), tokens, input_tokens, output_tokens, expected,
+        [item.columns for item in records], calls,
+    )  # fmt: skip
+
+
+def _finish_append(request: AppendRequest, row: AdvancedRow) -> tuple[Appended, SessionCounts]:
+    return Appended(row.branch, row.last + 1, request.messages, row.revision), row.counts
 
 
 def check_key(key: str | None) -> None:
@@ -78,19 +100,15 @@ def _append(
     records: list[messages.EncodedDraft],
     key: str | None,
     expected: int | None,
-    params: dict[str, Any] | None,
-) -> Steps[tuple[Appended, Row]]:
-    if params is not None and (rows := (yield "session_append", params, False)):
-        result = written_from_row(rows[0])
-        return Appended(result.branch, result.first, len(records), result.revision), result.counts
+) -> Steps[tuple[Appended, SessionCounts]]:
     if key is not None:
         earlier = yield from find_earlier_append(scope, session, key, records)
         if earlier is not None:
-            return earlier[:2]
+            return earlier.appended, earlier.counts
     result = yield from append_to_head(scope, session, records, expected=expected)
     if key is not None:
         yield from store_key(scope, result, key, records)
-    return Appended(result.branch, result.first, len(records), result.revision), result.counts
+    return Appended(result.branch, result.first, len(records), result.counts.revision), result.counts
 
 
 def find_by_key(
@@ -106,7 +124,7 @@ def _find_by_key(
     scope: Scope, session: str, key: str, records: Sequence[messages.EncodedDraft] | None
 ) -> Steps[Appended | None]:
     earlier = yield from find_earlier_append(scope, session, key, records)
-    return None if earlier is None else earlier[0]
+    return None if earlier is None else earlier.appended
 
 
 def store_key(scope: Scope, result: WrittenMessages, key: str, records: Sequence[messages.EncodedDraft]) -> Steps[None]:
@@ -142,56 +160,44 @@ def _digest(records: Sequence[messages.EncodedDraft]) -> bytes:
     return digest.digest()
 
 
+class EarlierAppend(NamedTuple):
+    """An append that was stored before under the same idempotency key, and the keys of its branch and session."""
+
+    appended: Appended
+    counts: SessionCounts
+    branch: int
+    session: int
+
+
+class AppendKeyRow(NamedTuple):
+    """An idempotency key: the digest of the content, and where the messages are."""
+
+    digest: bytes
+    branch: int
+    position: int
+    messages: int
+
+
+APPEND_GET = Query("append_get", AppendKeyRow)
+
+
 def find_earlier_append(
     scope: Scope, session: str, key: str, records: Sequence[messages.EncodedDraft] | None
-) -> Steps[tuple[Appended, Row, int, int] | None]:
+) -> Steps[EarlierAppend | None]:
     """Return the earlier append under this key, or None; raise KeyReused if its content differs."""
     current = yield from sessions.find(scope, session)
-    row = yield from fetch_one("append_get", session=current.session, key=_stored_key(key))
+    row = yield from fetch_one(APPEND_GET, session=current.session, key=_stored_key(key))
     if row is None:
         return None
-    if records is not None and row[0] != _digest(records):
+    if records is not None and row.digest != _digest(records):
         raise KeyReused(session=session, key=key)
-    branch = yield from fetch_one("branch_get", branch=row[1])
+    branch = yield from fetch_one("branch_get", branch=row.branch)
     assert branch is not None
-    earlier = Appended(branch[1], row[2], row[3], current.value.revision, repeated=True)
-    return earlier, sessions.counts_of(current.value), row[1], current.session
+    appended = Appended(branch[1], row.position, row.messages, current.value.revision, repeated=True)
+    return EarlierAppend(appended, sessions.counts_of(current.value), row.branch, current.session)
 
 
-def single_statement_params(
-    scope: Scope, session: str, records: Sequence[messages.EncodedDraft], expected: int | None
-) -> dict[str, Any] | None:
-    """Return the parameters of a statement that writes a whole append; None if it needs more than rows and calls.
-
-    Such a statement writes nothing and returns no row if the session is missing or has another revision. Then the
-    operation runs statement by statement, which finds the reason.
-    """
-    calls: Sequence[Row] = ()
-    for item in records:
-        if not item.row_only:
-            call_rows = _calls_without_payloads(records)
-            if call_rows is None:
-                return None
-            calls = call_rows
-            break
-    params = _count_params(scope, session, records)
-    params["expected"] = expected
-    params["rows"] = [item.columns for item in records]
-    params["calls"] = calls
-    return params
-
-
-def written_from_row(row: Row) -> WrittenMessages:
-    """Return the result of a write from the row that its statement returned."""
-    return WrittenMessages(row[0], row[1], row[3], row[2] + 1, row[4], row[5:])
-
-
-def _calls_without_payloads(records: Sequence[messages.EncodedDraft]) -> Sequence[Row] | None:
-    """Return the tool call rows of messages; None if they have blobs, pins or the result of an older call."""
-    for item in records:
-        if item.payloads or item.is_always_active:
-            return None
-    return tools.new_call_rows(records)
+SESSION_ADVANCE = Query("session_advance", AdvancedRow)
 
 
 def append_to_head(
@@ -203,15 +209,15 @@ def append_to_head(
     expected: int | None = None,
 ) -> Steps[WrittenMessages]:
     """Write messages to the end of the active path and update the counts."""
-    params = _count_params(scope, session, records)
-    params["expected"] = expected
-    rows = yield "session_advance", params, False
-    if not rows:
+    params = _count_params(scope, records)
+    params.update(owner=scope.owner, id=session, expected=expected, activity_resolution=ACTIVITY_RESOLUTION)
+    row = yield from fetch_one(SESSION_ADVANCE, **params)
+    if row is None:
         yield from sessions.check_updatable(scope, session, expected)
-        rows = yield "session_advance", params, False
-    if not rows:
+        row = yield from fetch_one(SESSION_ADVANCE, **params)
+    if row is None:
         raise SessionInTrash(session=session)
-    result = written_from_row(rows[0])
+    result = WrittenMessages(row.session, row.head, row.branch, row.last + 1, row.open_turns, row.counts)
     yield from _insert_messages(scope, result.key, result.first, records, result.first if opens_turn else None)
     return result
 
@@ -220,19 +226,17 @@ def append_to_branch(
     scope: Scope, session: str, key: int, branch: int, turn: int | None, records: Sequence[messages.EncodedDraft]
 ) -> Steps[WrittenMessages]:
     """Write messages to the end of a branch, and count them if it still is the head of the session."""
-    params = _count_params(scope, session, records)
-    row = yield from fetch_one("session_touch", **params, session=key, branch=branch)
-    if row is None:
-        raise (yield from sessions.missing_key_error(session, key))
+    row = yield from sessions.touch(session, key, branch, _count_params(scope, records))
     branch_row = yield from fetch_one("branch_get", branch=branch)
     assert branch_row is not None
-    before = row[2]
-    if row[1] != branch:
+    before = row.last
+    if row.head != branch:
         yield from execute("branch_advance", branch=branch, count=len(records))
         before = branch_row[5]
     yield from _insert_messages(scope, branch, before + 1, records, turn)
-    active = yield from sessions.activate(scope, row[0])
-    return WrittenMessages(row[0], branch, branch_row[1], before + 1, 0, (*row[3:9], active, row[10]))
+    active = yield from sessions.activate(scope, row.session)
+    counts = row.counts._replace(active_at=active)
+    return WrittenMessages(row.session, branch, branch_row[1], before + 1, 0, counts)
 
 
 def _insert_messages(
@@ -257,21 +261,36 @@ def _insert_related(scope: Scope, branch: int, first: int, records: Sequence[mes
     )
 
 
-def _count_params(scope: Scope, session: str, records: Sequence[messages.EncodedDraft]) -> dict[str, Any]:
+def _sum_tokens(records: Sequence[messages.EncodedDraft]) -> tuple[int, int, int]:
+    """Return the tokens of messages: estimated, and as providers reported them for input and output."""
     tokens = input_tokens = output_tokens = 0
     for item in records:
         tokens += item.tokens
         input_tokens += item.draft.input_tokens or 0
         output_tokens += item.draft.output_tokens or 0
+    return tokens, input_tokens, output_tokens
+
+
+def _count_params(scope: Scope, records: Sequence[messages.EncodedDraft]) -> dict[str, int]:
+    tokens, input_tokens, output_tokens = _sum_tokens(records)
     return {
-        "owner": scope.owner, "id": session, "now": scope.now, "messages": len(records), "tokens": tokens,
-        "input_tokens": input_tokens, "output_tokens": output_tokens,
+        "now": scope.now, "messages": len(records), "tokens": tokens, "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
     }  # fmt: skip
+
+
+class BlobReferencesRow(NamedTuple):
+    """The number of references to a blob."""
+
+    refs: int
+
+
+BLOB_REFERENCE = Query("blob_reference", BlobReferencesRow)
 
 
 def store_blob(scope: Scope, name: str, payload: bytes) -> Steps[None]:
     """Store a payload once, and count its references."""
-    if (yield from fetch_one("blob_reference", owner=scope.owner, hash=name)) is None:
+    if (yield from fetch_one(BLOB_REFERENCE, owner=scope.owner, hash=name)) is None:
         yield from execute("blob_insert", owner=scope.owner, hash=name, size=len(payload), data=payload, now=scope.now)
 
 

@@ -7,6 +7,7 @@ the list is read in its order and the filter skips the others. Either way the co
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +19,9 @@ from recollect.model.session import SESSION_STATUSES, SessionInfo
 from recollect.model.times import TimeLike, parse_time
 from recollect.model.title import title_sort_key
 from recollect.storage import sessions
-from recollect.storage.operation import Operation, Row, Scope, Steps, fetch_all, fetch_one
+from recollect.storage.fast_paths import ListedSessionRow, ListOrder, ListSessionsRequest
+from recollect.storage.operation import Operation, Query, Row, Scope, Steps, fetch_all, fetch_one, fetch_tuples
+from recollect.storage.sessions import session_from_columns
 
 END_OF_TIME = 1 << 62  # milliseconds, later than any stored time
 _MAX_LIMIT = 1_000_000  # sessions per page
@@ -26,30 +29,40 @@ _SORT_LIMIT = 500
 """Sessions. Up to this many matches of a filter are sorted; with more, a walk through the list soon fills a page."""
 
 Order = Literal["activity", "created", "title"]
+
+
+class SessionKeysRow(NamedTuple):
+    """The keys of the sessions that match a filter, as a JSON array."""
+
+    keys: str
+
+
 _ORDERED_QUERIES = {
-    "activity": "sessions_by_activity",
-    "created": "sessions_by_creation",
-    "deleted": "sessions_by_deletion",
-    "title": "sessions_by_folded_title",
+    "activity": Query("sessions_by_activity", ListedSessionRow),
+    "created": Query("sessions_by_creation", ListedSessionRow),
+    "deleted": Query("sessions_by_deletion", ListedSessionRow),
+    "title": Query("sessions_by_folded_title", ListedSessionRow),
 }
 _INDEXED_QUERIES = {
-    "activity": "sessions_through_activity",
-    "created": "sessions_through_creation",
-    "title": "sessions_through_title",
+    "activity": Query("sessions_through_activity", ListedSessionRow),
+    "created": Query("sessions_through_creation", ListedSessionRow),
+    "title": Query("sessions_through_title", ListedSessionRow),
 }
+_DEFAULT_LIST = Query("sessions_default_list", ListedSessionRow)
 _TIME_FIELDS = {"activity": "active_at", "created": "created_at", "deleted": "deleted_at"}
 _FLAGS = ("archived", "pinned", "delegates")
 _TEXTS = ("channel", "model", "tool", "parent")
 
-# The index for each filter, most selective first.
-_FILTER_INDEXES: tuple[tuple[str, Any, str], ...] = (
-    ("parent", ..., "of_parent"),
-    ("pinned", True, "of_pin"),
-    ("titled", False, "of_untitled"),
-    ("channel", ..., "of_channel"),
-    ("model", ..., "of_model"),
-    ("status", ..., "of_status"),
-    ("archived", True, "of_archive"),
+# For each filter, most selective first: the value that its index can look up (... for any), and the query that returns
+# the matches.
+_FILTER_INDEXES: tuple[tuple[str, Any, Query[SessionKeysRow]], ...] = (
+    ("parent", ..., Query("sessions_of_parent", SessionKeysRow)),
+    ("pinned", True, Query("sessions_of_pin", SessionKeysRow)),
+    ("titled", False, Query("sessions_of_untitled", SessionKeysRow)),
+    ("channel", ..., Query("sessions_of_channel", SessionKeysRow)),
+    ("model", ..., Query("sessions_of_model", SessionKeysRow)),
+    ("status", ..., Query("sessions_of_status", SessionKeysRow)),
+    ("archived", True, Query("sessions_of_archive", SessionKeysRow)),
 )
 _NO_FILTERS: dict[str, Any] = dict.fromkeys(
     ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown_keys", "tool", "role")
@@ -92,14 +105,18 @@ def read_page(
     if type(limit) is not int or not 1 <= limit <= _MAX_LIMIT:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"limit must be between 1 and {_MAX_LIMIT:,}, got {format_value(limit)}.")
     _check_filters(filters)
-    by = "deleted" if validation.check_flag("deleted", deleted) else order
+    by: ListOrder = "deleted" if validation.check_flag("deleted", deleted) else order  # type: ignore[assignment]
     stages = _stages(by, pinned_first=validation.check_flag("pinned_first", pinned_first), pinned=filters["pinned"])
     cursor = None if after is None else _decode_cursor(validation.check_plain_text("after", after), by, len(stages))
     bounds = (
         0 if since is None else parse_time(since, "since"),
         END_OF_TIME if until is None else parse_time(until, "until"),
     )
-    return Operation(_read_page, scope, by, stages, cursor, limit, bounds, filters, writes=False)
+    page = _PageRequest(by, stages, cursor, limit, bounds)
+    filter_values = {**_NO_FILTERS, **filters}
+    request = _fast_request(scope, page, filter_values)
+    finish = functools.partial(_finish_page, page) if request is not None else None
+    return Operation(_read_page, scope, page, filter_values, writes=False, fast=request, finish=finish)
 
 
 def _check_filters(filters: dict[str, Any]) -> None:
@@ -122,98 +139,133 @@ def _stages(by: str, *, pinned_first: bool, pinned: bool | None) -> list[dict[st
     return [{**pin, **title} for pin in pins for title in titles]
 
 
-def _read_page(
-    scope: Scope,
-    by: str,
-    stages: list[dict[str, Any]],
-    cursor: _ListCursor | None,
-    limit: int,
-    bounds: tuple[int, int],
-    filters: dict[str, Any],
-) -> Steps[SessionPage]:
-    filter_values = {**_NO_FILTERS, **(yield from _resolve_parent(scope, filters))}
-    if (
-        cursor is None
-        and by == "activity"
-        and len(stages) > 1
-        and filter_values == _DEFAULT_FILTERS
-        and bounds == _ALL_TIME
-    ):
-        page = yield from _read_first_page(scope, limit)
-        if page is not None:
-            return page
-    stage, pins = (0, list[int]()) if cursor is None else (cursor.stage, list(cursor.pins))
-    entries: list[tuple[int, int, SessionInfo]] = []
-    for index in range(stage, len(stages)):
+class _PageRequest(NamedTuple):
+    """A page of a list: its order and stages, the cursor, the number of sessions, and the bounds of the time."""
+
+    by: ListOrder
+    stages: list[dict[str, Any]]
+    cursor: _ListCursor | None
+    limit: int
+    bounds: tuple[int, int]
+
+    @property
+    def is_pinned_default(self) -> bool:
+        """Whether this is the first page of the list with pinned sessions first."""
+        return self.cursor is None and self.by == "activity" and len(self.stages) > 1 and self.bounds == _ALL_TIME
+
+
+def _fast_request(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> ListSessionsRequest | None:
+    """Return the request for the fast path of a page; None if it takes several statements."""
+    if filters["parent"] is not None:
+        return None
+    filters = _without_parent(filters)
+    if page.is_pinned_default and filters == _DEFAULT_FILTERS:
+        params = {"owner": scope.owner, "limit": page.limit + 1, "sort_limit": _SORT_LIMIT}
+        return ListSessionsRequest(scope.owner, "activity", pinned_first=True, default_filters=True, params=params)
+    if len(page.stages) > 1 or (page.by != "deleted" and _usable_indexes(filters)):
+        return None
+    params = _stage_params(scope, page, page.cursor, page.limit + 1, filters)
+    return ListSessionsRequest(
+        scope.owner, page.by, pinned_first=False, default_filters=filters == _DEFAULT_FILTERS, params=params
+    )
+
+
+def _finish_page(page: _PageRequest, request: ListSessionsRequest, rows: list[Row]) -> SessionPage:
+    """Return the page that a fast path has read."""
+    entries = _entries(0, rows)
+    if not request.pinned_first:
+        return _make_page(page, entries, [])
+    entries = [(int(value.pinned_at is None), key, value) for _, key, value in entries]
+    entries.sort(key=lambda entry: (entry[0], -entry[2].active_at, -entry[1]))
+    return _make_page(page, entries, [key for stage, key, _ in entries[: page.limit] if not stage])
+
+
+_ListEntry = tuple[int, int, SessionInfo]
+"""The stage, the key and the value of a session in a list."""
+
+
+def _entries(stage: int, rows: list[Row]) -> list[_ListEntry]:
+    """Return the entries of rows, each a ListedSessionRow as a tuple."""
+    return [
+        (stage, session, SessionInfo(*columns) if rare is None else session_from_columns(columns, rare))
+        for session, *columns, rare in rows
+    ]
+
+
+def _read_page(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> Steps[SessionPage]:
+    filters = yield from _resolve_parent(scope, filters)
+    cursor, stages, limit = page.cursor, page.stages, page.limit
+    first_stage, pins = (0, list[int]()) if cursor is None else (cursor.stage, list(cursor.pins))
+    entries: list[_ListEntry] = []
+    for stage in range(first_stage, len(stages)):
         if len(entries) > limit:
             break
-        start = cursor if index == stage else None
-        stage_filters = {**filter_values, **stages[index]}
+        stage_filters = {**filters, **stages[stage]}
         if stage_filters["pinned"] is False and pins:
             # A session that was unpinned after it was shown is not shown again.
             stage_filters["shown_keys"] = json.encode(pins)
-        if stages[index].get("pinned") and index + 1 < len(stages):
-            # The engine must not commit with this statement: pinned sessions rarely fill a page, so another follows.
-            stage_filters["continues"] = True
-        rows = yield from _read_stage(scope, by, start, limit + 1 - len(entries), bounds, stage_filters)
-        entries += [(index, row[0], sessions.session_from_row(row, 1)) for row in rows]
-        if stages[index].get("pinned"):
-            pins += [row[0] for row in rows[: limit - len(entries) + len(rows)]]
-    return _make_page(by, entries, limit, pins)
+        start = cursor if stage == first_stage else None
+        rows = yield from _read_stage(scope, page, start, limit + 1 - len(entries), stage_filters)
+        entries += _entries(stage, rows)
+        if stages[stage].get("pinned"):
+            pins += [session for session, *_ in rows[: limit - len(entries) + len(rows)]]
+    return _make_page(page, entries, pins)
 
 
-def _make_page(
-    by: str, entries: Sequence[tuple[int, int, SessionInfo]], limit: int, pins: Sequence[int]
-) -> SessionPage:
-    """Return a page of entries (stage, key, session); one entry more than the limit means that there is a next page."""
-    more = _encode_cursor(by, *entries[limit - 1], pins) if len(entries) > limit else None
-    return SessionPage([value for _, _, value in entries[:limit]], more)
+def _make_page(page: _PageRequest, entries: Sequence[_ListEntry], pins: Sequence[int]) -> SessionPage:
+    """Return a page of entries; one entry more than the limit means that there is a next page."""
+    more = _encode_cursor(page.by, *entries[page.limit - 1], pins) if len(entries) > page.limit else None
+    return SessionPage([value for _, _, value in entries[: page.limit]], more)
 
 
-def _read_first_page(scope: Scope, limit: int) -> Steps[SessionPage | None]:
-    """Read the first default page in one statement; None if the engine has none or too many are pinned."""
-    rows = yield from fetch_all("sessions_pinned_first", owner=scope.owner, limit=limit + 1, sort_limit=_SORT_LIMIT)
-    if not rows:
-        return None
-    values = [(row[0], sessions.session_from_row(row, 1)) for row in rows]
-    entries = [(int(value.pinned_at is None), key, value) for key, value in values]
-    entries.sort(key=lambda each: (each[0], -each[2].active_at, -each[1]))
-    return _make_page("activity", entries, limit, [key for stage, key, _ in entries[:limit] if not stage])
+def _without_parent(filters: dict[str, Any]) -> dict[str, Any]:
+    return {**filters, "delegates": None if filters["delegates"] in (True, None) else False}
 
 
 def _resolve_parent(scope: Scope, filters: dict[str, Any]) -> Steps[dict[str, Any]]:
     """Replace the id of the parent by its key, also if it is in the trash."""
     parent = filters["parent"]
     if parent is None:
-        return {**filters, "delegates": None if filters["delegates"] in (True, None) else False}
+        return _without_parent(filters)
     row = (yield from sessions.find_live_row(scope, parent)) or (yield from sessions.find_trashed_row(scope, parent))
     if row is None:
         raise SessionNotFound(session=parent)
-    return {**filters, "parent": row[0]}
+    return {**filters, "parent": row.session}
 
 
 def _read_stage(
-    scope: Scope, by: str, cursor: _ListCursor | None, limit: int, bounds: tuple[int, int], filters: dict[str, Any]
+    scope: Scope, page: _PageRequest, cursor: _ListCursor | None, limit: int, filters: dict[str, Any]
 ) -> Steps[list[Row]]:
-    """Read the next rows of one stage of a list."""
-    since, until = bounds
-    params: dict[str, Any] = {"owner": scope.owner, "since": since, "limit": limit}
-    if by == "title" and filters["titled"]:
+    """Read the next rows of one stage of a list.
+
+    If a filter has few matches, they are sorted; otherwise the list is walked in its order. In a single statement,
+    SQLite would prepare both plans on each run.
+    """
+    params = _stage_params(scope, page, cursor, limit, filters)
+    if page.by == "activity" and filters == _DEFAULT_FILTERS:
+        return (yield from fetch_tuples(_DEFAULT_LIST, **params))
+    by = "activity" if page.by == "title" and not filters["titled"] else page.by
+    for query, value in _usable_indexes(filters) if by != "deleted" else ():
+        row = yield from fetch_one(query, owner=scope.owner, value=value, sort_limit=_SORT_LIMIT)
+        if row is not None:
+            return [] if row.keys == "[]" else (yield from fetch_tuples(_INDEXED_QUERIES[by], **params, keys=row.keys))
+    return (yield from fetch_tuples(_ORDERED_QUERIES[by], **params))
+
+
+def _stage_params(
+    scope: Scope, page: _PageRequest, cursor: _ListCursor | None, limit: int, filters: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the parameters of the query of one stage."""
+    since, until = page.bounds
+    params: dict[str, Any] = {"owner": scope.owner, "since": since, "limit": limit, **filters}
+    if page.by == "title" and filters["titled"]:
         sort_title, key = ("", 0) if cursor is None else (cursor.value, cursor.key)
         params |= {"until": until, "folded": sort_title, "key": key}
-        params |= {"has_cursor": cursor is not None or None, "has_bounds": bounds != _ALL_TIME or None}
+        params |= {"has_cursor": cursor is not None or None, "has_bounds": page.bounds != _ALL_TIME or None}
     else:
-        by = "activity" if by == "title" else by
         at, key = _upper_bound(cursor, until)
         params |= {"at": at, "key": key, "has_cursor": at < END_OF_TIME or None, "has_bounds": since > 0 or None}
-        if by == "activity" and filters == _DEFAULT_FILTERS:
-            return (yield "sessions_default_list", params, False)
-    params |= filters
-    indexes = {} if by == "deleted" else _usable_indexes(filters)
-    if not indexes:
-        return (yield _ORDERED_QUERIES[by], params, False)
-    params.update(indexes, sort_limit=_SORT_LIMIT, indexes=list(indexes))
-    return (yield _INDEXED_QUERIES[by], params, False)
+    return params
 
 
 def _upper_bound(cursor: _ListCursor | None, until: int) -> tuple[int, int]:
@@ -221,14 +273,15 @@ def _upper_bound(cursor: _ListCursor | None, until: int) -> tuple[int, int]:
     return min((until, -1), (END_OF_TIME, END_OF_TIME) if cursor is None else (cursor.value, cursor.key))  # type: ignore[type-var]
 
 
-def _usable_indexes(filters: dict[str, Any]) -> dict[str, Any]:
-    """Return the indexes that the filters can use, with their values."""
-    indexes: dict[str, Any] = {}
-    for name, required, index in _FILTER_INDEXES:
-        value = filters[name]
-        if value is not None and (required is ... or value is required) and (name != "status" or value != "active"):
-            indexes[index] = value if required is ... else True
-    return indexes
+def _usable_indexes(filters: dict[str, Any]) -> list[tuple[Query[SessionKeysRow], Any]]:
+    """Return the queries of the indexes that the filters can use, with their values."""
+    return [
+        (query, filters[name] if required is ... else True)
+        for name, required, query in _FILTER_INDEXES
+        if filters[name] is not None
+        and (required is ... or filters[name] is required)
+        and (name != "status" or filters[name] != "active")
+    ]
 
 
 def _encode_cursor(by: str, stage: int, key: int, last: SessionInfo, pins: Sequence[int]) -> str:
@@ -268,8 +321,24 @@ def _decode_cursor(text: str, by: str, stages: int) -> _ListCursor:
 def read_newest(scope: Scope) -> Steps[SessionInfo | None]:
     """Read the most recently active session, archived or not."""
     params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": 0, "limit": 1}
-    row = yield from fetch_one("sessions_by_activity", at=END_OF_TIME, key=END_OF_TIME, **params)
-    return None if row is None else sessions.session_from_row(row, 1)
+    rows = yield from fetch_tuples(_ORDERED_QUERIES["activity"], at=END_OF_TIME, key=END_OF_TIME, **params)
+    return next((value for _, _, value in _entries(0, rows)), None)
+
+
+class OwnerRow(NamedTuple):
+    """An owner that has data."""
+
+    owner: str
+
+
+class OwnersVisibleRow(NamedTuple):
+    """Whether the list of owners is complete."""
+
+    everyone: bool
+
+
+OWNERS_ALL = Query("owners_all", OwnerRow)
+OWNERS_VISIBLE = Query("owners_visible", OwnersVisibleRow)
 
 
 def list_owners() -> Operation[Owners]:
@@ -278,6 +347,6 @@ def list_owners() -> Operation[Owners]:
 
 
 def _list_owners() -> Steps[Owners]:
-    rows = yield from fetch_all("owners_all")
-    visible = yield from fetch_one("owners_visible")
-    return Owners(names=tuple(row[0] for row in rows), everyone=visible is not None and bool(visible[0]))
+    rows = yield from fetch_all(OWNERS_ALL)
+    visible = yield from fetch_one(OWNERS_VISIBLE)
+    return Owners(names=tuple(row.owner for row in rows), everyone=visible is not None and bool(visible.everyone))

@@ -18,7 +18,20 @@ from recollect.model import blob, json, session_ids, validation
 from recollect.model.message import ROLES, Draft, Message, MessageTuple, Part, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.tokens import estimate_tokens
 from recollect.storage import sessions
-from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+from recollect.storage.fast_paths import MESSAGES_LAST, LastMessagesRequest, NewestMessageRow
+from recollect.storage.operation import (
+    Operation,
+    Plan,
+    Query,
+    Row,
+    Scope,
+    Steps,
+    execute,
+    execute_many,
+    fetch_all,
+    fetch_one,
+    fetch_tuples,
+)
 from recollect.storage.paths import (
     LAST_POSITION,
     MessageId,
@@ -34,8 +47,42 @@ _TEXT_ONLY: tuple[Sequence[Any], Sequence[Any], bool] = ((), (), True)
 _NO_PAYLOADS: Mapping[str, bytes] = types.MappingProxyType({})
 _SPACE = ord(" ")  # begins JSON of the standard json module, which msgspec does not decode exactly (model/json.py)
 
-# Columns of a row as it is read: the parts, and the JSON array of the rare columns.
-_PARTS_COLUMN, RARE_COLUMN = 0, 11
+
+class MessageRow(NamedTuple):
+    """A message; `rare` is a JSON array of the columns that most messages lack, parts are bytes for the decoder."""
+
+    parts: bytes
+    position: int
+    role: str
+    created_at: int
+    turn: int | None
+    tokens: int
+    format: str | None
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    native: str | None
+    rare: str | None
+
+
+class HistoryRow(NamedTuple):
+    """The columns of a message that a history needs. `rare` is not None if it must be read as a complete message."""
+
+    parts: bytes
+    position: int
+    role: str
+    format: str | None
+    native: str | None
+    rare: str | None
+
+
+MESSAGE_GET = Query("message_get", MessageRow)
+MESSAGE_FOR_UPDATE = Query("message_for_update", MessageRow)
+MESSAGES_FORWARD = Query("messages_forward", MessageRow)
+MESSAGES_BACKWARD = Query("messages_backward", MessageRow)
+MESSAGES_PINNED = Query("messages_pinned", MessageRow)
+MESSAGES_LAST_USER = Query("messages_last_user", MessageRow)
+MESSAGES_TUPLES = Query("messages_tuples", HistoryRow)
 
 MESSAGE_COLUMNS = (
     "role", "state", "tokens", "input_tokens", "output_tokens", "created_at", "completed_at", "format", "model",
@@ -116,11 +163,11 @@ def _tool_parts(parts: MessageParts) -> tuple[Sequence[Any], Sequence[Any], bool
 
 
 def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
-    """Return the message of a row; `branch` is the public number of its branch."""
+    """Return the message of a MessageRow or an equal tuple; `branch` is the public number of its branch."""
     _, position, role, created, turn, tokens, format, model, input_tokens, output_tokens, native, rare = row
     if native is not None:
         native = json.decode(native)
-    if rare is None:  # the rare columns come as one JSON array
+    if rare is None:
         return Message(
             branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens,
             native, "completed", created,
@@ -173,22 +220,34 @@ def _line_from_row(row: Row) -> MessageTuple:
 
 def needs_message(row: Row) -> bool:
     """Return whether a row has a state or blobs, so that it must be read as a complete message."""
-    return row[-1] is not None
+    *_, rare = row
+    return rare is not None
 
 
 def blob_names(row: Row) -> list[str] | None:
     """Return the hashes of the blobs that a row refers to; None if its parts are stored unchanged."""
-    blobs = None if row[RARE_COLUMN] is None else json.decode(row[RARE_COLUMN])[-1]
+    *_, rare = row
+    if rare is None:
+        return None
+    *_, blobs = json.decode(rare)
     return None if blobs is None else json.decode(blobs)
+
+
+_rare_columns = itemgetter(MessageRow._fields.index("rare"))
+
+
+def has_blobs(rows: Sequence[Row]) -> bool:
+    """Return whether any of the rows refers to blobs. Most pages have no rare columns, so these are read first."""
+    return any(map(_rare_columns, rows)) and any(blob_names(row) is not None for row in rows)
 
 
 def message_with_payloads(row: Row, branch: int, payloads: Mapping[str, bytes] | None) -> Message:
     """Return the message of a row, with its blob payloads attached if it has any."""
+    parts, *_ = row
     if payloads is None:
-        return message_from_row(row, branch, json.decode_as(MessageParts, row[_PARTS_COLUMN]))
-    return message_from_row(
-        row, branch, msgspec.convert(blob.attach_payloads(json.decode(row[_PARTS_COLUMN]), payloads), MessageParts)
-    )
+        return message_from_row(row, branch, json.decode_as(MessageParts, parts))
+    attached_parts = blob.attach_payloads(json.decode(parts), payloads)
+    return message_from_row(row, branch, msgspec.convert(attached_parts, MessageParts))
 
 
 PAGE_SIZE = 500  # messages. Bounds the memory and the time of one operation.
@@ -197,8 +256,6 @@ LARGE_PAGE_SIZE = 1_000
 
 _COUNT_BATCH = 100
 """Sessions whose messages are counted in one statement. Counting reads every message row of their paths."""
-
-_row_position = itemgetter(1)
 
 
 class MessagePage(NamedTuple):
@@ -246,7 +303,7 @@ def _read_forward(
         remaining = limit - len(page)
         low, high = max(span.low, after), min(span.high, end)
         if remaining > 0 and low < high:
-            page += yield from read_span(scope, "messages_forward", span, low, high, remaining, deleted)
+            page += yield from read_span(scope, MESSAGES_FORWARD, span, low, high, remaining, deleted)
     more = page[-1].position if len(page) == limit and page[-1].position < end else None
     return MessagePage(page, branch, end, more)
 
@@ -284,15 +341,50 @@ def read_backward(
     scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE_SIZE, deleted: bool = False
 ) -> Operation[MessagePage]:
     """Read the last messages of the active path, or the last ones before a message."""
+    limit = check_limit(limit)
+    deleted = validation.check_flag("deleted", deleted)
+    fast = before is None and session_ids.is_possible_id(session)
     return Operation(
-        _read_backward,
-        scope,
-        session,
-        before,
-        check_limit(limit),
-        validation.check_flag("deleted", deleted),
-        writes=False,
-    )
+        _read_backward, scope, session, before, limit, deleted, writes=False,
+        fast=LastMessagesRequest(scope.owner, session, limit, deleted) if fast else None, finish=_finish_newest,
+    )  # fmt: skip
+
+
+def _finish_newest(request: LastMessagesRequest, rows: list[NewestMessageRow]) -> MessagePage | None:
+    """Return the page of the last messages; None if other branches hold some of them, or if they refer to blobs."""
+    newest = _newest_from_rows(rows, request.limit)
+    if newest is None or has_blobs(newest.rows):
+        return None
+    return _newest_page(newest, messages_from_rows(newest.rows, newest.number), request.limit)
+
+
+_row_position = itemgetter(NewestMessageRow._fields.index("position"))
+_MESSAGE_COLUMNS = slice(len(MessageRow._fields))  # of a NewestMessageRow; the columns of its branch follow
+_BRANCH_COLUMNS = slice(len(MessageRow._fields), None)
+
+
+class _NewestRows(NamedTuple):
+    """The last messages of a session, oldest first, as tuples, with the key, number and end of their branch."""
+
+    rows: list[Row]
+    head: int
+    number: int
+    end: int
+
+
+def _newest_from_rows(rows: Sequence[Row], limit: int) -> _NewestRows | None:
+    """Return the last messages of a session if its head branch contains all of them; otherwise None."""
+    if not rows:
+        return None
+    head, number, end, fork_at = rows[0][_BRANCH_COLUMNS]
+    if fork_at and len(rows) < limit:
+        return None
+    # Sorted, because a join does not promise the order of its rows.
+    return _NewestRows([row[_MESSAGE_COLUMNS] for row in sorted(rows, key=_row_position)], head, number, end)
+
+
+def _newest_page(newest: _NewestRows, messages: list[Message], limit: int) -> MessagePage:
+    return MessagePage(messages, newest.head, newest.end, messages[0].position if len(messages) == limit else None)
 
 
 def check_limit(limit: int) -> int:
@@ -315,7 +407,7 @@ def _read_backward(
         remaining = limit - len(batch)
         high = min(span.high, end)
         if remaining > 0 and span.low < high:
-            part = yield from read_span(scope, "messages_backward", span, span.low, high, remaining, deleted)
+            part = yield from read_span(scope, MESSAGES_BACKWARD, span, span.low, high, remaining, deleted)
             batch = part[::-1] + batch
     more = batch[0].position if batch and len(batch) == limit else None
     return MessagePage(batch, current.head, end, more)
@@ -325,29 +417,41 @@ def _read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps
     """Read the last messages of a path if its head branch contains all of them; otherwise return None."""
     if not session_ids.is_possible_id(session):
         return None
-    rows = yield from fetch_all("messages_last", owner=scope.owner, id=session, limit=limit, deleted=deleted)
-    if not rows:
+    rows = yield from fetch_tuples(MESSAGES_LAST, owner=scope.owner, id=session, limit=limit, deleted=deleted)
+    newest = _newest_from_rows(rows, limit)
+    if newest is None:
         return None
-    head, number, end, fork_at = rows[0][-4:]
-    if fork_at and len(rows) < limit:
-        return None
-    newest = yield from _decode_rows(scope, number, [row[:-4] for row in sorted(rows, key=_row_position)])
-    return MessagePage(newest, head, end, newest[0].position if len(newest) == limit else None)
+    return _newest_page(newest, (yield from _decode_rows(scope, newest.number, newest.rows)), limit)
 
 
 def read_span(
-    scope: Scope, query: str, span: PathSpan, low: int, high: int, limit: int = PAGE_SIZE, deleted: bool = False
+    scope: Scope,
+    query: Query[MessageRow],
+    span: PathSpan,
+    low: int,
+    high: int,
+    limit: int = PAGE_SIZE,
+    deleted: bool = False,
 ) -> Steps[list[Message]]:
     """Read messages of a span, after `low` and up to `high`, in the order of the query."""
-    rows = yield from fetch_all(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
+    rows = yield from fetch_tuples(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
     return (yield from _decode_rows(scope, span.number, rows))
 
 
 def _decode_rows(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
     """Return the messages of rows, with their blob payloads."""
-    if any(blob_names(row) is not None for row in rows if row[RARE_COLUMN] is not None):
+    if has_blobs(rows):
         return (yield from _decode_with_payloads(scope, number, rows))
     return messages_from_rows(rows, number)
+
+
+class BlobDataRow(NamedTuple):
+    """The payload of a blob."""
+
+    data: bytes
+
+
+BLOB_GET = Query("blob_get", BlobDataRow)
 
 
 def _decode_with_payloads(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
@@ -357,10 +461,11 @@ def _decode_with_payloads(scope: Scope, number: int, rows: list[Row]) -> Steps[l
         names = blob_names(row)
         for name in names or ():
             if name not in payloads:
-                blob_row = yield from fetch_one("blob_get", owner=scope.owner, hash=name)
+                blob_row = yield from fetch_one(BLOB_GET, owner=scope.owner, hash=name)
                 if blob_row is None:
-                    raise _missing_payload_error(f"{number}.{row[1]}", name)
-                payloads[name] = blob_row[0]
+                    _, position, *_ = row
+                    raise _missing_payload_error(f"{number}.{position}", name)
+                payloads[name] = blob_row.data
         result.append(message_with_payloads(row, number, None if names is None else payloads))
     return result
 
@@ -376,7 +481,7 @@ def _missing_payload_error(message: str, name: str) -> Corrupted:
 
 def read_at(scope: Scope, branch: int, number: int, position: int, *, lock: bool = False) -> Steps[Message | None]:
     """Read the message at a position. `lock` locks it until the operation ends."""
-    row = yield from fetch_one("message_for_update" if lock else "message_get", branch=branch, position=position)
+    row = yield from fetch_one(MESSAGE_FOR_UPDATE if lock else MESSAGE_GET, branch=branch, position=position)
     return None if row is None else (yield from _decode_with_payloads(scope, number, [row]))[0]
 
 
@@ -430,12 +535,24 @@ class CountChange(NamedTuple):
     output_tokens: int
 
 
+class TreeSessionRow(NamedTuple):
+    """A session of a tree, with its head branch."""
+
+    session: int
+    id: str
+    head: int
+    deleted_at: int | None
+
+
+SESSIONS_OF_TREE = Query("sessions_of_tree", TreeSessionRow)
+
+
 def adjust_counts(scope: Scope, tree: int, branch: int, position: int, change: CountChange) -> Steps[None]:
     """Change the counts of every session whose active path contains a message."""
-    for key, _, head, _ in (yield from fetch_all("sessions_of_tree", tree=tree)):
-        spans = yield from read_path(head)
+    for row in (yield from fetch_all(SESSIONS_OF_TREE, tree=tree)):
+        spans = yield from read_path(row.head)
         if any(span.branch == branch and span.low < position <= span.high for span in spans):
-            yield from execute("session_change", session=key, now=scope.now, **change._asdict())
+            yield from execute("session_change", session=row.session, now=scope.now, **change._asdict())
 
 
 class PathTotals(NamedTuple):
@@ -448,21 +565,32 @@ class PathTotals(NamedTuple):
     last_message_at: int | None
 
 
+class SpanTotalsRow(NamedTuple):
+    """The counts of a span."""
+
+    messages: int
+    tokens: int
+    input_tokens: int
+    output_tokens: int
+    last_message_at: int | None
+
+
+MESSAGES_COUNT = Query("messages_count", SpanTotalsRow)
+
+
 def count_path(spans: Sequence[PathSpan]) -> Steps[PathTotals]:
     """Count the messages of a path."""
     count = tokens = input_tokens = output_tokens = 0
     newest: int | None = None
     for span in spans:
         if span.low < span.high:
-            row = yield from fetch_one("messages_count", branch=span.branch, low=span.low, high=span.high)
+            row = yield from fetch_one(MESSAGES_COUNT, branch=span.branch, low=span.low, high=span.high)
             assert row is not None
-            count, tokens, input_tokens, output_tokens = (
-                count + row[0],
-                tokens + row[1],
-                input_tokens + row[2],
-                output_tokens + row[3],
-            )
-            newest = row[4] if newest is None else newest
+            count += row.messages
+            tokens += row.tokens
+            input_tokens += row.input_tokens
+            output_tokens += row.output_tokens
+            newest = row.last_message_at if newest is None else newest
     return PathTotals(count, tokens, input_tokens, output_tokens, newest)
 
 
@@ -505,6 +633,24 @@ def _count_shown_in_batches(scope: Scope, ranges: Sequence[PathRange]) -> Plan[l
     return counts
 
 
+class ShownCountRow(NamedTuple):
+    """The number of messages of a path range, on one of its branches."""
+
+    range_number: int
+    messages: int
+
+
+class BranchShownRow(NamedTuple):
+    """The number of messages of a branch."""
+
+    number: int
+    messages: int
+
+
+MESSAGES_SHOWN = Query("messages_shown", ShownCountRow)
+MESSAGES_SHOWN_BY_BRANCH = Query("messages_shown_by_branch", BranchShownRow)
+
+
 def count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Operation[list[int]]:
     """Count the messages of path ranges that are not tool steps, in one statement. Pass at most a page of ranges."""
     return Operation(_count_shown, scope, ranges, writes=False)
@@ -514,8 +660,8 @@ def _count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Steps[list[int]]:
     counts = [0] * len(ranges)
     indexes = [index for index, item in enumerate(ranges) if session_ids.is_possible_id(item.id)]
     text = json.encode([ranges[index] for index in indexes])
-    for index, count in (yield from fetch_all("messages_shown", owner=scope.owner, ranges=text)):
-        counts[indexes[index]] += count
+    for row in (yield from fetch_all(MESSAGES_SHOWN, owner=scope.owner, ranges=text)):
+        counts[indexes[row.range_number]] += row.messages
     return counts
 
 
@@ -526,7 +672,8 @@ def count_shown_by_branch(scope: Scope, session: str) -> Operation[dict[int, int
 
 def _count_shown_by_branch(scope: Scope, session: str) -> Steps[dict[int, int]]:
     current = yield from sessions.find(scope, session)
-    return dict((yield from fetch_all("messages_shown_by_branch", session=current.session)))
+    rows = yield from fetch_all(MESSAGES_SHOWN_BY_BRANCH, session=current.session)
+    return {row.number: row.messages for row in rows}
 
 
 def set_pinned(scope: Scope, session: str, name: MessageId, *, pinned: bool) -> Operation[Message]:

@@ -16,9 +16,12 @@ arguments. The columns that a query returns are declared once, as the fields of 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
+
+if TYPE_CHECKING:
+    from recollect.storage.fast_paths import FastPath
 
 T = TypeVar("T")
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -33,18 +36,27 @@ Steps = Generator[Statement, list[Row], T]
 
 
 class Operation(Generic[T]):
-    """One operation, ready to run: its generator function and arguments, and flags for the engine.
+    """One operation, ready to run: its generator function and arguments, and what an engine must know of it.
 
-    The arguments begin with the scope and, for an operation on one session, the id of that session.
+    - `writes`: False if it only reads.
+    - `session`: the id of the session whose rows it is confined to, besides shared blobs. Such operations of different
+      sessions can share a transaction. None if it may touch others.
+    - `fast` and `finish`: a request for a fast path (storage/fast_paths.py), and the function that makes the result of
+      the operation from it and the answer. It returns None to run the steps instead.
     """
 
-    __slots__ = ("args", "frees_space", "removes_from_index", "secure_wipe", "steps", "writes")
+    __slots__ = (
+        "args", "fast", "finish", "frees_space", "removes_from_index", "secure_wipe", "session", "steps", "writes",
+    )  # fmt: skip
 
     def __init__(
         self,
         steps: Callable[..., Steps[T]],
         *args: Any,
         writes: bool = True,
+        session: str | None = None,
+        fast: FastPath[Any] | None = None,
+        finish: Callable[[Any, Any], T | None] | None = None,
         secure_wipe: bool = False,
         removes_from_index: bool = False,
         frees_space: bool = False,
@@ -52,6 +64,9 @@ class Operation(Generic[T]):
         self.steps = steps
         self.args = args
         self.writes = writes
+        self.session = session
+        self.fast = fast
+        self.finish = finish
         # Removing entries from the search index must not fail because the index is damaged: then it is rebuilt.
         self.removes_from_index = removes_from_index
         # It deletes rows: on a full disk it may use the reserved space.

@@ -19,11 +19,31 @@ from recollect.errors import (
     format_value,
 )
 from recollect.model import json, session_ids, validation
-from recollect.model.session import FLAG_FIELDS, SESSION_STATUSES, SETTABLE, TEXT_FIELDS, Change, SessionInfo
+from recollect.model.session import (
+    FLAG_FIELDS,
+    SESSION_STATUSES,
+    SETTABLE,
+    TEXT_FIELDS,
+    Change,
+    SessionCounts,
+    SessionInfo,
+)
 from recollect.model.times import DAY
 from recollect.model.title import title_sort_key
 from recollect.storage import leases
-from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage.fast_paths import EnsureSessionRequest, OpenSessionRequest, SessionRow
+from recollect.storage.operation import (
+    Operation,
+    Plan,
+    Query,
+    Row,
+    Scope,
+    Steps,
+    execute,
+    fetch_all,
+    fetch_one,
+    fetch_tuples,
+)
 
 _INDEXED_FIELDS = ("channel", "model")
 
@@ -103,18 +123,23 @@ class StoredSession(NamedTuple):
     value: SessionInfo
 
 
-def stored_from_row(row: Row) -> StoredSession:
+def stored_from_row(row: SessionRow) -> StoredSession:
     """Return the session of a row."""
-    return StoredSession(row[0], row[1], row[2], row[3], session_from_row(row))
+    session, tree, head, open_turns, *columns, rare = row
+    return StoredSession(session, tree, head, open_turns, session_from_columns(columns, rare))
 
 
-def session_from_row(row: Row, first: int = 4) -> SessionInfo:
-    """Return the value of a session row; its id is column `first`, its rare columns are one JSON array at the end."""
-    if row[-1] is None:
-        return SessionInfo(*row[first:-1])
-    *rare, metadata = json.decode(row[-1])
-    columns: Row = (*row[first:-1], *rare, None if metadata is None else json.decode(metadata))
-    return SessionInfo(*columns)
+def session_from_columns(columns: list[Any], rare: str | None) -> SessionInfo:
+    """Return a session. The columns and the JSON array of rare fields have the order of the fields of SessionInfo."""
+    if rare is None:
+        return SessionInfo(*columns)
+    *values, metadata = json.decode(rare)
+    return SessionInfo(*columns, *values, None if metadata is None else json.decode(metadata))
+
+
+SESSION_GET = Query("session_get", SessionRow)
+SESSION_IN_TRASH = Query("session_in_trash", SessionRow)
+SESSION_BY_KEY = Query("session_by_key", SessionRow)
 
 
 def find(scope: Scope, session: str) -> Steps[StoredSession]:
@@ -122,7 +147,7 @@ def find(scope: Scope, session: str) -> Steps[StoredSession]:
     return stored_from_row((yield from _find_row(scope, session)))
 
 
-def _find_row(scope: Scope, session: str) -> Steps[Row]:
+def _find_row(scope: Scope, session: str) -> Steps[SessionRow]:
     """Read the row of a session that is not in the trash, or raise the reason why there is none.
 
     Another process may restore it between the query for live sessions and the query for the trash, so both run twice
@@ -137,38 +162,38 @@ def _find_row(scope: Scope, session: str) -> Steps[Row]:
     raise SessionNotFound(session=session)
 
 
-def counts_of(value: SessionInfo) -> Row:
-    """Return the counts and times of a session, in the order of a write's result."""
-    return (
+def counts_of(value: SessionInfo) -> SessionCounts:
+    """Return the counts and times of a session."""
+    return SessionCounts(
         value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
         value.updated_at, value.active_at, value.last_message_at,
     )  # fmt: skip
 
 
-def find_live_row(scope: Scope, session: str) -> Steps[Row | None]:
+def find_live_row(scope: Scope, session: str) -> Steps[SessionRow | None]:
     """Read the row of a session that is not in the trash."""
     if not session_ids.is_possible_id(session):
         return None
-    return (yield from fetch_one("session_get", owner=scope.owner, id=session))
+    return (yield from fetch_one(SESSION_GET, owner=scope.owner, id=session))
 
 
-def find_trashed_row(scope: Scope, session: str) -> Steps[Row | None]:
+def find_trashed_row(scope: Scope, session: str) -> Steps[SessionRow | None]:
     """Read the row of the session with this id that was moved to the trash last."""
     if not session_ids.is_possible_id(session):
         return None
-    return (yield from fetch_one("session_in_trash", owner=scope.owner, id=session))
+    return (yield from fetch_one(SESSION_IN_TRASH, owner=scope.owner, id=session))
 
 
 def read_by_key(key: int) -> Steps[StoredSession]:
     """Read a session that exists, by its key."""
-    row = yield from fetch_one("session_by_key", session=key)
+    row = yield from fetch_one(SESSION_BY_KEY, session=key)
     assert row is not None
     return stored_from_row(row)
 
 
 def missing_key_error(session: str, key: int) -> Steps[SessionNotFound]:
     """Return the error for a session that is missing by its key: it was erased, or it is in the trash."""
-    row = yield from fetch_one("session_by_key", session=key)
+    row = yield from fetch_one(SESSION_BY_KEY, session=key)
     return SessionNotFound(session=session) if row is None else SessionInTrash(session=session)
 
 
@@ -207,31 +232,39 @@ def _new_row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+class SessionKeyRow(NamedTuple):
+    """The key of a session."""
+
+    session: int
+
+
+SESSION_INSERT = Query("session_insert", SessionKeyRow)
+
+
 def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], relation: dict[str, Any]) -> Steps[int]:
     """Insert a session as the most recently active one, and return its key.
 
     `relation` has the columns `parent` and `relation` of a fork or delegate; otherwise it is empty.
     """
     row = {**_new_row(session, columns), **relation}
-    key_row = yield from fetch_one("session_insert", owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
+    key_row = yield from fetch_one(SESSION_INSERT, owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
     assert key_row is not None
     if row["title"] is not None:
-        yield from set_sort_title(scope, key_row[0], row["title"])
-    return key_row[0]
+        yield from set_sort_title(scope, key_row.session, row["title"])
+    return key_row.session
 
 
-def _creation_params(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> dict[str, Any]:
-    """Return the parameters of an engine that creates a session in one statement."""
+def _ensure_request(
+    scope: Scope, session: str, columns: dict[str, Any], parent: str | None, *, may_exist: bool
+) -> EnsureSessionRequest:
+    """Return the request for the fast path that opens or creates a session."""
     row = _new_row(session, columns)
-    title = row["title"]
-    row.update(
-        owner=scope.owner,
-        id=session,
-        now=scope.now,
-        parent=parent,
-        folded=None if title is None else title_sort_key(title),
-    )
-    return row
+    row["folded"] = None if row["title"] is None else title_sort_key(row["title"])
+    return EnsureSessionRequest(scope.owner, session, scope.now, may_exist, parent, row)
+
+
+def _finish_open(_: OpenSessionRequest | EnsureSessionRequest, row: SessionRow) -> SessionInfo:
+    return stored_from_row(row).value
 
 
 def set_sort_title(scope: Scope, session: int, title: str | None) -> Steps[None]:
@@ -245,87 +278,156 @@ def set_sort_title(scope: Scope, session: int, title: str | None) -> Steps[None]
 def create(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
     """Create a session; raise SessionExists if the id is in use."""
     columns, parent = columns_for_new(fields, scope.now)
-    return Operation(_create, scope, session_ids.check_new_id(session), columns, parent)
+    id = session_ids.check_new_id(session)
+    request = _ensure_request(scope, id, columns, parent, may_exist=False)
+    return Operation(_create, scope, id, columns, parent, fast=request, finish=_finish_open)
 
 
 def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
-    if parent is not None:
-        yield from find(scope, parent)  # the statement below would create the session without a parent
-    row = yield from fetch_one("session_create", **_creation_params(scope, session, columns, parent))
-    if row is not None:
-        return stored_from_row(row).value
-    if (yield from fetch_one("session_get", owner=scope.owner, id=session)) is not None:
+    if (yield from find_live_row(scope, session)) is not None:
         raise SessionExists(session=session)
     return (yield from _create_in_steps(scope, session, columns, parent))
 
 
+class TreeRow(NamedTuple):
+    """The key of a tree."""
+
+    tree: int
+
+
+class BranchNumberRow(NamedTuple):
+    """The number of a new branch in its tree."""
+
+    number: int
+
+
+class BranchKeyRow(NamedTuple):
+    """The key of a branch."""
+
+    branch: int
+
+
+TREE_INSERT = Query("tree_insert", TreeRow)
+TREE_BRANCH = Query("tree_branch", BranchNumberRow)
+BRANCH_INSERT = Query("branch_insert", BranchKeyRow)
+
+
 def _create_in_steps(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
     """Create a session statement by statement. If another process used the id meanwhile, the engine runs it again."""
-    tree = (yield from fetch_one("tree_insert", owner=scope.owner)) or (0,)
     relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
-    key = yield from insert(scope, session, tree[0], columns, relation)
-    branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
+    tree_row = yield from fetch_one(TREE_INSERT, owner=scope.owner)
+    assert tree_row is not None
+    key = yield from insert(scope, session, tree_row.tree, columns, relation)
+    branch, number = yield from new_branch(tree_row.tree, key, None, 0, scope.now)
     yield from execute("session_head", session=key, head=branch, branch=number, last=0)
     return (yield from read_by_key(key)).value
 
 
 def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[tuple[int, int]]:
     """Create a branch that leaves its parent after a position; return its key and its number in the tree."""
-    number = yield from fetch_one("tree_branch", tree=tree)
-    assert number is not None
+    number_row = yield from fetch_one(TREE_BRANCH, tree=tree)
+    assert number_row is not None
+    number = number_row.number
     key_row = yield from fetch_one(
-        "branch_insert", tree=tree, number=number[0], session=session, parent=parent, fork_at=fork_at, now=now
+        BRANCH_INSERT, tree=tree, number=number, session=session, parent=parent, fork_at=fork_at, now=now
     )
     assert key_row is not None
-    return key_row[0], number[0]
+    return key_row.branch, number
 
 
 def ensure(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
     """Open a session, or create it; either way it counts as active now."""
     columns, parent = columns_for_new(fields, scope.now)
-    return Operation(_ensure, scope, session_ids.check_new_id(session), columns, parent)
+    id = session_ids.check_new_id(session)
+    request = _ensure_request(scope, id, columns, parent, may_exist=True)
+    return Operation(_ensure, scope, id, columns, parent, fast=request, finish=_finish_open)
 
 
 def _ensure(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
-    if parent is not None and (yield from find_live_row(scope, session)) is None:
-        yield from find(scope, parent)  # the statement below would create the session without a parent
-    row = yield from fetch_one("session_ensure", **_creation_params(scope, session, columns, parent))
+    row = yield from find_live_row(scope, session)
     return (yield from (_create_in_steps(scope, session, columns, parent) if row is None else _open_row(scope, row)))
 
 
-def _open_row(scope: Scope, row: Row) -> Steps[SessionInfo]:
-    """Return an opened session, after interrupting turns whose holder is gone."""
-    current = stored_from_row(row)
-    if not current.open_turns:
-        return current.value
-    yield from leases.recover_turns(scope, current.session)
-    yield from activate(scope, current.session)
-    return (yield from read_by_key(current.session)).value
+def _open_row(scope: Scope, row: SessionRow) -> Steps[SessionInfo]:
+    """Open the session of a row, after interrupting turns whose holder is gone."""
+    if row.open_turns:
+        yield from leases.recover_turns(scope, row.session)
+    yield from activate(scope, row.session)
+    return (yield from read_by_key(row.session)).value
+
+
+class ActivityRow(NamedTuple):
+    """The activity time of a session."""
+
+    active_at: int
+
+
+SESSION_ACTIVATE = Query("session_activate", ActivityRow)
 
 
 def activate(scope: Scope, session: int) -> Steps[int]:
     """Make a session the most recently active one, also within one millisecond; return its activity time."""
-    row = yield from fetch_one("session_activate", owner=scope.owner, session=session, now=scope.now)
+    row = yield from fetch_one(SESSION_ACTIVATE, owner=scope.owner, session=session, now=scope.now)
     assert row is not None
-    return row[0]
+    return row.active_at
+
+
+class TouchedRow(NamedTuple):
+    """A session after a change of one of its branches: its keys, the last position before it, and the counts."""
+
+    session: int
+    head: int
+    last: int
+    revision: int
+    message_count: int
+    token_count: int
+    input_tokens: int
+    output_tokens: int
+    updated_at: int
+    active_at: int
+    last_message_at: int | None
+
+    @property
+    def counts(self) -> SessionCounts:
+        """The counts and times of the session."""
+        return SessionCounts(
+            self.revision, self.message_count, self.token_count, self.input_tokens, self.output_tokens,
+            self.updated_at, self.active_at, self.last_message_at,
+        )  # fmt: skip
+
+
+SESSION_TOUCH = Query("session_touch", TouchedRow)
+
+
+def touch(session: str, key: int, branch: int, change: Mapping[str, int]) -> Steps[TouchedRow]:
+    """Raise the revision of a session, and count new messages if the branch is its head.
+
+    `change` holds the time, the number of messages and their tokens. Raise SessionNotFound or SessionInTrash.
+    """
+    row = yield from fetch_one(SESSION_TOUCH, session=key, branch=branch, **change)
+    if row is None:
+        raise (yield from missing_key_error(session, key))
+    return row
 
 
 def open_session(scope: Scope, session: str) -> Operation[SessionInfo]:
     """Open an existing session; it counts as active now."""
-    return Operation(_open_session, scope, session)
+    request = OpenSessionRequest(scope.owner, session, scope.now) if session_ids.is_possible_id(session) else None
+    return Operation(_open_session, scope, session, fast=request, finish=_finish_open)
 
 
 def _open_session(scope: Scope, session: str) -> Steps[SessionInfo]:
-    if not session_ids.is_possible_id(session):
-        raise SessionNotFound(session=session)
-    params = {"owner": scope.owner, "id": session, "now": scope.now}
-    row = yield from fetch_one("session_open", **params)
-    if row is None:
-        yield from check_updatable(scope, session, None)
-        row = yield from fetch_one("session_open", **params)
-    if row is None:
-        raise SessionInTrash(session=session)
-    return (yield from _open_row(scope, row))
+    return (yield from _open_row(scope, (yield from _find_row(scope, session))))
+
+
+class SessionIdRow(NamedTuple):
+    """The id of a session."""
+
+    id: str
+
+
+SESSIONS_RUNNING = Query("sessions_running", SessionIdRow)
+SESSIONS_WITH_OPEN_TURNS = Query("sessions_with_open_turns", SessionIdRow)
 
 
 def ids_with_open_turn(scope: Scope) -> Operation[list[str]]:
@@ -334,7 +436,7 @@ def ids_with_open_turn(scope: Scope) -> Operation[list[str]]:
 
 
 def _ids_with_open_turn(scope: Scope) -> Steps[list[str]]:
-    return [id for (id,) in (yield from fetch_all("sessions_running", owner=scope.owner, since=scope.now - DAY))]
+    return [row.id for row in (yield from fetch_all(SESSIONS_RUNNING, owner=scope.owner, since=scope.now - DAY))]
 
 
 def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
@@ -348,14 +450,14 @@ def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
 
 
 def _all_ids_with_open_turn(scope: Scope) -> Steps[list[str]]:
-    return sorted(id for (id,) in (yield from fetch_all("sessions_with_open_turns", owner=scope.owner)))
+    return sorted(row.id for row in (yield from fetch_all(SESSIONS_WITH_OPEN_TURNS, owner=scope.owner)))
 
 
 def _recover(scope: Scope, session: str) -> Steps[bool]:
     row = yield from find_live_row(scope, session)
-    if row is None or not stored_from_row(row).open_turns:
+    if row is None or not row.open_turns:
         return False
-    return (yield from leases.recover_turns(scope, row[0]))
+    return (yield from leases.recover_turns(scope, row.session))
 
 
 def read(scope: Scope, session: str) -> Operation[SessionInfo]:
@@ -377,6 +479,9 @@ def _get(scope: Scope, session: str) -> Steps[SessionInfo | None]:
     return None if row is None else stored_from_row(row).value
 
 
+SESSION_UPDATE = Query("session_update", SessionRow)
+
+
 def update(
     scope: Scope, session: str, fields: Mapping[str, Any], expected: int | None = None
 ) -> Operation[SessionInfo]:
@@ -391,14 +496,14 @@ def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int |
     names = f",{','.join(columns)},"
     params = {**_EMPTY_COLUMNS, **columns, "changed_columns": names, "expected": expected}
     query = {"owner": scope.owner, "id": session, "now": scope.now, **params}
-    row = yield from fetch_one("session_update", **query)
+    row = yield from fetch_one(SESSION_UPDATE, **query)
     if row is None:
         yield from check_updatable(scope, session, expected)
-        row = yield from fetch_one("session_update", **query)
+        row = yield from fetch_one(SESSION_UPDATE, **query)
     if row is None:
         raise SessionInTrash(session=session)
     if "title" in columns:
-        yield from set_sort_title(scope, row[0], columns["title"])
+        yield from set_sort_title(scope, row.session, columns["title"])
     return stored_from_row(row).value
 
 
@@ -429,8 +534,20 @@ def _restore(scope: Scope, session: str) -> Steps[SessionInfo]:
             session=session,
         )
     # It keeps its activity, and so its position in the list; plus one millisecond if the newest session has the same.
-    yield from execute("session_restore", owner=scope.owner, session=trash_row[0], now=scope.now)
-    return (yield from read_by_key(trash_row[0])).value
+    yield from execute("session_restore", owner=scope.owner, session=trash_row.session, now=scope.now)
+    return (yield from read_by_key(trash_row.session)).value
+
+
+class NamedSessionRow(NamedTuple):
+    """The id and the title of a session."""
+
+    id: str
+    title: str | None
+
+
+SESSIONS_BY_TITLE = Query("sessions_by_title", NamedSessionRow)
+SESSIONS_BY_PREFIX = Query("sessions_by_prefix", NamedSessionRow)
+SESSIONS_BY_SIMILAR_TITLE = Query("sessions_by_similar_title", NamedSessionRow)
 
 
 def resolve(scope: Scope, name: str) -> Operation[SessionInfo]:
@@ -453,28 +570,40 @@ def _resolve(scope: Scope, name: str) -> Steps[SessionInfo]:
         raise SessionNotFound(session=name)
     sort_title = title_sort_key(name)
     matches = yield from fetch_all(
-        "sessions_by_title", owner=scope.owner, title=name, folded=sort_title, limit=_MATCH_LIMIT
+        SESSIONS_BY_TITLE, owner=scope.owner, title=name, folded=sort_title, limit=_MATCH_LIMIT
     )
     if not matches and name:
         matches = yield from fetch_all(
-            "sessions_by_prefix", owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCH_LIMIT
+            SESSIONS_BY_PREFIX, owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCH_LIMIT
         )
     if not matches and sort_title:  # without case and accents: "coats" for "Coats"
         matches = yield from fetch_all(
-            "sessions_by_similar_title", owner=scope.owner, folded=sort_title, limit=_MATCH_LIMIT
+            SESSIONS_BY_SIMILAR_TITLE, owner=scope.owner, folded=sort_title, limit=_MATCH_LIMIT
         )
     if not matches:
         raise (yield from _missing_id_error(scope, name))
     if len(matches) > 1:
         first_matches = matches[: _MATCH_LIMIT - 1]
-        labels = tuple(f"{match[0]} ({match[1]})" if match[1] else match[0] for match in first_matches)
+        labels = tuple(f"{match.id} ({match.title})" if match.title else match.id for match in first_matches)
         count = f"more than {_MATCH_LIMIT - 1}" if len(matches) == _MATCH_LIMIT else len(matches)
-        raise AmbiguousName(name=name, count=count, matches=labels, sessions=tuple(match[0] for match in first_matches))
-    return (yield from find(scope, matches[0][0])).value
+        raise AmbiguousName(name=name, count=count, matches=labels, sessions=tuple(match.id for match in first_matches))
+    return (yield from find(scope, matches[0].id)).value
 
 
 ERASED_REVISION = -1
 """The revision that an engine reports for an erased session."""
+
+
+class RevisionRow(NamedTuple):
+    """A session, in the trash or not, and its revision."""
+
+    session: int
+    id: str
+    revision: int
+
+
+SESSIONS_REVISIONS = Query("sessions_revisions", RevisionRow)
+SESSION_REVISIONS = Query("session_revisions", RevisionRow)
 
 
 def revisions(scope: Scope, session: str | None) -> Operation[list[Row]]:
@@ -484,10 +613,10 @@ def revisions(scope: Scope, session: str | None) -> Operation[list[Row]]:
 
 def _revisions(scope: Scope, session: str | None) -> Steps[list[Row]]:
     if session is None:
-        return (yield from fetch_all("sessions_revisions", owner=scope.owner))
+        return (yield from fetch_tuples(SESSIONS_REVISIONS, owner=scope.owner))
     if not session_ids.is_possible_id(session):
         return []
-    return (yield from fetch_all("session_revisions", owner=scope.owner, id=session))
+    return (yield from fetch_tuples(SESSION_REVISIONS, owner=scope.owner, id=session))
 
 
 class KnownRevisions:

@@ -97,9 +97,7 @@ def _read_tree(key: int, ids: frozenset[str] | None) -> Steps[TreeOutline]:
     selection: dict[int, SessionInfo] = {}
     for session, id, _, deleted in (yield from fetch_all("sessions_of_tree", tree=key)):
         if deleted is None and (ids is None or id in ids):
-            row = yield from fetch_one("session_by_key", session=session)
-            assert row is not None
-            selection[session] = sessions.session_from_row(row)
+            selection[session] = (yield from sessions.read_by_key(session)).value
     return TreeOutline(
         key, selection, [BranchOutline(*row) for row in (yield from fetch_all("branches_outline", tree=key))]
     )

@@ -22,8 +22,10 @@ from recollect.errors import (
 )
 from recollect.model import json, validation
 from recollect.model.message import Draft, Message
+from recollect.model.session import SessionCounts
 from recollect.model.turn import TurnInfo
 from recollect.storage import appends, leases, messages, paths, sessions, tools
+from recollect.storage.fast_paths import AdvancedRow, SaveTurnRequest
 from recollect.storage.operation import Operation, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
 
 
@@ -41,7 +43,7 @@ class TurnWrite(NamedTuple):
 
     held: HeldTurn
     appended: appends.Appended
-    counts: Row
+    counts: SessionCounts
     resumed: bool = False
     """Whether an interrupted turn was reopened."""
 
@@ -72,7 +74,7 @@ def begin_turn(
     appends.check_key(key)
     validation.check_integer("expected", expected)
     records = [messages.encode_draft(draft, scope.now) for draft in drafts]
-    return Operation(_begin_turn, scope, session, records, lease, take_over, expected, key)
+    return Operation(_begin_turn, scope, session, records, lease, take_over, expected, key, session=session)
 
 
 def _begin_turn(
@@ -87,7 +89,7 @@ def _begin_turn(
     if key is not None:
         earlier = yield from appends.find_earlier_append(scope, session, key, records)
         if earlier is not None:
-            raise TurnExists(session=session, key=key, turn=earlier[0].ids[0])
+            raise TurnExists(session=session, key=key, turn=earlier.appended.ids[0])
     result = yield from appends.append_to_head(scope, session, records, opens_turn=True, expected=expected)
     if result.open_turns:
         yield from leases.free_branch(scope, session, result.session, result.key, take_over=take_over)
@@ -105,8 +107,8 @@ def _find_earlier_write(
     earlier = yield from appends.find_earlier_append(scope, session, key, records)
     if earlier is None:
         return None
-    appended, counts, branch, session_key = earlier
-    return TurnWrite(HeldTurn(session_key, branch, appended.first, appended.branch), appended, counts)
+    held = HeldTurn(earlier.session, earlier.branch, earlier.appended.first, earlier.appended.branch)
+    return TurnWrite(held, earlier.appended, earlier.counts)
 
 
 def resume_turn(scope: Scope, session: str, turn: paths.MessageId, *, lease: int) -> Operation[TurnWrite]:
@@ -133,8 +135,8 @@ def _resume_turn(scope: Scope, session: str, turn: paths.MessageId, lease: int) 
         if span.branch != current.head:
             raise TurnClosed(session=session, turn=f"{open_turn.number}.{open_turn.position}", status=row[1])
         yield from renew_lease(scope, session, open_turn, lease, TurnUsage())
-        counts = (yield from touch_session(scope, session, open_turn))[3:]
-    appended = appends.Appended(span.number, span.high, 0, counts[0], repeated=True)
+        counts = (yield from touch_session(scope, session, open_turn)).counts
+    appended = appends.Appended(span.number, span.high, 0, counts.revision, repeated=True)
     return TurnWrite(open_turn, appended, counts, is_reopened)
 
 
@@ -156,7 +158,7 @@ def _turn_columns(scope: Scope, status: str, usage: TurnUsage) -> Row:
 
 
 def _turn_write(open_turn: HeldTurn, result: appends.WrittenMessages, count: int) -> TurnWrite:
-    appended = appends.Appended(result.branch, result.first, count, result.revision)
+    appended = appends.Appended(result.branch, result.first, count, result.counts.revision)
     return TurnWrite(open_turn, appended, result.counts)
 
 
@@ -186,6 +188,7 @@ def add_messages(
         [messages.encode_draft(draft, scope.now) for draft in drafts],
         lease,
         key,
+        session=session,
     )
 
 
@@ -218,14 +221,14 @@ def reported_usage(records: Sequence[messages.EncodedDraft]) -> TurnUsage:
     return TurnUsage(model, sum(input_tokens) if input_tokens else None, sum(output_tokens) if output_tokens else None)
 
 
-def extend_lease(scope: Scope, session: str, open_turn: HeldTurn, *, lease: int) -> Operation[Row]:
+def extend_lease(scope: Scope, session: str, open_turn: HeldTurn, *, lease: int) -> Operation[SessionCounts]:
     """Renew the lease of an open turn without new messages; the session's revision rises."""
-    return Operation(_extend_lease, scope, session, open_turn, lease)
+    return Operation(_extend_lease, scope, session, open_turn, lease, session=session)
 
 
-def _extend_lease(scope: Scope, session: str, open_turn: HeldTurn, lease: int) -> Steps[Row]:
+def _extend_lease(scope: Scope, session: str, open_turn: HeldTurn, lease: int) -> Steps[SessionCounts]:
     yield from renew_lease(scope, session, open_turn, lease, TurnUsage())
-    return (yield from touch_session(scope, session, open_turn))[3:]
+    return (yield from touch_session(scope, session, open_turn)).counts
 
 
 def renew_lease(scope: Scope, session: str, open_turn: HeldTurn, lease: int, usage: TurnUsage) -> Steps[None]:
@@ -274,11 +277,11 @@ def end_turn(
     open_turn: HeldTurn,
     status: str,
     usage: TurnUsage = TurnUsage(),  # noqa: B008
-) -> Operation[tuple[TurnInfo, Row]]:
+) -> Operation[tuple[TurnInfo, SessionCounts]]:
     """End a turn: completed, failed, cancelled or interrupted."""
     if status != "interrupted":
         _check_final_status(status)
-    return Operation(_end_turn, scope, session, open_turn, status, _encode_usage(usage))
+    return Operation(_end_turn, scope, session, open_turn, status, _encode_usage(usage), session=session)
 
 
 def _check_final_status(status: str) -> None:
@@ -287,7 +290,7 @@ def _check_final_status(status: str) -> None:
 
 def _end_turn(
     scope: Scope, session: str, open_turn: HeldTurn, status: str, usage: TurnUsage
-) -> Steps[tuple[TurnInfo, Row]]:
+) -> Steps[tuple[TurnInfo, SessionCounts]]:
     state = yield from _check_held(session, open_turn)
     if state is None:
         raise TurnNotFound(session=session, turn=f"{open_turn.number}.{open_turn.position}")
@@ -304,19 +307,14 @@ def _end_turn(
     )
     assert turn_row is not None
     row = yield from touch_session(scope, session, open_turn)
-    yield from leases.release_branch(row[0], open_turn.branch, open_turn.position)
-    return turn_from_row(turn_row, open_turn.number), row[3:]
+    yield from leases.release_branch(row.session, open_turn.branch, open_turn.position)
+    return turn_from_row(turn_row, open_turn.number), row.counts
 
 
-def touch_session(scope: Scope, session: str, open_turn: HeldTurn) -> Steps[Row]:
-    """Raise a session's revision for a change without new messages; return its row, which begins with its key."""
-    row = yield from fetch_one(
-        "session_touch", session=open_turn.session, now=scope.now, branch=open_turn.branch, messages=0, tokens=0,
-        input_tokens=0, output_tokens=0,
-    )  # fmt: skip
-    if row is None:
-        raise (yield from sessions.missing_key_error(session, open_turn.session))
-    return row
+def touch_session(scope: Scope, session: str, open_turn: HeldTurn) -> Steps[sessions.TouchedRow]:
+    """Raise a session's revision for a change without new messages."""
+    no_messages = {"now": scope.now, "messages": 0, "tokens": 0, "input_tokens": 0, "output_tokens": 0}
+    return (yield from sessions.touch(session, open_turn.session, open_turn.branch, no_messages))
 
 
 def save_turn(
@@ -338,12 +336,36 @@ def save_turn(
     validation.check_integer("expected", expected)
     records = [messages.encode_draft(draft, scope.now) for draft in (*question, *answer)]
     usage = _merge_usage(_encode_usage(usage), reported_usage(records))
-    params = appends.single_statement_params(scope, session, records, expected) if key is None else None
-    if params is not None and status != "completed" and params["calls"]:
-        params = None  # statement by statement: calls without a result are cancelled
-    if params is not None:
-        params["turn"] = _turn_columns(scope, status, usage)
-    return Operation(_save_turn, scope, session, records, status, usage, key, expected, params)
+    request = None if key is not None else _save_request(scope, session, records, expected, status, usage)
+    return Operation(
+        _save_turn, scope, session, records, status, usage, key, expected,
+        session=session, fast=request, finish=_finish_save,
+    )  # fmt: skip
+
+
+def _save_request(
+    scope: Scope,
+    session: str,
+    records: Sequence[messages.EncodedDraft],
+    expected: int | None,
+    status: str,
+    usage: TurnUsage,
+) -> SaveTurnRequest | None:
+    """Return the request for the fast path of a complete turn; None if it writes more than rows."""
+    append = appends.make_request(scope, session, records, expected)
+    # Calls without a result are cancelled, unless the turn is completed.
+    if append is None or (status != "completed" and append.calls):
+        return None
+    return SaveTurnRequest(
+        append.owner, append.id, append.now, append.messages, append.tokens, append.input_tokens,
+        append.output_tokens, append.expected, append.rows, append.calls, _turn_columns(scope, status, usage),
+    )  # fmt: skip
+
+
+def _finish_save(request: SaveTurnRequest, row: AdvancedRow) -> TurnWrite:
+    first = row.last + 1
+    held = HeldTurn(row.session, row.head, first, row.branch)
+    return TurnWrite(held, appends.Appended(row.branch, first, request.messages, row.revision), row.counts)
 
 
 def _save_turn(
@@ -354,11 +376,7 @@ def _save_turn(
     usage: TurnUsage,
     key: str | None,
     expected: int | None,
-    params: dict[str, Any] | None,
 ) -> Steps[TurnWrite]:
-    if params is not None and (rows := (yield "session_save", params, False)):
-        result = appends.written_from_row(rows[0])
-        return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(records))
     if key is not None and (earlier := (yield from _find_earlier_write(scope, session, key, records))) is not None:
         return earlier
     result = yield from appends.append_to_head(scope, session, records, opens_turn=True, expected=expected)
@@ -435,15 +453,15 @@ class OpenStream(NamedTuple):
 
 def begin_stream(
     scope: Scope, session: str, open_turn: HeldTurn, draft: Draft, *, lease: int
-) -> Operation[tuple[OpenStream, Row]]:
+) -> Operation[tuple[OpenStream, SessionCounts]]:
     """Append a message with the state `streaming`, whose text arrives later."""
     item = messages.encode_draft(msgspec.structs.replace(draft, state="streaming", tokens=0), scope.now)
-    return Operation(_begin_stream, scope, session, open_turn, item, lease)
+    return Operation(_begin_stream, scope, session, open_turn, item, lease, session=session)
 
 
 def _begin_stream(
     scope: Scope, session: str, open_turn: HeldTurn, item: messages.EncodedDraft, lease: int
-) -> Steps[tuple[OpenStream, Row]]:
+) -> Steps[tuple[OpenStream, SessionCounts]]:
     yield from renew_lease(scope, session, open_turn, lease, TurnUsage())
     result = yield from appends.append_to_branch(
         scope, session, open_turn.session, open_turn.branch, open_turn.position, [item]
@@ -451,15 +469,17 @@ def _begin_stream(
     return OpenStream(open_turn, result.first), result.counts
 
 
-def write_stream(scope: Scope, session: str, stream: OpenStream, draft: Draft, *, lease: int) -> Operation[Row]:
+def write_stream(
+    scope: Scope, session: str, stream: OpenStream, draft: Draft, *, lease: int
+) -> Operation[SessionCounts]:
     """Store the text that has arrived so far."""
     item = messages.encode_draft(msgspec.structs.replace(draft, state="streaming", tokens=0), scope.now)
-    return Operation(_write_stream, scope, session, stream, item, lease)
+    return Operation(_write_stream, scope, session, stream, item, lease, session=session)
 
 
 def _write_stream(
     scope: Scope, session: str, stream: OpenStream, item: messages.EncodedDraft, lease: int
-) -> Steps[Row]:
+) -> Steps[SessionCounts]:
     yield from renew_lease(scope, session, stream.held, lease, TurnUsage())
     message = yield from _read_streaming(scope, session, stream)
     yield from _unindex_interrupted(scope, stream, message)
@@ -496,7 +516,9 @@ def _update_message(stream: OpenStream, item: messages.EncodedDraft, completed_a
     yield from execute("message_write", branch=stream.held.branch, position=stream.position, **columns)
 
 
-def close_stream(scope: Scope, session: str, stream: OpenStream, draft: Draft, *, lease: int) -> Operation[Row]:
+def close_stream(
+    scope: Scope, session: str, stream: OpenStream, draft: Draft, *, lease: int
+) -> Operation[SessionCounts]:
     """Store the final message: completed, interrupted or with its error."""
     if draft.role != "assistant":  # the stored role does not change
         raise InvalidValue(
@@ -508,10 +530,10 @@ def close_stream(scope: Scope, session: str, stream: OpenStream, draft: Draft, *
 
 def _close_stream(
     scope: Scope, session: str, stream: OpenStream, item: messages.EncodedDraft, lease: int
-) -> Steps[Row]:
+) -> Steps[SessionCounts]:
     open_turn, usage = stream.held, reported_usage([item])
     # Locks the session before its message, in the same order as every other operation.
-    session_row = yield from fetch_one("session_by_key", session=open_turn.session)
+    session_row = yield from fetch_one(sessions.SESSION_BY_KEY, session=open_turn.session)
     if session_row is None:
         raise SessionNotFound(session=session)
     yield from renew_lease(scope, session, open_turn, lease, usage)
@@ -529,5 +551,5 @@ def _close_stream(
         change = messages.CountChange(
             0, item.tokens - message.tokens, usage.input_tokens or 0, usage.output_tokens or 0
         )
-        yield from messages.adjust_counts(scope, session_row[1], open_turn.branch, stream.position, change)
-    return (yield from touch_session(scope, session, open_turn))[3:]
+        yield from messages.adjust_counts(scope, session_row.tree, open_turn.branch, stream.position, change)
+    return (yield from touch_session(scope, session, open_turn)).counts

@@ -314,7 +314,7 @@ def _read_state(scope: Scope, session: str, before: paths.MessageId | None) -> S
     for span in spans:
         if span.low < min(span.high, end):
             low, high = span.low, min(span.high, end)
-            pins = yield from messages.read_span(scope, "messages_pinned", span, low, high)
+            pins = yield from messages.read_span(scope, messages.MESSAGES_PINNED, span, low, high)
             always += yield from _add_partners(scope, spans, pins)
     always += [summary_message(cover, _branch_number_at(spans, cover.from_position)) for cover in covers]
     return _ViewState(
@@ -357,7 +357,7 @@ def _read_partners(scope: Scope, spans: Sequence[PathSpan], message: Message) ->
         low = max(span.low, message.position - _PARTNER_DISTANCE)
         high = min(span.high, message.position + _PARTNER_DISTANCE)
         if low < high:
-            neighbors = (yield from messages.read_span(scope, "messages_forward", span, low, high)) + neighbors
+            neighbors = (yield from messages.read_span(scope, messages.MESSAGES_FORWARD, span, low, high)) + neighbors
     ids = {part.call_id for part in (*message.tool_calls, *message.tool_results)}
     for other in neighbors:
         if ids & {part.call_id for part in other.tool_calls}:
@@ -369,7 +369,7 @@ def _read_backward(scope: Scope, spans: Sequence[PathSpan], limit: int) -> Steps
     batch: list[Message] = []
     for index, span in enumerate(spans):
         remaining = limit - len(batch)
-        part = yield from messages.read_span(scope, "messages_backward", span, span.low, span.high, remaining)
+        part = yield from messages.read_span(scope, messages.MESSAGES_BACKWARD, span, span.low, span.high, remaining)
         batch = part[::-1] + batch
         if len(part) == remaining:
             cut_span = PathSpan(span.branch, span.number, span.low, part[-1].position - 1)
@@ -381,7 +381,7 @@ def _read_backward(scope: Scope, spans: Sequence[PathSpan], limit: int) -> Steps
 def _read_last_user_message(scope: Scope, spans: Sequence[PathSpan]) -> Steps[list[Message]]:
     """Return the last user message, as a list, or an empty list."""
     for span in spans:
-        result = yield from messages.read_span(scope, "messages_last_user", span, span.low, span.high)
+        result = yield from messages.read_span(scope, messages.MESSAGES_LAST_USER, span, span.low, span.high)
         if result:
             return result
     return []

@@ -1,8 +1,8 @@
 """The PostgreSQL engine for asyncio: writer threads with group commit, and threads for other operations.
 
-Operations on a single session run side by side in one transaction: they share round trips and one fsync of the
-server, and none is acknowledged before it. If one is refused, the others run again without it, and it runs alone. An
-operation that reads more than its session gets its own transaction.
+Operations that are confined to one session run side by side in one transaction: they share round trips and one fsync of
+the server, and none is acknowledged before it. If one is refused, the others run again without it, and it runs alone.
+Any other operation gets its own transaction.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
 from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
-from recollect.errors import RecollectError, StoreClosed, StoreUnavailable
+from recollect.errors import StoreClosed, StoreUnavailable
 from recollect.storage.operation import Operation
 
 T = TypeVar("T")
@@ -29,8 +29,6 @@ T = TypeVar("T")
 # commits.
 _MAX_BATCH = 64
 _WRITER_THREADS = 2  # one sends its batch while the other waits for the server's fsync
-# An operation that begins with one of these touches only its own session, whose id is its second argument.
-_SINGLE_SESSION_STATEMENTS = frozenset({"session_append", "session_save", "session_advance", "turn_get"})
 
 
 class AsyncPostgresEngine:
@@ -181,7 +179,7 @@ class _WorkerThreads:
 
         Of one session only one operation runs per batch; later ones wait, in order.
         """
-        session = _single_session(job.op)
+        session = job.op.session
         if session in batch:
             later.append(job)
         elif job.take():
@@ -225,15 +223,3 @@ class _WorkerThreads:
         for job, result in zip(batch, results or (), strict=False):
             job.result = result
         return results is not None
-
-
-def _single_session(op: Operation[Any]) -> str | None:
-    """Return the id of the session that an operation is confined to, or None. Runs it up to its first statement."""
-    steps = op.start()
-    try:
-        name = next(steps)[0]
-    except (StopIteration, RecollectError):
-        return None
-    finally:
-        steps.close()
-    return op.args[1] if name in _SINGLE_SESSION_STATEMENTS else None

@@ -40,6 +40,7 @@ from recollect.engine.postgres.errors import (
     translate_error,
     unavailable_error,
 )
+from recollect.engine.postgres.fast_paths import FastStatement, PostgresFastPaths
 from recollect.engine.postgres.migrations import prepare_schema
 from recollect.engine.postgres.statements import PreparedStatement, StatementRegistry
 from recollect.engine.postgres.transactions import CommitToken, CommitUnknown, EarlyLocks, LockOrderConflict
@@ -193,6 +194,7 @@ class DatabaseServer:
         self.owner = owner
         self.timeout = timeout
         self._registry = StatementRegistry()
+        self._fast_paths = PostgresFastPaths(self._registry)
         self._closed = self._is_forked = self._connection_failed = False
         self._last_sweep = 0
         # Random, so that processes that start together do not delete old tokens at the same moment.
@@ -240,22 +242,24 @@ class DatabaseServer:
 
     def read(self, op: Operation[T]) -> T:
         """Run an operation that only reads, on the replica if it has everything that this store wrote."""
+        fast = self._fast_paths.prepare(op.fast)
         if self._replica is not None and not self._closed:
             self.after_fork()
             result = self._replica.read(
-                lambda pipeline: transactions.read(pipeline, self._registry, op, self.owner),
+                lambda pipeline: transactions.read(pipeline, self._registry, op, self.owner, fast),
                 lambda work: self._run_with_retries(lambda pipeline, *_: work(pipeline)),
             )
             if result is not None:
                 return result[0]
-        return self._run_with_retries(lambda pipeline, *_: transactions.read(pipeline, self._registry, op, self.owner))
+        return self._run_with_retries(
+            lambda pipeline, *_: transactions.read(pipeline, self._registry, op, self.owner, fast)
+        )
 
     def write(self, op: Operation[T]) -> T:
         """Run an operation that writes. It is on the server's disk, exactly once, when this returns."""
+        ops = [(op, self._fast_paths.prepare(op.fast))]
         return self._run_write(
-            lambda pipeline, commit_token, early_locks: self._write_once(
-                pipeline, [op], commit_token, early_locks, None
-            )
+            lambda pipeline, commit_token, early_locks: self._write_once(pipeline, ops, commit_token, early_locks, None)
         )[0]
 
     def write_together(self, ops: Sequence[Operation[Any]], exclude: Callable[[int], None]) -> list[Any] | None:
@@ -264,9 +268,10 @@ class DatabaseServer:
         `exclude` receives the index of each operation that has no result; if there are results, these operations have
         written nothing and may run again alone.
         """
+        prepared = [(op, self._fast_paths.prepare(op.fast)) for op in ops]
         return self._run_write(
             lambda pipeline, commit_token, early_locks: self._write_once(
-                pipeline, ops, commit_token, early_locks, exclude
+                pipeline, prepared, commit_token, early_locks, exclude
             )
         )
 
@@ -281,7 +286,7 @@ class DatabaseServer:
     def _write_once(
         self,
         pipeline: PipelinedConnection,
-        ops: Sequence[Operation[Any]],
+        ops: Sequence[tuple[Operation[Any], FastStatement | None]],
         commit_token: CommitToken,
         early_locks: EarlyLocks,
         exclude: Callable[[int], None] | None,
@@ -374,7 +379,7 @@ class DatabaseServer:
         if unknown.results is not None:
             return unknown.results
         runs, exclude = unknown.runs, unknown.exclude
-        if any(run.final is None or run.final.lookup is None for run in runs):
+        if any(run.fast is None or run.fast.lookup is None for run in runs):
             return None
         if not self._run_until_deadline(
             lambda pipeline: transactions.recover_results(pipeline, runs, self.owner, transaction), deadline

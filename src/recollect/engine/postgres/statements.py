@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect import sql
-from recollect.engine.postgres.wire_codec import EncodedValue, encode_integers, encode_parameter, encode_texts
+from recollect.engine.postgres.wire_codec import EncodedValue, encode_parameter
 
 # `:name`, `:rows.2::text[]` or `:turn.2`. The lookbehind skips the casts, `::text`.
 _NAMED_PARAMETER = re.compile(r"(?<!:):([a-z_]+(?:\.\d+(?:::(?:text|bigint)\[\])?)?)")
@@ -115,58 +115,6 @@ def _returns_rows(text: str) -> bool:
     return not (text.startswith(_WRITE_KEYWORDS) or (text.startswith("WITH ") and "SELECT" not in text))
 
 
-class FinalStatement(PreparedStatement):
-    """A statement that does all the work of an operation, which then usually ends (`-- final:` in the SQL files).
-
-    Messages are sent as one array per column, and the server assigns their positions. `:rows.2::text[]` is the array of
-    the second value of each of `rows`; `:turn.2` is the second value of `turn`. `lookup` finds the row that it wrote in
-    a given transaction, `probe` any row that it may have written.
-    """
-
-    __slots__ = ("_parameter_sources", "lookup", "probe", "without_tool_calls")
-
-    def __init__(self, name: str, text: str, without_tool_calls: str | None, lookup: str, probe: str = "") -> None:
-        super().__init__(name, text)
-        self.without_tool_calls = (
-            None
-            if without_tool_calls is None
-            else FinalStatement(f"{name}_without_calls", without_tool_calls, None, lookup, probe)
-        )
-        self.lookup = PreparedStatement(f"{name}_lookup", lookup) if lookup else None
-        self.probe: FinalStatement | None = FinalStatement(f"{name}_probe", probe, None, "") if probe else None
-        self._parameter_sources = [_parameter_source(parameter) for parameter in self.names]
-
-    def variant_for(self, params: Mapping[str, Any]) -> PreparedStatement:
-        """Return the shorter variant if there are no tool calls, or the one for the optional parameters."""
-        if self.without_tool_calls is None:
-            return super().variant_for(params)
-        return self if params["calls"] else self.without_tool_calls
-
-    def values(self, params: Mapping[str, Any]) -> list[EncodedValue]:
-        """Return the encoded parameters in the order of their numbers."""
-        params = self._with_defaults(params)
-        columns: dict[str, list[Any]] = {}
-        values: list[EncodedValue] = []
-        for name, index, encode_array in self._parameter_sources:
-            if index is None:
-                values.append(encode_parameter(params[name]))
-            elif encode_array is None:
-                values.append(encode_parameter(params[name][index]))
-            else:
-                if name not in columns:
-                    columns[name] = list(zip(*params[name], strict=True))
-                values.append(encode_array(columns[name][index]))
-        return values
-
-
-def _parameter_source(name: str) -> tuple[str, int | None, Callable[[Sequence[Any]], EncodedValue] | None]:
-    """Return where a parameter comes from: its name, the index in each row, and the encoder of its array."""
-    group, _, remainder = name.partition(".")
-    number, _, kind = remainder.partition("::")
-    encode_array = None if not kind else encode_texts if kind == "text[]" else encode_integers
-    return group, int(number) - 1 if number else None, encode_array
-
-
 class MultiRowStatement:
     """A query for many rows: an INSERT takes several rows per statement, any other query runs once per row."""
 
@@ -218,9 +166,40 @@ class LockStatement(PreparedStatement):
     __slots__ = ("waiting",)
 
     def __init__(self, name: str, text: str) -> None:
-        super().__init__(f"{name}_lock", text)
+        super().__init__(name, text)
         waiting_text = text.removesuffix(" NOWAIT")
-        self.waiting = None if waiting_text == text else PreparedStatement(f"{name}_lock_waiting", waiting_text)
+        self.waiting = None if waiting_text == text else PreparedStatement(f"{name}_waiting", waiting_text)
+
+
+# The lock that an operation which writes takes before a query, so that the rows do not change after it has read them:
+# a query and its lock are two statements, because under READ COMMITTED a query that waits for a lock returns rows of
+# its older snapshot. In the same round trip.
+LOCKS = {
+    name: f"{name}_lock"
+    for name in (
+        "blob_set_refs", "branches_of_tree", "copy_journal", "message_for_update", "messages_rows",
+        "search_changed_titles", "search_indexed", "search_indexed_to", "search_mark", "search_title_get",
+        "session_by_key", "session_get", "session_in_trash", "sessions_of_tree", "snapshots_outline", "turn_get",
+    )
+}  # fmt: skip
+
+# The statement that sets planner settings or session variables for a query, in the same round trip.
+SETTINGS = {
+    **dict.fromkeys(
+        (
+            "messages_last", "sessions_by_activity", "sessions_by_creation", "sessions_by_deletion",
+            "sessions_by_folded_title", "sessions_pinned_first",
+        ),
+        "settings_walk",
+    ),
+    **{
+        name: f"{name}_settings"
+        for name in (
+            "owners_all", "search_backlog", "search_contains", "search_density", "search_messages", "search_newest",
+            "search_rare", "search_terms_with", "search_titles_match",
+        )
+    },
+}  # fmt: skip
 
 
 class StatementRegistry:
@@ -228,40 +207,35 @@ class StatementRegistry:
 
     def __init__(self) -> None:
         self._texts = sql.queries("postgres")
-        self._locks = {name: LockStatement(name, text) for name, text in sql.locks("postgres").items()}
-        self._pre_statements = {
-            name: PreparedStatement(f"{name}_before", text) for name, text in sql.pre_statements("postgres").items()
-        }
-        self._without_tool_calls, self._lookups, self._probes = (
-            sql.queries_without_tool_calls("postgres"),
-            sql.final_query_lookups("postgres"),
-            sql.write_probes("postgres"),
-        )
         self._statements: dict[str, PreparedStatement] = {}
+        self._locks: dict[str, LockStatement] = {}
         self._multi_row: dict[str, MultiRowStatement] = {}
 
     def statement(self, name: str) -> PreparedStatement:
         """Return a statement by its name."""
         statement = self._statements.get(name)
         if statement is None:
-            lookup = self._lookups.get(name)
-            text = self._texts[name]
-            if lookup is None:
-                statement = PreparedStatement(name, text)
-            else:
-                statement = FinalStatement(
-                    name, text, self._without_tool_calls.get(name), lookup, self._probes.get(name, "")
-                )
-            self._statements[name] = statement
+            statement = self._statements[name] = PreparedStatement(name, self._texts[name])
         return statement
 
-    def lock(self, name: str) -> LockStatement | None:
-        """Return the lock to take before a statement, or None."""
-        return self._locks.get(name)
+    def text(self, name: str) -> str:
+        """Return the text of a query."""
+        return self._texts[name]
 
-    def pre_statement(self, name: str) -> PreparedStatement | None:
-        """Return the statement to run before another one, with the same parameters, or None."""
-        return self._pre_statements.get(name)
+    def lock(self, name: str) -> LockStatement | None:
+        """Return the lock to take before a query, or None."""
+        lock_name = LOCKS.get(name)
+        if lock_name is None:
+            return None
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = LockStatement(lock_name, self._texts[lock_name])
+        return lock
+
+    def settings(self, name: str) -> PreparedStatement | None:
+        """Return the statement that makes the settings for a query, with the same parameters, or None."""
+        settings = SETTINGS.get(name)
+        return None if settings is None else self.statement(settings)
 
     def multi_row(self, name: str) -> MultiRowStatement:
         """Return the form of a statement for many rows."""

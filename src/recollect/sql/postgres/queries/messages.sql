@@ -5,7 +5,7 @@
 -- The columns of a message. The rare ones are one JSON array, or NULL; varchar marks JSON that stays bytes.
 parts::varchar, position, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
 CASE WHEN coalesce(state, error, metadata, blobs) IS NOT NULL OR coalesce(completed_at, deleted_at) IS NOT NULL
-THEN json_build_array(state, completed_at, deleted_at, error, metadata, blobs) END
+THEN json_build_array(state, completed_at, deleted_at, error, metadata, blobs) END AS rare
 
 -- shared: on_branch
 -- Condition: the row belongs to the branch with the key :branch.
@@ -33,7 +33,8 @@ INSERT INTO recollect.messages (
 -- Return a message by its branch and position.
 SELECT {message_columns} FROM recollect.messages WHERE {on_branch} AND position = :position::bigint
 
--- lock: message_for_update
+-- name: message_for_update_lock
+-- Lock the rows that message_for_update reads.
 SELECT position FROM recollect.messages WHERE {on_branch} AND position = :position::bigint FOR NO KEY UPDATE
 
 -- name: message_for_update
@@ -52,12 +53,9 @@ SELECT {message_columns} FROM recollect.messages
 WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position DESC LIMIT :limit
 
--- before: messages_last
-SELECT set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
-
 -- name: messages_last
 -- Return the last messages of a session's head branch, newest first.
-SELECT m.*, (head_branch.tree << 20) | head_branch.number, head_branch.number, head_branch.last, head_branch.fork_at
+SELECT m.*, (head_branch.tree << 20) | head_branch.number AS head, head_branch.number, head_branch.last, head_branch.fork_at
 FROM (
     SELECT b.tree, b.number, b.fork_at, s.last FROM recollect.sessions AS s
     JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
@@ -70,11 +68,9 @@ CROSS JOIN LATERAL (
     ORDER BY position DESC LIMIT :limit
 ) AS m
 
--- final: messages_last
-
 -- name: messages_tuples
 -- Return the columns of messages that a history needs, oldest first.
-SELECT parts::varchar, position, role, format, native, coalesce(state, blobs)
+SELECT parts::varchar, position, role, format, native, coalesce(state, blobs) AS rare
 FROM recollect.messages
 WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
 ORDER BY position LIMIT :limit
@@ -101,8 +97,8 @@ UPDATE recollect.messages SET metadata = :metadata WHERE {on_branch} AND positio
 
 -- name: messages_count
 -- Count the messages and tokens of a span.
-SELECT count(*), coalesce(sum(tokens), 0)::bigint, coalesce(sum(input_tokens), 0)::bigint,
-    coalesce(sum(output_tokens), 0)::bigint, max(created_at)
+SELECT count(*) AS messages, coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+    coalesce(sum(output_tokens), 0)::bigint AS output_tokens, max(created_at) AS last_message_at
 FROM recollect.messages
 WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
 
@@ -137,7 +133,7 @@ SELECT p.range_number, (
     WHERE m.tree = p.tree AND m.branch = p.number
         AND m.position > greatest(p.low, p.after) AND m.position <= least(p.high, p.until)
         AND m.deleted_at IS NULL AND NOT {is_tool_step}
-)
+) AS messages
 FROM path AS p
 
 -- name: messages_shown_by_branch
@@ -145,7 +141,7 @@ FROM path AS p
 SELECT b.number, (
     SELECT count(*) FROM recollect.messages AS m
     WHERE m.tree = b.tree AND m.branch = b.number AND m.deleted_at IS NULL AND NOT {is_tool_step}
-)
+) AS messages
 FROM recollect.branches AS b
 WHERE b.tree = :session::bigint >> 20 AND b.session = (:session::bigint & 1048575)::int
 
@@ -177,7 +173,7 @@ DELETE FROM recollect.messages WHERE {on_branch} AND position > :low
 
 -- name: append_get
 -- Return the digest and the messages of an append by its idempotency key.
-SELECT digest, (tree << 20) | branch, position, count FROM recollect.appends
+SELECT digest, (tree << 20) | branch AS branch, position, count AS messages FROM recollect.appends
 WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int AND key = :key
 
 -- name: append_insert

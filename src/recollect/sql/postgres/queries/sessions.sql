@@ -37,7 +37,8 @@ inserted_calls AS (
 
 -- shared: committed_append_row
 -- The row that an append returned, found by the messages that its transaction wrote (xmin).
-SELECT (s.tree << 20) | s.number, (s.tree << 20) | m.branch, m.previous_last, m.branch, s.open_turns, {session_counts}
+SELECT (s.tree << 20) | s.number AS session, (s.tree << 20) | m.branch AS head, m.previous_last AS last, m.branch, s.open_turns,
+    {session_counts}
 FROM recollect.sessions AS s
 JOIN LATERAL (
     SELECT n.branch, min(n.position) - 1 AS previous_last, count(*) AS message_total
@@ -59,13 +60,13 @@ WHERE {has_id} AND EXISTS (
 
 -- shared: advance_update
 -- Count new messages in the session row. The activity time, which is indexed, changes only if another session is
--- newer or 60,000 ms have passed, as in engine/sqlite/transactions.py (_ACTIVITY_RESOLUTION).
+-- newer, or :activity_resolution has passed.
 UPDATE recollect.sessions
 SET revision = revision + 1, message_count = message_count + :messages, token_count = token_count + :tokens,
     input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens,
     last = last + :messages::int, waiting = true, updated_at = greatest(updated_at, :now::bigint),
     last_message_at = greatest(last_message_at, :now::bigint),
-    active_at = CASE WHEN active_at < greatest(:now::bigint - 60000, newest.newest_at)
+    active_at = CASE WHEN active_at < greatest(:now::bigint - :activity_resolution::bigint, newest.newest_at)
         THEN greatest(:now::bigint, newest.newest_at + 1) ELSE active_at END
 FROM (
     SELECT max(o.active_at) AS newest_at FROM recollect.sessions AS o
@@ -82,7 +83,7 @@ tree, number, branch, last - :messages::int AS previous_last, open_turns
 
 -- shared: append_row
 -- The columns that an append returns, with packed keys.
-(tree << 20) | number, (tree << 20) | branch, previous_last, branch, open_turns
+(tree << 20) | number AS session, (tree << 20) | branch AS head, previous_last AS last, branch, open_turns
 
 -- shared: session_counts
 -- The columns of a session that an append changes, as the operation returns them.
@@ -137,10 +138,21 @@ unnest(
 )
 
 -- shared: open_session_update
--- Move a session to the top of the list, unless a turn is open in it: then the operation looks at the turn first.
+-- Move a session to the top of the list, unless a turn is open in it.
 UPDATE recollect.sessions
-SET active_at = CASE WHEN open_turns > 0 THEN active_at ELSE greatest(active_at, :now::bigint, {next_activity}) END
-WHERE {has_id} AND deleted_at IS NULL
+SET active_at = greatest(active_at, :now::bigint, {next_activity})
+WHERE {has_id} AND deleted_at IS NULL AND open_turns = 0
+
+-- shared: new_tree_cte
+-- Insert the tree of a new session, unless the session exists or its parent is missing.
+new_tree AS (
+    INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
+    WHERE NOT EXISTS (SELECT FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL) AND (
+        :parent::text IS NULL
+        OR EXISTS (SELECT FROM recollect.sessions WHERE owner = :owner AND id = :parent::text AND deleted_at IS NULL)
+    )
+    RETURNING tree
+)
 
 -- shared: session_insert
 -- Insert a session into a new tree, as a delegate if it has a parent.
@@ -169,100 +181,48 @@ inserted_branch AS (
 -- An activity time after that of every other session.
 (SELECT 1 + max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL)
 
--- shared: ordered_generic_plan_settings
--- Settings of the transaction: one generic plan that walks an index in the order of the list, without a sort.
-SELECT set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
-
--- shared: index_choice
--- The number of the first filter whose index yields at most :sort_limit sessions; 0 if none does. Each test reads at most
--- one more index entry than that.
-choice AS MATERIALIZED (
-    SELECT CASE
-        WHEN NOT (:of_parent::bigint IS NULL OR EXISTS (SELECT 1 {sessions_of_parent} {beyond_sort_limit})) THEN 1
-        WHEN NOT (:of_pin::boolean IS NULL OR EXISTS (SELECT 1 {sessions_of_pin} {beyond_sort_limit})) THEN 2
-        WHEN NOT (:of_untitled::boolean IS NULL OR EXISTS (SELECT 1 {sessions_of_untitled} {beyond_sort_limit})) THEN 3
-        WHEN NOT (:of_channel::text IS NULL OR EXISTS (SELECT 1 {sessions_of_channel} {beyond_sort_limit})) THEN 4
-        WHEN NOT (:of_model::text IS NULL OR EXISTS (SELECT 1 {sessions_of_model} {beyond_sort_limit})) THEN 5
-        WHEN NOT (:of_status::text IS NULL OR EXISTS (SELECT 1 {sessions_of_status} {beyond_sort_limit})) THEN 6
-        WHEN NOT (:of_archive::boolean IS NULL OR EXISTS (SELECT 1 {sessions_of_archive} {beyond_sort_limit})) THEN 7
-        ELSE 0
-    END AS number
-)
-
--- shared: indexed_sessions
--- The sessions of the chosen filter. The tests on the choice are constant, so that only one of the scans runs.
-(
-    SELECT * {sessions_of_parent} AND NOT (:of_parent::bigint IS NULL OR {chosen_index} <> 1)
-    UNION ALL
-    SELECT * {sessions_of_pin} AND NOT (:of_pin::boolean IS NULL OR {chosen_index} <> 2)
-    UNION ALL
-    SELECT * {sessions_of_untitled} AND NOT (:of_untitled::boolean IS NULL OR {chosen_index} <> 3)
-    UNION ALL
-    SELECT * {sessions_of_channel} AND NOT (:of_channel::text IS NULL OR {chosen_index} <> 4)
-    UNION ALL
-    SELECT * {sessions_of_model} AND NOT (:of_model::text IS NULL OR {chosen_index} <> 5)
-    UNION ALL
-    SELECT * {sessions_of_status} AND NOT (:of_status::text IS NULL OR {chosen_index} <> 6)
-    UNION ALL
-    SELECT * {sessions_of_archive} AND NOT (:of_archive::boolean IS NULL OR {chosen_index} <> 7)
-    OFFSET 0
-) AS sessions
-
--- shared: chosen_index
--- The number of the chosen filter.
-(SELECT choice.number FROM choice)
-
--- shared: sessions_of_parent
--- The sessions whose parent has the key :of_parent.
-FROM recollect.sessions WHERE parent = :of_parent::bigint
-
 -- shared: sessions_of_pin
 -- The pinned sessions.
 FROM recollect.sessions WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL
 
--- shared: sessions_of_untitled
--- The sessions without a title.
-FROM recollect.sessions WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL
+-- shared: few_keys
+-- The keys of selected sessions as a JSON array; no row if there are more than may be sorted.
+SELECT coalesce(json_agg(key), '[]')::text AS keys FROM
 
--- shared: sessions_of_channel
--- The sessions of a channel.
-FROM recollect.sessions WHERE owner = :owner AND channel = :of_channel::text AND deleted_at IS NULL
+-- shared: up_to_sort_limit
+-- One session more than may be sorted, which shows that there are too many.
+LIMIT :sort_limit::bigint + 1
 
--- shared: sessions_of_model
--- The sessions of a model.
-FROM recollect.sessions WHERE owner = :owner AND model = :of_model::text AND deleted_at IS NULL
+-- shared: are_few
+-- Condition: there are no more sessions than may be sorted.
+HAVING count(*) <= :sort_limit::bigint
 
--- shared: sessions_of_status
--- The sessions with a status; the index leaves out active ones.
-FROM recollect.sessions
-WHERE owner = :owner AND status = :of_status::text AND status <> 'active' AND deleted_at IS NULL
-
--- shared: sessions_of_archive
--- The archived sessions.
-FROM recollect.sessions WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL
-
--- shared: beyond_sort_limit
--- Skip the sessions that may be sorted; a row after them means that there are too many.
-OFFSET :sort_limit::bigint
+-- shared: listed_sessions
+-- The sessions with the keys in a JSON array.
+(
+    SELECT sessions.* FROM json_array_elements_text(:keys::json) AS k (value)
+    JOIN recollect.sessions ON sessions.tree = k.value::bigint >> 20 AND sessions.number = (k.value::bigint & 1048575)::int
+    OFFSET 0
+) AS sessions
 
 -- shared: session_row
 -- A session with the keys that operations need.
-(tree << 20) | number, tree, (tree << 20) | branch, open_turns, {session_columns}
+(tree << 20) | number AS session, tree, (tree << 20) | branch AS head, open_turns, {session_columns}
 
 -- shared: list_row
 -- A session as a list shows it, with its key for the cursor.
-(tree << 20) | number, {session_columns}
+(tree << 20) | number AS session, {session_columns}
 
 -- shared: session_columns
 -- The fields of a session. Most sessions have none of the rare ones, so these are one JSON array, or NULL.
 id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
-message_count, token_count, input_tokens, output_tokens,
-CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL OR delegates <> 0 OR data_schema_version <> 1
+message_count, token_count, input_tokens, output_tokens, delegates AS delegate_count,
+CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL OR data_schema_version <> 1
     OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
-    data_schema_version, delegates, parent_id, relation, external_id, task, provider, provider_config, working_dir,
+    data_schema_version, parent_id, relation, external_id, task, provider, provider_config, working_dir,
     system_prompt, color, pinned_at, archived_at, deleted_at, metadata
-) END
+) END AS rare
 
 -- shared: list_filters
 -- Conditions of a list; each is removed from the text if its parameter is missing. Tools and roles are looked up on the
@@ -349,7 +309,8 @@ owner = :owner AND id = :id
 -- Condition: the branch with the key :branch is the head of the session.
 ((tree << 20) | branch) = :branch::bigint
 
--- lock: session_get
+-- name: session_get_lock
+-- Lock the rows that session_get reads.
 SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR NO KEY UPDATE
 
 -- name: session_get
@@ -357,37 +318,28 @@ SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR 
 SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
 
 -- name: session_open
--- Return a session that is not in the trash, and move it to the top of the list (SQLite: in a fast path).
+-- Move a session without an open turn to the top of the list, and return it.
 {open_session_update}
 RETURNING {session_row}
 
--- final: session_open
-
 -- name: session_ensure
--- Open a session, or create it in the same statement if the engine can.
+-- Open a session like session_open, or create it; no row if it has an open turn, or if its parent is missing.
 WITH opened_session AS (
     {open_session_update} RETURNING sessions.*
-), new_tree AS (
-    INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
-    WHERE NOT EXISTS (SELECT FROM opened_session) RETURNING tree
-), new_session AS (
+), {new_tree_cte}, new_session AS (
     {session_insert}
 ), {branch_insert_cte}
 SELECT {session_row} FROM (SELECT * FROM opened_session UNION ALL SELECT * FROM new_session) AS sessions
 
--- final: session_ensure
-
 -- name: session_create
--- Create a session with its tree and branch in one statement; no row if the engine has no such statement.
-WITH new_tree AS (
-    INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
-    WHERE NOT EXISTS (SELECT FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL) RETURNING tree
-), new_session AS (
+-- Create a session with its tree and branch; no row if it exists, or if its parent is missing.
+WITH {new_tree_cte}, new_session AS (
     {session_insert}
 ), {branch_insert_cte}
 SELECT {session_row} FROM new_session AS sessions
 
--- final: session_create
+-- name: session_create_lookup
+-- Return the session that a transaction created.
 SELECT {session_row} FROM recollect.sessions
 WHERE {has_id} AND deleted_at IS NULL AND (
     xmin = :transaction::text::xid OR EXISTS (
@@ -395,17 +347,20 @@ WHERE {has_id} AND deleted_at IS NULL AND (
     )
 )
 
--- probe: session_create
+-- name: session_create_probe
+-- Return a row if session_create may have created the session.
 SELECT 1 FROM recollect.sessions WHERE {has_id} AND created_at = :now::bigint
 
--- lock: session_by_key
+-- name: session_by_key_lock
+-- Lock the rows that session_by_key reads.
 SELECT number FROM recollect.sessions WHERE {is_session} FOR NO KEY UPDATE
 
 -- name: session_by_key
 -- Return a session by its key, also if it is in the trash.
 SELECT {session_row} FROM recollect.sessions WHERE {is_session}
 
--- lock: session_in_trash
+-- name: session_in_trash_lock
+-- Lock the rows that session_in_trash reads.
 SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL FOR NO KEY UPDATE
 
 -- name: session_in_trash
@@ -413,14 +368,13 @@ SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL 
 SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT 1
 
--- before: sessions_by_activity
-{ordered_generic_plan_settings}
+-- name: settings_walk
+-- Set one generic plan that walks an index in the order of a list, without a sort.
+SELECT set_config('enable_sort', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)
 
 -- name: sessions_by_activity
 -- Return a page of sessions, most recently active first.
 SELECT {list_row} FROM recollect.sessions WHERE {active_after_cursor} AND {list_filters} {activity_order}
-
--- final: sessions_by_activity
 
 -- shared: default_list_filter
 -- Conditions of the list without filters.
@@ -430,15 +384,10 @@ archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
 -- Return a page of the list without filters, most recently active first.
 SELECT {list_row} FROM recollect.sessions WHERE {active_after_cursor} AND {default_list_filter} {activity_order}
 
--- final: sessions_default_list
-
--- before: sessions_pinned_first
-{ordered_generic_plan_settings}
-
 -- name: sessions_pinned_first
 -- Return the first page with pinned sessions first; no row if the engine has no such statement.
 WITH pin_count AS MATERIALIZED (
-    SELECT NOT EXISTS (SELECT 1 {sessions_of_pin} {beyond_sort_limit}) AS are_few
+    SELECT NOT EXISTS (SELECT 1 {sessions_of_pin} OFFSET :sort_limit::bigint) AS are_few
 ), pinned_sessions AS MATERIALIZED (
     SELECT * FROM (SELECT * {sessions_of_pin} AND (SELECT pin_count.are_few FROM pin_count) OFFSET 0) AS s WHERE {default_list_filter} {activity_order}
 )
@@ -452,19 +401,9 @@ SELECT {list_row} FROM (
     )
 ) AS sessions
 
--- final: sessions_pinned_first
-
--- before: sessions_by_creation
-{ordered_generic_plan_settings}
-
 -- name: sessions_by_creation
 -- Return a page of sessions, newest first.
 SELECT {list_row} FROM recollect.sessions WHERE {created_after_cursor} AND {list_filters} {creation_order}
-
--- final: sessions_by_creation
-
--- before: sessions_by_deletion
-{ordered_generic_plan_settings}
 
 -- name: sessions_by_deletion
 -- Return a page of the trash, last deleted first.
@@ -475,58 +414,63 @@ WHERE owner = :owner AND deleted_at IS NOT NULL
     AND (:has_bounds::boolean IS NULL OR deleted_at >= :since::bigint) AND {list_filters}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
--- final: sessions_by_deletion
-
--- before: sessions_by_folded_title
-{ordered_generic_plan_settings}
-
 -- name: sessions_by_folded_title
 -- Return a page of sessions in the order of their titles.
 SELECT {list_row} FROM recollect.sessions WHERE {titled_after_cursor} AND {list_filters} {title_order}
 
--- final: sessions_by_folded_title
-
--- before: sessions_through_activity
-{ordered_generic_plan_settings}
-
 -- name: sessions_through_activity
--- Return a filtered page, most recently active first, through the index of a filter.
-WITH {index_choice}
-SELECT {list_row} FROM (
-    (SELECT * FROM {indexed_sessions} WHERE {active_after_cursor} AND {list_filters} {activity_order})
-    UNION ALL
-    (SELECT * FROM recollect.sessions WHERE {chosen_index} = 0 AND {active_after_cursor} AND {list_filters} {activity_order})
-) AS sessions {activity_order}
-
--- final: sessions_through_activity
-
--- before: sessions_through_creation
-{ordered_generic_plan_settings}
+-- Return a filtered page, most recently active first, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {active_after_cursor} AND {list_filters} {activity_order}
 
 -- name: sessions_through_creation
--- Return a filtered page, newest first, through the index of a filter.
-WITH {index_choice}
-SELECT {list_row} FROM (
-    (SELECT * FROM {indexed_sessions} WHERE {created_after_cursor} AND {list_filters} {creation_order})
-    UNION ALL
-    (SELECT * FROM recollect.sessions WHERE {chosen_index} = 0 AND {created_after_cursor} AND {list_filters} {creation_order})
-) AS sessions {creation_order}
-
--- final: sessions_through_creation
-
--- before: sessions_through_title
-{ordered_generic_plan_settings}
+-- Return a filtered page, newest first, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {created_after_cursor} AND {list_filters} {creation_order}
 
 -- name: sessions_through_title
--- Return a filtered page in title order, through the index of a filter.
-WITH {index_choice}
-SELECT {list_row} FROM (
-    (SELECT * FROM {indexed_sessions} WHERE {titled_after_cursor} AND {list_filters} {title_order})
-    UNION ALL
-    (SELECT * FROM recollect.sessions WHERE {chosen_index} = 0 AND {titled_after_cursor} AND {list_filters} {title_order})
-) AS sessions {title_order}
+-- Return a filtered page, in title order, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {titled_after_cursor} AND {list_filters} {title_order}
 
--- final: sessions_through_title
+-- name: sessions_of_parent
+-- Return the keys of the sessions whose parent is :value; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE parent = :value::bigint {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_pin
+-- Return the keys of the pinned sessions; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_untitled
+-- Return the keys of the sessions without a title; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND title IS NULL AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_channel
+-- Return the keys of the sessions of a channel; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND channel = :value::text AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_model
+-- Return the keys of the sessions of a model; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND model = :value::text AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_status
+-- Return the keys of the sessions with a status other than active; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND status = :value::text AND status <> 'active' AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_archive
+-- Return the keys of the archived sessions; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
 
 -- name: title_set
 -- Store the sort key of a title.
@@ -556,24 +500,25 @@ SELECT id, title FROM (
     WHERE owner = :owner AND folded = :folded::text AND deleted_at IS NULL OFFSET 0
 ) AS s ORDER BY active_at DESC LIMIT :limit
 
--- lock: sessions_of_tree
+-- name: sessions_of_tree_lock
+-- Lock the rows that sessions_of_tree reads.
 SELECT number FROM recollect.sessions WHERE tree = :tree ORDER BY number FOR NO KEY UPDATE NOWAIT
 
 -- name: sessions_of_tree
 -- Return the sessions of a tree with their head branches.
-SELECT (tree << 20) | number, id, (tree << 20) | branch, deleted_at FROM recollect.sessions
+SELECT (tree << 20) | number AS session, id, (tree << 20) | branch AS head, deleted_at FROM recollect.sessions
 WHERE tree = :tree ORDER BY number
 
 -- name: sessions_revisions
 -- Return the revisions of all sessions of an owner.
-SELECT (tree << 20) | number, id, revision FROM recollect.sessions
+SELECT (tree << 20) | number AS session, id, revision FROM recollect.sessions
 WHERE owner = :owner
 
 -- name: session_revisions
 -- Return the revisions of the sessions with an id, also in the trash.
-SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
+SELECT (tree << 20) | number AS session, id, revision FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
 UNION ALL
-SELECT (tree << 20) | number, id, revision FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL
+SELECT (tree << 20) | number AS session, id, revision FROM recollect.sessions WHERE {has_id} AND deleted_at IS NOT NULL
 
 -- name: session_insert
 -- Insert a session as the most recently active one of its owner.
@@ -592,7 +537,7 @@ SELECT
     :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text, :message_count::bigint,
     :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint
 FROM tree_counter
-RETURNING (tree << 20) | number
+RETURNING (tree << 20) | number AS session
 
 -- name: session_head
 -- Set the head branch of a new session.
@@ -612,37 +557,36 @@ WHERE b.tree = :head::bigint >> 20 AND b.number = (:head::bigint & 1048575)::int
 -- Count new messages, reserve their positions and raise the revision.
 {advance_update}
 WHERE {has_id} AND deleted_at IS NULL AND {revision_matches}
-RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, branch, open_turns, {session_counts}
+RETURNING (tree << 20) | number AS session, (tree << 20) | branch AS head, last - :messages::int AS last, branch, open_turns,
+    {session_counts}
 
 -- name: session_append
--- Append messages to the head branch in one statement or one fast path.
-{append_ctes}, {calls_insert_cte}
-SELECT {append_row}, {session_counts} FROM advanced_session
-
--- without calls: session_append
+-- Append messages without tool calls to the head branch; no row if the session is missing or at another revision.
 {append_ctes}
 SELECT {append_row}, {session_counts} FROM advanced_session
 
--- final: session_append
+-- name: session_append_with_calls
+-- Append messages with tool calls.
+{append_ctes}, {calls_insert_cte}
+SELECT {append_row}, {session_counts} FROM advanced_session
+
+-- name: session_append_lookup
+-- Return the row that an append or a complete turn returned, by its transaction.
 {committed_append_row}
 
--- probe: session_append
+-- name: session_append_probe
+-- Return a row if an append of these messages may have written anything.
 {append_probe}
 
 -- name: session_save
--- Store a complete turn like session_append; no row if a turn is open.
-{save_turn_ctes}, {calls_insert_cte}
-SELECT {append_row}, {session_counts} FROM advanced_session
-
--- without calls: session_save
+-- Store a complete turn without tool calls like session_append; no row if a turn is open.
 {save_turn_ctes}
 SELECT {append_row}, {session_counts} FROM advanced_session
 
--- final: session_save
-{committed_append_row}
-
--- probe: session_save
-{append_probe}
+-- name: session_save_with_calls
+-- Store a complete turn with tool calls.
+{save_turn_ctes}, {calls_insert_cte}
+SELECT {append_row}, {session_counts} FROM advanced_session
 
 -- name: sessions_with_open_turns
 -- Return the sessions with an open turn.
@@ -679,8 +623,8 @@ SET revision = revision + 1,
     last_message_at = CASE WHEN :messages::int > 0 AND {is_head}
         THEN greatest(last_message_at, :now::bigint) ELSE last_message_at END
 WHERE {is_session} AND deleted_at IS NULL
-RETURNING (tree << 20) | number, (tree << 20) | branch, last - :messages::int, revision, message_count, token_count,
-    input_tokens, output_tokens, updated_at, active_at, last_message_at
+RETURNING (tree << 20) | number AS session, (tree << 20) | branch AS head, last - :messages::int AS last, revision,
+    message_count, token_count, input_tokens, output_tokens, updated_at, active_at, last_message_at
 
 -- name: session_change
 -- Raise the revision and change the counts of a session.
@@ -728,7 +672,6 @@ UPDATE recollect.sessions SET deleted_at = NULL, revision = revision + 1, update
         SELECT max(o.active_at) FROM recollect.sessions AS o WHERE o.owner = :owner AND o.deleted_at IS NULL
     ))::int
 WHERE {is_session}
-RETURNING {session_row}
 
 -- name: session_delete
 -- Delete a session, its idempotency keys and its snapshots.

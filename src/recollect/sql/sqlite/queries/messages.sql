@@ -1,8 +1,8 @@
 -- shared: message_columns
 -- The columns of a message. The rare ones are one JSON array, or NULL; parts stay bytes for the decoder.
-CAST(parts AS BLOB), key & 4294967295, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
+CAST(parts AS BLOB) AS parts, key & 4294967295 AS position, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
 CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
-THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END
+THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END AS rare
 
 -- shared: is_tool_step
 -- Condition: a message is a tool step: a tool result, or an assistant message with a call that it does not answer
@@ -44,7 +44,7 @@ ORDER BY key DESC LIMIT :limit
 
 -- name: messages_last
 -- Return the last messages of a session's head branch, newest first.
-SELECT {message_columns}, key >> 32, head_branch.number, head_branch.last, head_branch.fork_at
+SELECT {message_columns}, key >> 32 AS head, head_branch.number, head_branch.last, head_branch.fork_at
 FROM (
     SELECT (s.head << 32) | b.fork_at AS low, (s.head << 32) | s.last AS high, b.number, s.last, b.fork_at
     FROM sessions AS s JOIN branches AS b ON b.key = s.head
@@ -56,7 +56,7 @@ ORDER BY key DESC LIMIT :limit
 
 -- name: messages_tuples
 -- Return the columns of messages that a history needs, oldest first.
-SELECT CAST(parts AS BLOB), key & 4294967295, role, format, native, coalesce(state, blobs)
+SELECT CAST(parts AS BLOB) AS parts, key & 4294967295 AS position, role, format, native, coalesce(state, blobs) AS rare
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL
 ORDER BY key LIMIT :limit
@@ -84,8 +84,8 @@ UPDATE messages SET metadata = :metadata WHERE key = (:branch << 32) | :position
 
 -- name: messages_count
 -- Count the messages and tokens of a span.
-SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
-    max(created_at)
+SELECT count(*) AS messages, coalesce(sum(tokens), 0) AS tokens, coalesce(sum(input_tokens), 0) AS input_tokens,
+    coalesce(sum(output_tokens), 0) AS output_tokens, max(created_at) AS last_message_at
 FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL
 
@@ -112,7 +112,7 @@ SELECT p.range_number, (
     SELECT count(*) FROM messages AS m
     WHERE m.key > (p.key << 32) | max(p.low, p.after) AND m.key <= (p.key << 32) | min(p.high, p.until)
         AND m.deleted_at IS NULL AND NOT {is_tool_step}
-)
+) AS messages
 FROM path AS p
 
 -- name: messages_shown_by_branch
@@ -120,7 +120,7 @@ FROM path AS p
 SELECT b.number, (
     SELECT count(*) FROM messages AS m
     WHERE m.key > (b.key << 32) | b.fork_at AND m.key <= (b.key << 32) | 4294967295 AND m.deleted_at IS NULL AND NOT {is_tool_step}
-)
+) AS messages
 FROM branches AS b WHERE b.session = :session
 
 -- name: messages_blobs
@@ -152,7 +152,7 @@ DELETE FROM messages WHERE key > (:branch << 32) | :low AND key <= (:branch << 3
 
 -- name: append_get
 -- Return the digest and the messages of an append by its idempotency key.
-SELECT digest, branch, position, count FROM appends WHERE session = :session AND key = :key
+SELECT digest, branch, position, count AS messages FROM appends WHERE session = :session AND key = :key
 
 -- name: append_insert
 -- Store the idempotency key of an append.

@@ -1,20 +1,9 @@
--- A query that returns no row by design ("SELECT 1 WHERE false") is a fast path of the other engine; the operation then runs its
--- statements one by one. INDEXED BY and CROSS JOIN fix the plan, and + keeps a condition from choosing an index: the file has no
+-- INDEXED BY and CROSS JOIN fix the plan, and + keeps a condition from choosing an index: the file has no
 -- statistics for the planner (see optimize_file() in engine/sqlite/maintenance.py).
-
--- shared: append_state
--- The columns of a session row that an append changes, and whether another session is at the top of the list: the
--- activity time of the top session in the upper bits, the answer in the lowest one.
-SELECT key, head, last, branch, open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
-    active_at, last_message_at, (
-        SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
-        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
-    )
-FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- shared: key_array
 -- The keys of the selected sessions as a JSON array.
-json_group_array(key)
+json_group_array(key) AS keys
 
 -- shared: listed_sessions
 -- The sessions with the keys in a JSON array; k is read first, so that each session is one lookup by its key.
@@ -22,27 +11,34 @@ json_group_array(key)
 
 -- shared: session_row
 -- A session with the keys that operations need.
-key, tree, head, open_turns, {session_columns}
+sessions.key AS session, tree, head, open_turns, {session_columns}
 
 -- shared: list_row
 -- A session as a list shows it, with its key for the cursor.
-key, {session_columns}
+sessions.key AS session, {session_columns}
 
 -- shared: session_columns
 -- The fields of a session. Most sessions have none of the rare ones, so these are one JSON array, or NULL. Delegates
 -- are counted only if any session of the file has a parent.
 id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
-message_count, token_count, input_tokens, output_tokens, data_schema_version,
+message_count, token_count, input_tokens, output_tokens,
 CASE WHEN (SELECT 1 FROM sessions AS a INDEXED BY sessions_parent WHERE a.parent IS NOT NULL LIMIT 1)
 THEN (SELECT count(*) FROM sessions AS d
     WHERE d.parent = sessions.key AND d.relation = 'delegate' AND d.deleted_at IS NULL)
-ELSE 0 END,
-CASE WHEN coalesce(parent, external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at,
-    archived_at, deleted_at, metadata) IS NOT NULL
+ELSE 0 END AS delegate_count,
+CASE WHEN data_schema_version <> 1 OR coalesce(parent, {rare_columns}) IS NOT NULL
 THEN json_array(
-    (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, external_id, task, provider,
-    provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
-) END
+    data_schema_version, (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, {rare_columns}
+) END AS rare
+
+-- shared: rare_columns
+-- The columns that most sessions do not have, in the order of the fields of SessionInfo.
+external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
+
+-- shared: newest_activity
+-- The activity time of the session at the top of the list.
+SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
+WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
 
 -- shared: list_filters
 -- Conditions of a list; a parameter that is NULL does not filter.
@@ -70,18 +66,6 @@ AND (:role IS NULL OR EXISTS (
 -- Return a session that is not in the trash, by its id.
 SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
--- name: session_open
--- Return a session that is not in the trash, and move it to the top of the list (SQLite: in a fast path).
-SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
-
--- name: session_ensure
--- Open a session, or create it in the same statement if the engine can.
-SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
-
--- name: session_create
--- Create a session with its tree and branch in one statement; no row if the engine has no such statement.
-SELECT 1 WHERE false
-
 -- name: session_by_key
 -- Return a session by its key, also if it is in the trash.
 SELECT {session_row} FROM sessions WHERE key = :session
@@ -104,10 +88,6 @@ SELECT {list_row} FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
     AND archived_at IS NULL AND relation IS NOT 'delegate'
 ORDER BY active_at DESC, key DESC LIMIT :limit
-
--- name: sessions_pinned_first
--- Return the first page with pinned sessions first; no row if the engine has no such statement.
-SELECT 1 WHERE false
 
 -- name: sessions_by_creation
 -- Return a page of sessions, newest first.
@@ -154,48 +134,48 @@ WHERE +sessions.owner = :owner AND deleted_at IS NULL
     AND {list_filters}
 ORDER BY titles.folded, key LIMIT :limit
 
--- step: sessions_of_parent
--- Return the keys of the sessions whose parent is :of_parent; no row if there are more than may be sorted.
+-- name: sessions_of_parent
+-- Return the keys of the sessions whose parent is :value; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
-    SELECT key FROM sessions WHERE parent = :of_parent LIMIT :sort_limit + 1
+    SELECT key FROM sessions WHERE parent = :value LIMIT :sort_limit + 1
 ) HAVING count(*) <= :sort_limit
 
--- step: sessions_of_pin
+-- name: sessions_of_pin
 -- Return the keys of the sessions that are pinned; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_pinned
     WHERE owner = :owner AND pinned_at IS NOT NULL AND deleted_at IS NULL LIMIT :sort_limit + 1
 ) HAVING count(*) <= :sort_limit
 
--- step: sessions_of_channel
+-- name: sessions_of_channel
 -- Return the keys of the sessions of a channel; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_channel
-    WHERE owner = :owner AND channel = :of_channel AND deleted_at IS NULL LIMIT :sort_limit + 1
+    WHERE owner = :owner AND channel = :value AND deleted_at IS NULL LIMIT :sort_limit + 1
 ) HAVING count(*) <= :sort_limit
 
--- step: sessions_of_model
+-- name: sessions_of_model
 -- Return the keys of the sessions of a model; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_model
-    WHERE owner = :owner AND model = :of_model AND deleted_at IS NULL LIMIT :sort_limit + 1
+    WHERE owner = :owner AND model = :value AND deleted_at IS NULL LIMIT :sort_limit + 1
 ) HAVING count(*) <= :sort_limit
 
--- step: sessions_of_status
+-- name: sessions_of_status
 -- Return the keys of the sessions with a status other than active; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_status
-    WHERE owner = :owner AND status = :of_status AND status <> 'active' AND deleted_at IS NULL LIMIT :sort_limit + 1
+    WHERE owner = :owner AND status = :value AND status <> 'active' AND deleted_at IS NULL LIMIT :sort_limit + 1
 ) HAVING count(*) <= :sort_limit
 
--- step: sessions_of_archive
+-- name: sessions_of_archive
 -- Return the keys of the sessions that are archived; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_archived
     WHERE owner = :owner AND archived_at IS NOT NULL AND deleted_at IS NULL LIMIT :sort_limit + 1
 ) HAVING count(*) <= :sort_limit
 
--- step: sessions_of_untitled
+-- name: sessions_of_untitled
 -- Return the keys of the sessions without a title; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
     SELECT key FROM sessions INDEXED BY sessions_untitled
@@ -219,29 +199,29 @@ ORDER BY id LIMIT :limit
 
 -- name: sessions_by_title
 -- Return sessions with exactly this title.
-SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
+SELECT s.id AS id, s.title AS title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
 WHERE t.owner = :owner AND t.folded IN (:folded, lower(:title)) AND s.title = :title AND s.deleted_at IS NULL
 ORDER BY s.active_at DESC LIMIT :limit
 
 -- name: sessions_by_similar_title
 -- Return sessions whose title differs at most in case and accents.
-SELECT s.id, s.title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
+SELECT s.id AS id, s.title AS title FROM titles AS t INDEXED BY titles_folded CROSS JOIN sessions AS s ON s.key = t.session
 WHERE t.owner = :owner AND t.folded = :folded AND s.deleted_at IS NULL
 ORDER BY s.active_at DESC LIMIT :limit
 
 -- name: sessions_of_tree
 -- Return the sessions of a tree with their head branches.
-SELECT key, id, head, deleted_at FROM sessions WHERE tree = :tree ORDER BY key
+SELECT key AS session, id, head, deleted_at FROM sessions WHERE tree = :tree ORDER BY key
 
 -- name: sessions_revisions
 -- Return the revisions of all sessions of an owner.
-SELECT key, id, revision FROM sessions WHERE owner = :owner
+SELECT key AS session, id, revision FROM sessions WHERE owner = :owner
 
 -- name: session_revisions
 -- Return the revisions of the sessions with an id, also in the trash.
-SELECT key, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+SELECT key AS session, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 UNION ALL
-SELECT key, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NOT NULL
+SELECT key AS session, id, revision FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NOT NULL
 
 -- name: session_insert
 -- Insert a session as the most recently active one of its owner.
@@ -250,14 +230,11 @@ INSERT INTO sessions (
     status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
     system_prompt, color, metadata, message_count, token_count, input_tokens, output_tokens
 ) VALUES (
-    :owner, :id, :tree, :parent, :relation, :now, :now, max(:now, coalesce((
-        SELECT 1 + o.active_at FROM sessions AS o INDEXED BY sessions_active
-        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
-    ), 0)), :last_message_at, :pinned_at, :archived_at,
+    :owner, :id, :tree, :parent, :relation, :now, :now, max(:now, coalesce(1 + ({newest_activity}), 0)), :last_message_at, :pinned_at, :archived_at,
     :status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model, :working_dir,
     :system_prompt, :color, :metadata, :message_count, :token_count, :input_tokens, :output_tokens
 )
-RETURNING key
+RETURNING key AS session
 
 -- name: session_head
 -- Set the head branch of a new session.
@@ -274,25 +251,38 @@ SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :he
 WHERE key = :session
 
 -- name: session_advance
--- Count new messages, reserve their positions and raise the revision.
-{append_state}
+-- Count new messages, reserve their positions and raise the revision. fast_paths.py does the same in two statements.
+UPDATE sessions
+SET last = last + :messages, revision = revision + 1, message_count = message_count + :messages,
+    token_count = token_count + :tokens, input_tokens = input_tokens + :input_tokens,
+    output_tokens = output_tokens + :output_tokens, updated_at = max(updated_at, :now),
+    last_message_at = max(coalesce(last_message_at, :now), :now),
+    active_at = CASE WHEN active_at < :now - :activity_resolution OR key <> (
+        SELECT o.key FROM sessions AS o INDEXED BY sessions_active
+        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
+    ) THEN max(:now, 1 + ({newest_activity})) ELSE active_at END
+WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
+RETURNING key AS session, head, last - :messages AS last, branch, open_turns, revision, message_count, token_count,
+    input_tokens, output_tokens, updated_at, active_at, last_message_at
 
--- name: session_append
--- Append messages to the head branch in one statement or one fast path.
-{append_state}
+-- name: session_append_state
+-- Return the columns of a session row that an append changes, the activity time of the session at the top of the list,
+-- and whether that is another session.
+SELECT key, head, last, branch, open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
+    active_at, last_message_at, (
+        SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
+        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
+    )
+FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
--- name: session_save
--- Store a complete turn like session_append; no row if a turn is open.
-{append_state} AND open_turns = 0
-
--- then: session_advance
--- Write the counts; the session stays where it is in the list.
+-- name: session_write_counts
+-- Write the counts of an append; the session stays where it is in the list.
 UPDATE sessions
 SET last = ?, revision = ?, message_count = ?, token_count = ?, input_tokens = ?, output_tokens = ?, updated_at = ?,
     last_message_at = ?
 WHERE key = ?
 
--- or then: session_advance
+-- name: session_write_activity
 -- Write the counts and the activity time, which changes the index of the list.
 UPDATE sessions
 SET active_at = ?, last = ?, revision = ?, message_count = ?, token_count = ?, input_tokens = ?, output_tokens = ?,
@@ -314,14 +304,15 @@ UPDATE sessions SET open_turns = open_turns + :change WHERE key = :session
 
 -- name: session_activate
 -- Make a session the most recently active one of its owner.
-SELECT max(s.active_at, :now, 1 + (
-    SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
-    WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
-))
-FROM sessions AS s WHERE s.key = :session
+UPDATE sessions SET active_at = max(active_at, :now, 1 + ({newest_activity})) WHERE key = :session
+RETURNING active_at
 
--- then: session_activate
--- Write the activity time that the first step computed.
+-- name: session_open_state
+-- Return what opening a session needs: its key, open turns and activity time, and the newest activity time of all.
+SELECT key, open_turns, active_at, ({newest_activity}) FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
+-- name: session_write_active
+-- Write the activity time of a session.
 UPDATE sessions SET active_at = ? WHERE key = ?
 
 -- name: session_touch
@@ -337,7 +328,7 @@ SET revision = revision + 1,
     last_message_at = CASE WHEN :messages > 0 AND head = :branch
         THEN max(coalesce(last_message_at, 0), :now) ELSE last_message_at END
 WHERE key = :session AND deleted_at IS NULL
-RETURNING key, head, last - :messages, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
+RETURNING key AS session, head, last - :messages AS last, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
     active_at, last_message_at
 
 -- name: session_change
@@ -380,12 +371,8 @@ RETURNING key
 -- name: session_restore
 -- Move a session out of the trash.
 UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max(updated_at, :now),
-    active_at = active_at + (active_at IS (
-        SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
-        WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
-    ))
+    active_at = active_at + (active_at IS ({newest_activity}))
 WHERE key = :session
-RETURNING {session_row}
 
 -- name: session_delete
 -- Delete a session, its idempotency keys and its snapshots.

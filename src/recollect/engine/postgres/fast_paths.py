@@ -1,0 +1,184 @@
+"""The fast paths of PostgreSQL: each does all the work of an operation in one statement.
+
+COMMIT is sent along with the statement, so that the operation takes one round trip; a read needs no BEGIN either. If
+the statement matched no rows, it has written nothing, and the operation runs its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from recollect.engine.postgres.statements import PreparedStatement, StatementRegistry
+from recollect.engine.postgres.wire_codec import EncodedValue, encode_integers, encode_parameter, encode_texts
+from recollect.storage.fast_paths import (
+    ACTIVITY_RESOLUTION,
+    AdvancedRow,
+    AppendRequest,
+    EnsureSessionRequest,
+    FastPath,
+    LastMessagesRequest,
+    ListSessionsRequest,
+    OpenSessionRequest,
+    SaveTurnRequest,
+    SessionRow,
+)
+from recollect.storage.operation import Row
+
+# Bytes of parameters of one statement. Larger appends run their steps, which send a few rows at a time: a server holds
+# a statement's parameters in memory more than once.
+_LARGE_BYTES = 4_000_000
+
+_LISTS = {
+    "activity": "sessions_by_activity",
+    "created": "sessions_by_creation",
+    "deleted": "sessions_by_deletion",
+    "title": "sessions_by_folded_title",
+}
+
+
+class ArrayStatement(PreparedStatement):
+    """A statement whose parameters may come from rows: one array per column, or single values.
+
+    `:rows.2::text[]` is the array of the second value of each of `rows`; `:turn.2` is the second value of `turn`.
+    """
+
+    __slots__ = ("_parameter_sources",)
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self._parameter_sources = [_parameter_source(parameter) for parameter in self.names]
+
+    def values(self, params: Mapping[str, Any]) -> list[EncodedValue]:
+        """Return the encoded parameters in the order of their numbers."""
+        columns: dict[str, list[Any]] = {}
+        values: list[EncodedValue] = []
+        for name, index, encode_array in self._parameter_sources:
+            if index is None:
+                values.append(encode_parameter(params[name]))
+            elif encode_array is None:
+                values.append(encode_parameter(params[name][index]))
+            else:
+                if name not in columns:
+                    columns[name] = list(zip(*params[name], strict=True))
+                values.append(encode_array(columns[name][index]))
+        return values
+
+
+def _parameter_source(name: str) -> tuple[str, int | None, Callable[[Sequence[Any]], EncodedValue] | None]:
+    """Return where a parameter comes from: its name, the index in each row, and the encoder of its array."""
+    group, _, remainder = name.partition(".")
+    number, _, kind = remainder.partition("::")
+    encode_array = None if not kind else encode_texts if kind == "text[]" else encode_integers
+    return group, int(number) - 1 if number else None, encode_array
+
+
+class FastStatement(NamedTuple):
+    """The statement of a fast path, ready to be sent, and what finds out its result if the reply to COMMIT is lost."""
+
+    statement: PreparedStatement
+    params: Mapping[str, Any]
+    values: list[EncodedValue]
+    read: Callable[[list[Row]], Any]
+    """Return the answer that the rows hold; None if the statement matched no rows."""
+    settings: PreparedStatement | None = None
+    lookup: PreparedStatement | None = None
+    """Finds the row that the statement wrote in a given transaction. None: the operation may run again."""
+    probe: PreparedStatement | None = None
+    """Returns a row if the statement may have written anything."""
+
+
+def _read_advanced(rows: list[Row]) -> AdvancedRow | None:
+    return AdvancedRow._make(rows[0]) if rows else None
+
+
+def _read_session(rows: list[Row]) -> SessionRow | None:
+    return SessionRow._make(rows[0]) if rows else None
+
+
+def _read_rows(rows: list[Row]) -> list[Row]:
+    return rows
+
+
+def _read_some_rows(rows: list[Row]) -> list[Row] | None:
+    return rows or None
+
+
+class PostgresFastPaths:
+    """Prepares the statements of fast paths. None means not handled."""
+
+    def __init__(self, registry: StatementRegistry) -> None:
+        self._registry = registry
+        self._arrays: dict[str, ArrayStatement] = {}
+        self.handlers: dict[type[FastPath[Any]], Callable[[Any], FastStatement | None]] = {
+            AppendRequest: self.append,
+            SaveTurnRequest: self.save_turn,
+            OpenSessionRequest: self.open_session,
+            EnsureSessionRequest: self.ensure_session,
+            LastMessagesRequest: self.last_messages,
+            ListSessionsRequest: self.list_sessions,
+        }
+
+    def prepare(self, request: FastPath[Any] | None) -> FastStatement | None:
+        """Return the statement of a request, or None."""
+        return None if request is None else self.handlers[type(request)](request)
+
+    def append(self, request: AppendRequest) -> FastStatement | None:
+        """Append messages with their tool calls."""
+        return self._append("session_append", request)
+
+    def save_turn(self, request: SaveTurnRequest) -> FastStatement | None:
+        """Append the messages of a complete turn, and the turn."""
+        return self._append("session_save", request)
+
+    def _append(self, name: str, request: AppendRequest) -> FastStatement | None:
+        params = msgspec.structs.asdict(request)
+        params["activity_resolution"] = ACTIVITY_RESOLUTION
+        statement = self._array(f"{name}_with_calls" if request.calls else name)
+        values = statement.values(params)
+        if sum([len(value) for value in values if value is not None]) > _LARGE_BYTES:
+            return None
+        lookup, probe = self._array("session_append_lookup"), self._array("session_append_probe")
+        return FastStatement(statement, params, values, _read_advanced, lookup=lookup, probe=probe)
+
+    def open_session(self, request: OpenSessionRequest) -> FastStatement:
+        """Read a session and move it to the top of the list."""
+        statement, params = self._registry.statement("session_open"), msgspec.structs.asdict(request)
+        return FastStatement(statement, params, statement.values(params), _read_session)
+
+    def ensure_session(self, request: EnsureSessionRequest) -> FastStatement:
+        """Open a session, or create it. Repeating that has the same result, unless it must not exist."""
+        params = {
+            **request.columns, "owner": request.owner, "id": request.id, "now": request.now, "parent": request.parent
+        }  # fmt: skip
+        if request.may_exist:
+            statement = self._registry.statement("session_ensure")
+            return FastStatement(statement, params, statement.values(params), _read_session)
+        statement, lookup, probe = map(
+            self._registry.statement, ("session_create", "session_create_lookup", "session_create_probe")
+        )
+        return FastStatement(statement, params, statement.values(params), _read_session, lookup=lookup, probe=probe)
+
+    def last_messages(self, request: LastMessagesRequest) -> FastStatement:
+        """Read the last messages of the head branch of a session."""
+        return self._read("messages_last", msgspec.structs.asdict(request), _read_rows)
+
+    def list_sessions(self, request: ListSessionsRequest) -> FastStatement:
+        """Read a page of a list."""
+        if request.pinned_first:
+            return self._read("sessions_pinned_first", request.params, _read_some_rows)
+        if request.order == "activity" and request.default_filters:
+            return self._read("sessions_default_list", request.params, _read_rows)
+        return self._read(_LISTS[request.order], request.params, _read_rows)
+
+    def _read(self, name: str, params: Mapping[str, Any], read: Callable[[list[Row]], Any]) -> FastStatement:
+        statement = self._registry.statement(name).variant_for(params)
+        return FastStatement(statement, params, statement.values(params), read, self._registry.settings(name))
+
+    def _array(self, name: str) -> ArrayStatement:
+        statement = self._arrays.get(name)
+        if statement is None:
+            statement = self._arrays[name] = ArrayStatement(name, self._registry.text(name))
+        return statement

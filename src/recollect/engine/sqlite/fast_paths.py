@@ -1,0 +1,128 @@
+"""The fast paths of SQLite: an append in four statements, and opening a session in three.
+
+The steps write a session row with UPDATE ... RETURNING, for which SQLite collects the returned rows in a temporary
+table: 32 microseconds, against 15 for a SELECT and an UPDATE with the values computed here, in an append that takes 85
+microseconds of CPU time. Reading needs no fast path: a statement costs no round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import apsw
+
+from recollect.storage.fast_paths import (
+    ACTIVITY_RESOLUTION,
+    AdvancedRow,
+    AppendRequest,
+    EnsureSessionRequest,
+    FastPath,
+    OpenSessionRequest,
+    SaveTurnRequest,
+    SessionRow,
+)
+from recollect.storage.operation import Row
+
+
+class SqliteFastPaths:
+    """Answers requests for fast paths on a connection that is in a transaction. None means not handled."""
+
+    def __init__(self, queries: Mapping[str, str]) -> None:
+        self._queries = queries
+        self.handlers: dict[type[FastPath[Any]], Callable[[apsw.Connection, Any], Any]] = {
+            AppendRequest: self.append,
+            SaveTurnRequest: self.save_turn,
+            OpenSessionRequest: self.open_session,
+            EnsureSessionRequest: self.open_session,
+        }
+
+    def append(self, connection: apsw.Connection, request: AppendRequest) -> AdvancedRow | None:
+        """Append messages with their tool calls."""
+        row = self._advance(connection, request)
+        if row is not None:
+            self._insert(connection, request, row, None)
+        return row
+
+    def save_turn(self, connection: apsw.Connection, request: SaveTurnRequest) -> AdvancedRow | None:
+        """Append the messages of a complete turn, and the turn."""
+        row = self._advance(connection, request, needs_no_turn=True)
+        if row is not None:
+            first = row.last + 1
+            self._insert(connection, request, row, first)
+            connection.execute(self._queries["turn_insert"], (row.head, first, *request.turn, None, None))
+        return row
+
+    def open_session(
+        self, connection: apsw.Connection, request: OpenSessionRequest | EnsureSessionRequest
+    ) -> SessionRow | None:
+        """Read a session and move it to the top of the list. Creating one is left to the steps."""
+        if type(request) is EnsureSessionRequest and not request.may_exist:
+            return None
+        queries = self._queries
+        keys = connection.execute(queries["session_open_state"], (request.owner, request.id)).fetchall()
+        if not keys:
+            return None
+        ((session, open_turns, active_at, newest),) = keys
+        if open_turns:
+            return None
+        connection.execute(queries["session_write_active"], (max(active_at, request.now, newest + 1), session))
+        return SessionRow(*connection.execute(queries["session_by_key"], {"session": session}).fetchall()[0])
+
+    def _advance(
+        self, connection: apsw.Connection, request: AppendRequest, *, needs_no_turn: bool = False
+    ) -> AdvancedRow | None:
+        """Count new messages in the session row and move the session to the top of the list.
+
+        If the session is at the top already, the index of the list is not changed.
+        """
+        queries = self._queries
+        rows = connection.execute(queries["session_append_state"], (request.owner, request.id)).fetchall()
+        if not rows:
+            return None
+        (
+            key, head, last, branch, open_turns, revision, count, tokens, input_tokens, output_tokens,
+            updated, active, message_at, order_state,
+        ) = rows[0]  # fmt: skip
+        expected, now = request.expected, request.now
+        if (expected is not None and expected != revision) or (needs_no_turn and open_turns):
+            return None
+        row = AdvancedRow(
+            key, head, last, branch, open_turns, revision + 1, count + request.messages, tokens + request.tokens,
+            input_tokens + request.input_tokens, output_tokens + request.output_tokens,
+            max(updated, now), active, now if message_at is None or message_at < now else message_at,
+        )  # fmt: skip
+        values = (
+            last + request.messages, row.revision, row.message_count, row.token_count, row.input_tokens,
+            row.output_tokens, row.updated_at, row.last_message_at, key,
+        )  # fmt: skip
+        # The lowest bit states whether another session is at the top, the rest its activity time.
+        if order_state & 1 or active < now - ACTIVITY_RESOLUTION:
+            active = max(active, now, 1 + (order_state >> 1))
+            connection.execute(queries["session_write_activity"], (active, *values))
+            return row._replace(active_at=active)
+        connection.execute(queries["session_write_counts"], values)
+        return row
+
+    def _insert(
+        self, connection: apsw.Connection, request: AppendRequest, session: AdvancedRow, turn: int | None
+    ) -> None:
+        """Insert the messages of a request, and their tool calls."""
+        branch, last = session.head, session.last
+        connection.executemany(
+            self._queries["message_insert"],
+            [(branch, position, turn, *columns) for position, columns in enumerate(request.rows, last + 1)],
+        )
+        if request.calls:
+            connection.executemany(
+                self._queries["tool_call_insert"], [_tool_call_row(row, branch, last) for row in request.calls]
+            )
+
+
+def _tool_call_row(row: Row, branch: int, last: int) -> Row:
+    """Return the row of a tool call. The request counts positions from 1; in the row they follow `last`."""
+    _, position, part, _, call_id, tool, status, _, result, *columns = row
+    return (
+        branch, last + position, part, branch, call_id, tool, status, branch,
+        None if result is None else last + result, *columns,
+    )  # fmt: skip
