@@ -3,8 +3,8 @@
 A query begins with a line `-- name: <table>_<verb>`, then a comment line that describes it. An operation names queries
 that every engine has under the same name; a query of one engine only is named by the code of that engine. Text that
 several queries of a file share, such as the columns of a row, is written once after a line `-- shared: <name>` and
-inserted at `{<name>}`; a shared text may use those that come after it in the file. Comment lines directly below a marker
-are not sent to the database.
+inserted at `{<name>}`; a shared text may use those that come after it in the file. Comment lines below a marker are not
+sent to the database.
 
 This module only reads the files; the engines run the statements.
 """

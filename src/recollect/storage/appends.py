@@ -209,8 +209,10 @@ def append_to_head(
     expected: int | None = None,
 ) -> Steps[WrittenMessages]:
     """Write messages to the end of the active path and update the counts."""
-    params = _count_params(scope, records)
-    params.update(owner=scope.owner, id=session, expected=expected, activity_resolution=ACTIVITY_RESOLUTION)
+    params: dict[str, Any] = {
+        **_count_params(scope, records), "owner": scope.owner, "id": session, "expected": expected,
+        "activity_resolution": ACTIVITY_RESOLUTION,
+    }  # fmt: skip
     row = yield from fetch_one(SESSION_ADVANCE, **params)
     if row is None:
         yield from sessions.check_updatable(scope, session, expected)

@@ -134,7 +134,8 @@ def session_from_columns(columns: list[Any], rare: str | None) -> SessionInfo:
     if rare is None:
         return SessionInfo(*columns)
     *values, metadata = json.decode(rare)
-    return SessionInfo(*columns, *values, None if metadata is None else json.decode(metadata))
+    fields: list[Any] = [*columns, *values, None if metadata is None else json.decode(metadata)]
+    return SessionInfo(*fields)
 
 
 SESSION_GET = Query("session_get", SessionRow)

@@ -484,7 +484,7 @@ def _write_stream(
     message = yield from _read_streaming(scope, session, stream)
     yield from _unindex_interrupted(scope, stream, message)
     yield from _update_message(stream, _keep_pin(scope, item, message), None)
-    return (yield from touch_session(scope, session, stream.held))[3:]
+    return (yield from touch_session(scope, session, stream.held)).counts
 
 
 def _read_streaming(scope: Scope, session: str, stream: OpenStream) -> Steps[Message]:

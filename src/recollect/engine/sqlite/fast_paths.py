@@ -60,14 +60,15 @@ class SqliteFastPaths:
         if type(request) is EnsureSessionRequest and not request.may_exist:
             return None
         queries = self._queries
-        keys = connection.execute(queries["session_open_state"], (request.owner, request.id)).fetchall()
+        keys: list[Row] = connection.execute(queries["session_open_state"], (request.owner, request.id)).fetchall()
         if not keys:
             return None
         ((session, open_turns, active_at, newest),) = keys
         if open_turns:
             return None
         connection.execute(queries["session_write_active"], (max(active_at, request.now, newest + 1), session))
-        return SessionRow(*connection.execute(queries["session_by_key"], {"session": session}).fetchall()[0])
+        rows: list[Row] = connection.execute(queries["session_by_key"], {"session": session}).fetchall()
+        return SessionRow._make(rows[0])
 
     def _advance(
         self, connection: apsw.Connection, request: AppendRequest, *, needs_no_turn: bool = False
@@ -77,7 +78,7 @@ class SqliteFastPaths:
         If the session is at the top already, the index of the list is not changed.
         """
         queries = self._queries
-        rows = connection.execute(queries["session_append_state"], (request.owner, request.id)).fetchall()
+        rows: list[Row] = connection.execute(queries["session_append_state"], (request.owner, request.id)).fetchall()
         if not rows:
             return None
         (
