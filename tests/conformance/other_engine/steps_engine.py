@@ -1,0 +1,104 @@
+"""An engine of another distribution: a SQLite file behind the members of the protocols only, without fast paths.
+
+It uses nothing of Recollect but the protocols of recollect.engine.engine and the provider of SQLite, and it runs the
+steps of every operation, so the suite shows that an engine needs neither fast paths nor anything that is not declared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TypeVar
+
+from recollect.engine.change_notifier import ChangeNotifier
+from recollect.engine.engine import AsyncEngine, Engine, Maintenance
+from recollect.engine.registry import find_provider
+from recollect.storage.operation import Operation
+
+T = TypeVar("T")
+SCHEME = "steps:"
+
+backups = find_provider("sqlite").backups
+
+
+def open(url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:
+    """Open the file of a URL such as steps:///folder/file.db."""
+    return StepsEngine(find_provider("sqlite").open(_path(url), owner=owner, timeout=timeout, trusted=trusted))
+
+
+def open_async(url: str, *, owner: str, timeout: float) -> AsyncEngine:
+    """Open the file of a URL for concurrent tasks."""
+    return AsyncStepsEngine(find_provider("sqlite").open_async(_path(url), owner=owner, timeout=timeout))
+
+
+def _path(url: str) -> str:
+    return url.removeprefix(f"{SCHEME}//")
+
+
+def _without_fast_path(op: Operation[T]) -> Operation[T]:
+    steps_only = copy.copy(op)
+    steps_only.fast = None
+    return steps_only
+
+
+class StepsEngine:
+    """Runs the steps of operations on an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def path(self) -> str:
+        return self._engine.path
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        return self._engine.maintenance
+
+    def holder(self) -> str:
+        return self._engine.holder()
+
+    def is_gone(self, name: str) -> bool:
+        return self._engine.is_gone(name)
+
+    def run(self, op: Operation[T]) -> T:
+        return self._engine.run(_without_fast_path(op))
+
+    def change_notifier(self) -> ChangeNotifier:
+        return self._engine.change_notifier()
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+class AsyncStepsEngine:
+    """Runs the steps of operations on an async engine."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    @property
+    def path(self) -> str:
+        return self._engine.path
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        return self._engine.maintenance
+
+    def holder(self) -> str:
+        return self._engine.holder()
+
+    def is_gone(self, name: str) -> bool:
+        return self._engine.is_gone(name)
+
+    async def run(self, op: Operation[T]) -> T:
+        return await self._engine.run(_without_fast_path(op))
+
+    async def run_blocking(self, work: Callable[[], T]) -> T:
+        return await self._engine.run_blocking(work)
+
+    def change_notifier(self) -> ChangeNotifier:
+        return self._engine.change_notifier()
+
+    async def close(self) -> None:
+        await self._engine.close()

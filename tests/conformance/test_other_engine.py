@@ -1,0 +1,59 @@
+"""The complete suite on an engine that another distribution registers as an entry point."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+import recollect
+from recollect.engine import registry
+from recollect.errors import InvalidValue
+from recollect_conformance import suite
+from recollect_conformance.database import DatabaseUnderTest
+
+globals().update(suite.classes())
+
+DISTRIBUTION = pathlib.Path(__file__).parent / "other_engine"
+
+
+@pytest.fixture(autouse=True)
+def _installed():
+    """Install the distribution: put the folder with its module and its metadata on the path."""
+    sys.path.append(str(DISTRIBUTION))
+    importlib.invalidate_caches()
+    yield
+    sys.path.remove(str(DISTRIBUTION))
+
+
+@pytest.fixture
+def database(connect, tmp_path, long):
+    url = f"steps://{tmp_path}/sessions.db"
+    with DatabaseUnderTest(lambda owner: connect(url, owner), thorough=long) as database:
+        yield database
+        database.verify()
+
+
+def test_the_store_runs_on_the_registered_engine(tmp_path):
+    with recollect.open(f"steps://{tmp_path}/sessions.db") as store:
+        assert type(store._engine).__name__ == "StepsEngine"
+        store.session("a").append({"role": "user", "content": "hello"})
+    with recollect.open(tmp_path / "sessions.db") as store:
+        assert [message.text for message in store.session("a").messages()] == ["hello"]
+
+
+def test_an_engine_that_is_not_installed_is_refused(tmp_path):
+    sys.path.remove(str(DISTRIBUTION))
+    try:
+        with pytest.raises(InvalidValue, match="steps: is not a supported kind of store"):
+            recollect.open(f"steps://{tmp_path}/sessions.db")
+    finally:
+        sys.path.append(str(DISTRIBUTION))
+
+
+def test_the_built_in_engines_are_the_entry_points_of_recollect():
+    installed = {entry.name: entry.value for entry in entry_points(group=registry.GROUP) if entry.name != "steps"}
+    assert installed == registry.BUILT_IN
