@@ -16,6 +16,7 @@ from recollect.model.message import Draft, Message, ToolResultPart
 from recollect.model.session import SessionInfo
 from recollect.storage import messages, sessions, tools
 from recollect.storage.operation import Operation, Row, Scope, Steps, execute, execute_many, fetch_one
+from recollect.storage.paths import BRANCH_GET
 
 _MAX_KEY_LENGTH = 512  # characters; longer keys are stored as a hash
 _VOLATILE_COLUMNS = ("created_at", "completed_at", "tokens")  # columns in which a repeated message may differ
@@ -152,9 +153,9 @@ def find_earlier_append(
         return None
     if records is not None and row[0] != _digest(records):
         raise KeyReused(session=session, key=key)
-    branch = yield from fetch_one("branch_get", branch=row[1])
+    branch = yield from fetch_one(BRANCH_GET, branch=row[1])
     assert branch is not None
-    earlier = Appended(branch[1], row[2], row[3], current.value.revision, repeated=True)
+    earlier = Appended(branch.number, row[2], row[3], current.value.revision, repeated=True)
     return earlier, sessions.counts_of(current.value), row[1], current.session
 
 
@@ -224,15 +225,15 @@ def append_to_branch(
     row = yield from fetch_one("session_touch", **params, session=key, branch=branch)
     if row is None:
         raise (yield from sessions.missing_key_error(session, key))
-    branch_row = yield from fetch_one("branch_get", branch=branch)
+    branch_row = yield from fetch_one(BRANCH_GET, branch=branch)
     assert branch_row is not None
     before = row[2]
     if row[1] != branch:
         yield from execute("branch_advance", branch=branch, count=len(records))
-        before = branch_row[5]
+        before = branch_row.last
     yield from _insert_messages(scope, branch, before + 1, records, turn)
     active = yield from sessions.activate(scope, row[0])
-    return WrittenMessages(row[0], branch, branch_row[1], before + 1, 0, (*row[3:9], active, row[10]))
+    return WrittenMessages(row[0], branch, branch_row.number, before + 1, 0, (*row[3:9], active, row[10]))
 
 
 def _insert_messages(
@@ -299,9 +300,9 @@ def _record_tool_result(
         if earlier is None:
             raise (yield from tools.missing_call_error(session, current.head, answer.call_id))
         return RecordedToolResult(earlier, current.value)
-    branch = yield from fetch_one("branch_get", branch=current.head)
+    branch = yield from fetch_one(BRANCH_GET, branch=current.head)
     assert branch is not None
-    result = yield from append_to_branch(scope, session, current.session, current.head, branch[6], [item])
+    result = yield from append_to_branch(scope, session, current.session, current.head, branch.open_turn, [item])
     message = yield from messages.read_at(scope, current.head, result.branch, result.first)
     assert message is not None
     return RecordedToolResult(message, (yield from sessions.find(scope, session)).value)
@@ -313,9 +314,9 @@ def _find_same_result(scope: Scope, current: sessions.StoredSession, answer: Too
         if call.result is None:
             continue
         branch, position, part = call.result
-        row = yield from fetch_one("branch_get", branch=branch)
+        row = yield from fetch_one(BRANCH_GET, branch=branch)
         assert row is not None
-        message = yield from messages.read_at(scope, branch, row[1], position)
+        message = yield from messages.read_at(scope, branch, row.number, position)
         if message is not None and _is_same_result(message.parts[part], answer):
             return message
     return None

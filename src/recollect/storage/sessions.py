@@ -24,6 +24,7 @@ from recollect.model.times import DAY
 from recollect.model.title import title_sort_key
 from recollect.storage import leases
 from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage.paths import BRANCH_INSERT, TREE_BRANCH, TREE_INSERT
 
 _INDEXED_FIELDS = ("channel", "model")
 
@@ -166,6 +167,12 @@ def read_by_key(key: int) -> Steps[StoredSession]:
     return stored_from_row(row)
 
 
+def find_by_key(key: int) -> Steps[StoredSession | None]:
+    """Read a session by its key, also if it is in the trash; return None if it was erased."""
+    row = yield from fetch_one("session_by_key", session=key)
+    return None if row is None else stored_from_row(row)
+
+
 def missing_key_error(session: str, key: int) -> Steps[SessionNotFound]:
     """Return the error for a session that is missing by its key: it was erased, or it is in the trash."""
     row = yield from fetch_one("session_by_key", session=key)
@@ -261,23 +268,24 @@ def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | N
 
 def _create_in_steps(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
     """Create a session statement by statement. If another process used the id meanwhile, the engine runs it again."""
-    tree = (yield from fetch_one("tree_insert", owner=scope.owner)) or (0,)
+    tree = yield from fetch_one(TREE_INSERT, owner=scope.owner)
+    assert tree is not None
     relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
-    key = yield from insert(scope, session, tree[0], columns, relation)
-    branch, number = yield from new_branch(tree[0], key, None, 0, scope.now)
+    key = yield from insert(scope, session, tree.key, columns, relation)
+    branch, number = yield from new_branch(tree.key, key, None, 0, scope.now)
     yield from execute("session_head", session=key, head=branch, branch=number, last=0)
     return (yield from read_by_key(key)).value
 
 
 def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[tuple[int, int]]:
     """Create a branch that leaves its parent after a position; return its key and its number in the tree."""
-    number = yield from fetch_one("tree_branch", tree=tree)
-    assert number is not None
-    key_row = yield from fetch_one(
-        "branch_insert", tree=tree, number=number[0], session=session, parent=parent, fork_at=fork_at, now=now
+    counter = yield from fetch_one(TREE_BRANCH, tree=tree)
+    assert counter is not None
+    branch = yield from fetch_one(
+        BRANCH_INSERT, tree=tree, number=counter.number, session=session, parent=parent, fork_at=fork_at, now=now
     )
-    assert key_row is not None
-    return key_row[0], number[0]
+    assert branch is not None
+    return branch.key, counter.number
 
 
 def ensure(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
