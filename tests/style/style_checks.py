@@ -16,5 +16,6 @@ CHECKS: dict[str, Check] = {
     "exceptions": style_python.exceptions,
     "constants": style_python.constants,
     "sizes": style_python.sizes,
+    "rows": style_python.rows,
     "sql": style_sql.sql,
 }

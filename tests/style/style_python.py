@@ -1,4 +1,4 @@
-"""Docstrings, class names, error texts, constants and sizes of Python modules."""
+"""Docstrings, class names, error texts, constants, sizes and indexed rows of Python modules."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ _ALIAS = re.compile(r"_?[A-Z][a-z]\w*$")
 _CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*$")
 _ENDS = (".", "?", "}", "`", "'", ")", ":")  # a sentence, or a value, command or list after it
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_STORAGE = f"{SOURCE}/storage/"
+# Modules of storage whose rows have no names yet.
+_INDEXED_ROWS = (
+    "appends.py", "copying.py", "listing.py", "messages.py", "search/", "sessions.py", "transfer.py", "turns.py", "views.py",
+)  # fmt: skip
 
 
 def docstrings(files: list[File]) -> Iterator[Violation]:
@@ -172,3 +177,29 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     if isinstance(first, ast.Expr) and _text(first.value) is not None:
         return (first.end_lineno or 0) - first.lineno + 1
     return 0
+
+
+def rows(files: list[File]) -> Iterator[Violation]:
+    """Find rows whose columns are read by number in operations: the row class of a query names them."""
+    for file in files:
+        module = file.path.removeprefix(_STORAGE)
+        if not file.python or module == file.path or module.startswith(_INDEXED_ROWS):
+            continue
+        for node in file.nodes:
+            if isinstance(node, ast.Subscript) and _is_row(node.value) and _is_constant_index(node.slice):
+                yield Violation(file.path, node.lineno, f"{ast.unparse(node)}: read the column by its name")
+
+
+def _is_row(node: ast.expr) -> bool:
+    """Return whether an expression is a row: `row`, `branch_row`, `rows[0]`."""
+    if isinstance(node, ast.Subscript):
+        return _last_name(node.value).endswith("rows") and not isinstance(node.slice, ast.Slice)
+    return re.fullmatch(r"(\w+_)?row", _last_name(node)) is not None
+
+
+def _is_constant_index(node: ast.expr) -> bool:
+    if isinstance(node, ast.Slice):
+        return any(end is not None and _is_constant_index(end) for end in (node.lower, node.upper))
+    if isinstance(node, ast.UnaryOp):
+        return _is_constant_index(node.operand)
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)

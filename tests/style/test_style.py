@@ -200,6 +200,22 @@ def test_a_long_file_and_a_long_function_are_found():
     assert find("sizes", "x = 1\n" * 800) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["row[7]", "row[-1]", "branch_row[0]", "rows[0][3]", "rows[-1][0]", "message_rows[i][2]", "row[3:]", "row[:-4]"],
+)
+def test_a_column_that_is_read_by_number_is_found(text):
+    assert find("rows", f"x = {text}", "src/recollect/storage/x.py") == [1]
+    assert find("rows", f"x = {text}") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["row.key", "rows[0]", "rows[-1].key", "rows[1:]", "row[name]", "row['title']", "arrow[1]"]
+)
+def test_a_column_that_is_read_by_name_is_not(text):
+    assert find("rows", f"x = {text}", "src/recollect/storage/x.py") == []
+
+
 def test_a_query_without_a_description_is_found():
     text = "-- Read a.\n-- name: a\nSELECT 1\n\n-- name: b\n-- Read b.\nSELECT 2\n\n-- name: c\nSELECT 3\n\n-- lock: d\n-- name: d\nSELECT 4\n"
     assert find("sql", text, "src/recollect/sql/sqlite/queries/x.sql") == [9, 13]

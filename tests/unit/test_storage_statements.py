@@ -282,7 +282,7 @@ class TestTurn:
         return Script(
             {
                 "session_advance": advance_rows(open_turns=1),
-                "branch_open": [(1,)],
+                "branch_open": [(31, 1, 1)],
                 "turn_get": [self.turn_row(**changes)],
                 "branch_release": [(1,)],
             }

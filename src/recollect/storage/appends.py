@@ -17,6 +17,7 @@ from recollect.model.session import SessionCounts, SessionInfo
 from recollect.storage import messages, sessions, tools
 from recollect.storage.fast_paths import ACTIVITY_RESOLUTION, AdvancedRow, AppendRequest
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_one
+from recollect.storage.paths import BRANCH_GET
 
 _MAX_KEY_LENGTH = 512  # characters; longer keys are stored as a hash
 _VOLATILE_COLUMNS = ("created_at", "completed_at", "tokens")  # columns in which a repeated message may differ
@@ -191,9 +192,9 @@ def find_earlier_append(
         return None
     if records is not None and row.digest != _digest(records):
         raise KeyReused(session=session, key=key)
-    branch = yield from fetch_one("branch_get", branch=row.branch)
+    branch = yield from fetch_one(BRANCH_GET, branch=row.branch)
     assert branch is not None
-    appended = Appended(branch[1], row.position, row.messages, current.value.revision, repeated=True)
+    appended = Appended(branch.number, row.position, row.messages, current.value.revision, repeated=True)
     return EarlierAppend(appended, sessions.counts_of(current.value), row.branch, current.session)
 
 
@@ -229,16 +230,16 @@ def append_to_branch(
 ) -> Steps[WrittenMessages]:
     """Write messages to the end of a branch, and count them if it still is the head of the session."""
     row = yield from sessions.touch(session, key, branch, _count_params(scope, records))
-    branch_row = yield from fetch_one("branch_get", branch=branch)
+    branch_row = yield from fetch_one(BRANCH_GET, branch=branch)
     assert branch_row is not None
     before = row.last
     if row.head != branch:
         yield from execute("branch_advance", branch=branch, count=len(records))
-        before = branch_row[5]
+        before = branch_row.last
     yield from _insert_messages(scope, branch, before + 1, records, turn)
     active = yield from sessions.activate(scope, row.session)
     counts = row.counts._replace(active_at=active)
-    return WrittenMessages(row.session, branch, branch_row[1], before + 1, 0, counts)
+    return WrittenMessages(row.session, branch, branch_row.number, before + 1, 0, counts)
 
 
 def _insert_messages(
@@ -320,9 +321,9 @@ def _record_tool_result(
         if earlier is None:
             raise (yield from tools.missing_call_error(session, current.head, answer.call_id))
         return RecordedToolResult(earlier, current.value)
-    branch = yield from fetch_one("branch_get", branch=current.head)
+    branch = yield from fetch_one(BRANCH_GET, branch=current.head)
     assert branch is not None
-    result = yield from append_to_branch(scope, session, current.session, current.head, branch[6], [item])
+    result = yield from append_to_branch(scope, session, current.session, current.head, branch.open_turn, [item])
     message = yield from messages.read_at(scope, current.head, result.branch, result.first)
     assert message is not None
     return RecordedToolResult(message, (yield from sessions.find(scope, session)).value)
@@ -334,9 +335,9 @@ def _find_same_result(scope: Scope, current: sessions.StoredSession, answer: Too
         if call.result is None:
             continue
         branch, position, part = call.result
-        row = yield from fetch_one("branch_get", branch=branch)
+        row = yield from fetch_one(BRANCH_GET, branch=branch)
         assert row is not None
-        message = yield from messages.read_at(scope, branch, row[1], position)
+        message = yield from messages.read_at(scope, branch, row.number, position)
         if message is not None and _is_same_result(message.parts[part], answer):
             return message
     return None

@@ -29,18 +29,17 @@ def list_branches(scope: Scope, session: str) -> Operation[list[Branch]]:
 def _list_branches(scope: Scope, session: str) -> Steps[list[Branch]]:
     current = yield from sessions.find(scope, session)
     result: list[Branch] = []
-    for key, number, parent, fork_at, last, created in (
-        yield from fetch_all("branches_of_session", session=current.session)
-    ):
-        if last > fork_at or key == current.head:
+    for row in (yield from fetch_all(paths.BRANCHES_OF_SESSION, session=current.session)):
+        is_head = row.key == current.head
+        if row.last > row.fork_at or is_head:
             result.append(
                 Branch(
-                    id=number,
-                    parent=parent,
-                    fork_at=fork_at,
-                    last=last,
-                    current=key == current.head,
-                    created_at=created,
+                    id=row.number,
+                    parent=row.parent_number,
+                    fork_at=row.fork_at,
+                    last=row.last,
+                    current=is_head,
+                    created_at=row.created_at,
                 )
             )
     return result
@@ -89,13 +88,13 @@ def _end_of_path(spans: list[paths.PathSpan]) -> tuple[int | None, int]:
 
 def _find_ending_at(current: sessions.StoredSession, parent: int | None, fork_at: int) -> Steps[int | None]:
     """Return a branch of the session whose path ends at this position: the parent, or an empty branch of the parent."""
-    for key, _, _, start, last, _ in (yield from fetch_all("branches_of_session", session=current.session)):
-        if key == parent and last == fork_at:
-            return key
-        if last == start == fork_at:
-            row = yield from fetch_one("branch_get", branch=key)
-            if row is not None and row[3] == parent:
-                return key
+    for row in (yield from fetch_all(paths.BRANCHES_OF_SESSION, session=current.session)):
+        if row.key == parent and row.last == fork_at:
+            return row.key
+        if row.last == row.fork_at == fork_at:
+            branch = yield from fetch_one(paths.BRANCH_GET, branch=row.key)
+            if branch is not None and branch.parent == parent:
+                return row.key
     return None
 
 
@@ -139,10 +138,10 @@ def _find_by_number(current: sessions.StoredSession, number: int) -> Steps[int]:
     row = None
     # bool is an int in Python, but not for PostgreSQL
     if type(number) is int and 0 < number <= paths.MAX_BRANCH_NUMBER:  # pyright: ignore[reportUnnecessaryIsInstance]
-        row = yield from fetch_one("branch_by_number", tree=current.tree, number=number)
-    if row is None or row[2] != current.session:
+        row = yield from fetch_one(paths.BRANCH_BY_NUMBER, tree=current.tree, number=number)
+    if row is None or row.session != current.session:
         raise BranchNotFound(session=current.value.id, branch=number)
-    return row[0]
+    return row.key
 
 
 def fork(
@@ -156,7 +155,7 @@ def _fork(
     scope: Scope, session: str, at: paths.MessageId | None, new: str, columns: dict[str, Any]
 ) -> Steps[SessionInfo]:
     current = yield from sessions.find(scope, session)
-    if (yield from fetch_one("session_get", owner=scope.owner, id=new)) is not None:
+    if (yield from sessions.find_live_row(scope, new)) is not None:
         raise SessionExists(session=new)
     path = yield from paths.read_path(current.head)
     if at is None:

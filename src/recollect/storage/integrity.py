@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,12 +18,132 @@ from recollect.model.reports import Finding
 from recollect.model.session import SessionInfo
 from recollect.model.title import title_sort_key
 from recollect.storage import leases, messages, paths, search, sessions, tools
-from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+from recollect.storage.operation import (
+    Operation,
+    Plan,
+    Query,
+    Row,
+    Scope,
+    Steps,
+    execute,
+    execute_many,
+    fetch_all,
+    fetch_one,
+)
 
 # Rows per operation, so that a check holds no long transaction.
 _MESSAGE_PAGE_SIZE = 500
 _PAYLOAD_PAGE_SIZE = 20  # each may have megabytes
 _BACKUP_ADVICE = "Restore it from a backup, or continue without it."
+
+
+class PayloadRow(NamedTuple):
+    """A payload and its hash."""
+
+    hash: str
+    data: bytes
+
+
+class PayloadReferencesRow(NamedTuple):
+    """The number of references to a payload from messages."""
+
+    hash: str
+    refs: int
+
+
+class StoredReferencesRow(NamedTuple):
+    """The stored number of references to a payload, and whether the payload has its stored size."""
+
+    hash: str
+    refs: int
+    size_matches: bool
+
+
+class SessionTotalRow(NamedTuple):
+    """The number of sessions of an owner."""
+
+    sessions: int
+
+
+class CheckedSessionRow(NamedTuple):
+    """The key of a session to check."""
+
+    key: int
+
+
+class SessionStateRow(NamedTuple):
+    """The derived columns of a session, and the values of its head branch from which they derive."""
+
+    branch: int
+    open_turns: int
+    head_session: int | None
+    head_number: int | None
+    open_branches: int
+    sort_title: str | None
+    relatives_differ: bool
+    is_skipped: bool
+
+
+class BranchExtentRow(NamedTuple):
+    """The number of messages of a branch, and the first and last position."""
+
+    messages: int
+    first: int | None
+    last: int | None
+
+
+class NextBranchRow(NamedTuple):
+    """A branch key that messages have, and whether there is no such branch."""
+
+    branch: int
+    is_missing: bool
+
+
+class UnclaimedTurnRow(NamedTuple):
+    """An open turn that does not hold its branch."""
+
+    position: int
+
+
+class InconsistentCallRow(NamedTuple):
+    """A tool call whose messages are missing or do not match."""
+
+    call_id: str
+    lacks_call: bool
+    lacks_result: bool
+
+
+class DanglingAppendRow(NamedTuple):
+    """An idempotency key whose messages do not exist."""
+
+    key: str
+
+
+class MiscountedTreeRow(NamedTuple):
+    """A tree whose branch counter is lower than a branch number."""
+
+    tree: int
+
+
+_BLOBS_PAGE = Query("blobs_page", PayloadRow)
+_BLOBS_REFERENCE_COUNTS = Query("blobs_reference_counts", PayloadReferencesRow)
+_BLOBS_REFS = Query("blobs_refs", StoredReferencesRow)
+_SESSIONS_TOTAL = Query("sessions_total", SessionTotalRow)
+_SESSIONS_ALL = Query("sessions_all", CheckedSessionRow)
+_SESSION_STATE = Query("session_state", SessionStateRow)
+_MESSAGES_EXTENT = Query("messages_extent", BranchExtentRow)
+_MESSAGES_NEXT = Query("messages_next", NextBranchRow)
+_TURNS_UNCLAIMED = Query("turns_unclaimed", UnclaimedTurnRow)
+_TOOL_CALLS_INCONSISTENT = Query("tool_calls_inconsistent", InconsistentCallRow)
+_APPENDS_DANGLING = Query("appends_dangling", DanglingAppendRow)
+_TREES_MISCOUNTED = Query("trees_miscounted", MiscountedTreeRow)
+
+
+class _CheckedBranch(NamedTuple):
+    key: int
+    number: int
+    session: str
+    """The id of the session."""
 
 
 class _CheckedPage(NamedTuple):
@@ -36,33 +156,44 @@ class _CheckedPage(NamedTuple):
 def check_messages(session: int) -> Plan[list[Finding]]:
     """Decode every message of a session, on all its branches, and report those that fail."""
     findings: list[Finding] = []
-    branches: list[Row] = yield Operation(_read_branches, session, writes=False)
-    for branch, number, id in branches:
+    branches: list[_CheckedBranch] = yield Operation(_read_branches, session, writes=False)
+    for branch in branches:
         after: int | None = 0
         while after is not None:
-            page: _CheckedPage = yield Operation(_check_message_page, branch, number, id, after, writes=False)
+            page: _CheckedPage = yield Operation(_check_message_page, branch, after, writes=False)
             findings += page.findings
             after = page.after
     return findings
 
 
-def _read_branches(session: int) -> Steps[list[Row]]:
-    row = yield from fetch_one("session_by_key", session=session)
-    if row is None:
+def _read_branches(session: int) -> Steps[list[_CheckedBranch]]:
+    current = yield from sessions.find_by_key(session)
+    if current is None:
         return []
-    id = sessions.stored_from_row(row).value.id
-    return [(branch[0], branch[1], id) for branch in (yield from fetch_all("branches_of_session", session=session))]
+    rows = yield from fetch_all(paths.BRANCHES_OF_SESSION, session=session)
+    return [_CheckedBranch(row.key, row.number, current.value.id) for row in rows]
 
 
-def _check_message_page(branch: int, number: int, id: str, after: int) -> Steps[_CheckedPage]:
+def _check_message_page(branch: _CheckedBranch, after: int) -> Steps[_CheckedPage]:
     rows = yield from fetch_all(
-        "messages_forward", branch=branch, low=after, high=paths.LAST_POSITION, limit=_MESSAGE_PAGE_SIZE, deleted=True
+        "messages_forward",
+        branch=branch.key,
+        low=after,
+        high=paths.LAST_POSITION,
+        limit=_MESSAGE_PAGE_SIZE,
+        deleted=True,
     )
     findings: list[Finding] = []
-    if not _is_readable(rows, number):
-        findings = [_unreadable_finding(row, number, id) for row in rows if not _is_readable([row], number)]
-    has_more = len(rows) == _MESSAGE_PAGE_SIZE and rows[-1][1] > after  # rows of a damaged file may be out of order
-    return _CheckedPage(findings, branch, rows[-1][1] if has_more else None)
+    if not _is_readable(rows, branch.number):
+        findings = [_unreadable_finding(row, branch) for row in rows if not _is_readable([row], branch.number)]
+    # rows of a damaged file may be out of order
+    has_more = len(rows) == _MESSAGE_PAGE_SIZE and _position(rows[-1]) > after
+    return _CheckedPage(findings, branch.key, _position(rows[-1]) if has_more else None)
+
+
+def _position(row: Row) -> int:
+    _, position, *_ = row
+    return position
 
 
 def _is_readable(rows: list[Row], number: int) -> bool:
@@ -75,9 +206,9 @@ def _is_readable(rows: list[Row], number: int) -> bool:
     return True
 
 
-def _unreadable_finding(row: Row, number: int, id: str) -> Finding:
-    message = f"Message {number}.{row[1]} of session {id!r} cannot be read."
-    return Finding(kind="message", message=message, advice=_BACKUP_ADVICE, session=id)
+def _unreadable_finding(row: Row, branch: _CheckedBranch) -> Finding:
+    message = f"Message {branch.number}.{_position(row)} of session {branch.session!r} cannot be read."
+    return Finding(kind="message", message=message, advice=_BACKUP_ADVICE, session=branch.session)
 
 
 def check_payloads(scope: Scope) -> Plan[list[Finding]]:
@@ -86,22 +217,23 @@ def check_payloads(scope: Scope) -> Plan[list[Finding]]:
     after = ""
     while True:
         page: tuple[list[Finding], str | None] = yield Operation(_check_payload_page, scope, after, writes=False)
-        findings += page[0]
-        if page[1] is None:
+        page_findings, last = page
+        findings += page_findings
+        if last is None:
             return findings
-        after = page[1]
+        after = last
 
 
 def _check_payload_page(scope: Scope, after: str) -> Steps[tuple[list[Finding], str | None]]:
     import hashlib  # noqa: PLC0415  only in a deep check
 
     findings: list[Finding] = []
-    rows = yield from fetch_all("blobs_page", owner=scope.owner, after=after, limit=_PAYLOAD_PAGE_SIZE)
-    for name, data in rows:
-        if hashlib.sha256(data).hexdigest() != name:
-            message = f"Payload {name[:12]} does not match its checksum."
+    rows = yield from fetch_all(_BLOBS_PAGE, owner=scope.owner, after=after, limit=_PAYLOAD_PAGE_SIZE)
+    for row in rows:
+        if hashlib.sha256(row.data).hexdigest() != row.hash:
+            message = f"Payload {row.hash[:12]} does not match its checksum."
             findings.append(Finding(kind="payload", message=message, advice=_BACKUP_ADVICE))
-    return findings, rows[-1][0] if len(rows) == _PAYLOAD_PAGE_SIZE else None
+    return findings, rows[-1].hash if len(rows) == _PAYLOAD_PAGE_SIZE else None
 
 
 CheckProgress = Callable[[int, int], object]
@@ -169,40 +301,37 @@ def _check_history(scope: Scope, key: int, histories: HistoryValidator) -> Plan[
 
 
 def _read_live_session(key: int) -> Steps[SessionInfo | None]:
-    row = yield from fetch_one("session_by_key", session=key)
-    value = None if row is None else sessions.stored_from_row(row).value
-    return None if value is None or value.deleted_at is not None else value
+    current = yield from sessions.find_by_key(key)
+    return None if current is None or current.value.deleted_at is not None else current.value
 
 
 def _count_sessions(scope: Scope) -> Steps[int]:
-    row = yield from fetch_one("sessions_total", owner=scope.owner)
-    return 0 if row is None else row[0]
+    total = yield from fetch_one(_SESSIONS_TOTAL, owner=scope.owner)
+    return 0 if total is None else total.sessions
 
 
 def _read_session_keys(scope: Scope, after: int) -> Steps[list[int]]:
-    return [
-        row[0]
-        for row in (yield from fetch_all("sessions_all", owner=scope.owner, after=after, limit=_SESSION_PAGE_SIZE))
-    ]
+    rows = yield from fetch_all(_SESSIONS_ALL, owner=scope.owner, after=after, limit=_SESSION_PAGE_SIZE)
+    return [row.key for row in rows]
 
 
 def _check_sessions(scope: Scope, keys: list[int], repair: bool) -> Steps[list[Finding]]:
     findings: list[Finding] = []
     for key in keys:
-        row = yield from fetch_one("session_by_key", session=key)
-        if row is not None:
-            findings += yield from _check_session(scope, sessions.stored_from_row(row), repair)
+        current = yield from sessions.find_by_key(key)
+        if current is not None:
+            findings += yield from _check_session(scope, current, repair)
     return findings
 
 
 def _check_session(scope: Scope, current: sessions.StoredSession, repair: bool) -> Steps[list[Finding]]:
-    state = yield from fetch_one("session_state", session=current.session)
+    state = yield from fetch_one(_SESSION_STATE, session=current.session)
     assert state is not None  # read again below, after the repair of the branches
-    if state[3] != current.session:
+    if state.head_session != current.session:
         message = f"Session {current.value.id!r} has a head branch that is missing or belongs to another session."
         return [Finding(kind="branch", message=message, advice=_BACKUP_ADVICE, session=current.value.id)]
     findings = yield from _check_branches(scope, current, repair)
-    state = yield from fetch_one("session_state", session=current.session)
+    state = yield from fetch_one(_SESSION_STATE, session=current.session)
     assert state is not None
     findings += yield from _check_session_row(scope, current, state, repair)
     findings += yield from _check_counts(scope, current, repair)
@@ -212,27 +341,28 @@ def _check_session(scope: Scope, current: sessions.StoredSession, repair: bool) 
     return findings
 
 
-def _check_session_row(scope: Scope, current: sessions.StoredSession, state: Row, repair: bool) -> Steps[list[Finding]]:
+def _check_session_row(
+    scope: Scope, current: sessions.StoredSession, state: SessionStateRow, repair: bool
+) -> Steps[list[Finding]]:
     """Compare the derived columns of a session row with its branch, open turns, relatives and title."""
-    _, number, turns, _, actual_number, _, open_turns, title, relatives_differ, is_skipped = state
     id, findings = current.value.id, list[Finding]()
-    if number != actual_number:
+    if state.branch != state.head_number:
         if repair:
-            yield from execute("session_set_branch", session=current.session, number=actual_number)
-        message = f"Session {id!r} stores branch number {number} for its head; it is {actual_number}."
+            yield from execute("session_set_branch", session=current.session, number=state.head_number)
+        message = f"Session {id!r} stores branch number {state.branch} for its head; it is {state.head_number}."
         findings.append(Finding(kind="branch", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
-    if turns != open_turns:
+    if state.open_turns != state.open_branches:
         if repair:
-            yield from execute("session_set_open_turns", session=current.session, count=open_turns)
-        message = f"Session {id!r} counts {turns} open turns; there are {open_turns}."
+            yield from execute("session_set_open_turns", session=current.session, count=state.open_branches)
+        message = f"Session {id!r} counts {state.open_turns} open turns; there are {state.open_branches}."
         findings.append(Finding(kind="counter", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
-    findings += yield from _check_derived_columns(current, relatives_differ, is_skipped, repair)
+    findings += yield from _check_derived_columns(current, state, repair)
     sort_title = None if current.value.title is None else title_sort_key(current.value.title)
-    if title != sort_title:
+    if state.sort_title != sort_title:
         if repair:
             yield from sessions.set_sort_title(scope, current.session, current.value.title)
         # Written by a version that only lower-cased ASCII letters.
-        level = "notice" if sort_title and title == _lower_ascii(current.value.title or "") else "problem"
+        level = "notice" if sort_title and state.sort_title == _lower_ascii(current.value.title or "") else "problem"
         message = f"Session {id!r} has a sort title that does not match its title."
         findings.append(
             Finding(kind="title", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair, level=level)
@@ -241,16 +371,16 @@ def _check_session_row(scope: Scope, current: sessions.StoredSession, state: Row
 
 
 def _check_derived_columns(
-    current: sessions.StoredSession, relatives_differ: bool, is_skipped: bool, repair: bool
+    current: sessions.StoredSession, state: SessionStateRow, repair: bool
 ) -> Steps[list[Finding]]:
     """Report wrong values in the columns that PostgreSQL derives from other rows."""
     id, findings = current.value.id, list[Finding]()
-    if relatives_differ:
+    if state.relatives_differ:
         if repair:
             yield from execute("session_set_relatives", session=current.session)
         message = f"Session {id!r} stores a wrong parent id or a wrong number of sub-agents."
         findings.append(Finding(kind="counter", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
-    if is_skipped:
+    if state.is_skipped:
         if repair:
             yield from execute("session_set_waiting", session=current.session)
         message = f"Session {id!r} has messages that search would never index."
@@ -281,38 +411,41 @@ def _check_counts(scope: Scope, current: sessions.StoredSession, repair: bool) -
 
 def _check_branches(scope: Scope, current: sessions.StoredSession, repair: bool) -> Steps[list[Finding]]:
     findings: list[Finding] = []
-    for key, number, _, fork_at, last, _ in (yield from fetch_all("branches_of_session", session=current.session)):
-        name = f"{number} of session {current.value.id!r}"
-        findings += yield from _check_extent(current, key, name, fork_at, last, repair)
-        findings += yield from _check_open_turns(scope, current, key, name, repair)
-        for call_id, lacks_call, lacks_result in (yield from fetch_all("tool_calls_inconsistent", branch=key)):
-            role = "asks" if lacks_call else "answers" if lacks_result else "asks or answers"
-            message = f"Tool call {call_id!r} on branch {name} has no message part that {role} it, or a wrong status."
+    for branch in (yield from fetch_all(paths.BRANCHES_OF_SESSION, session=current.session)):
+        name = f"{branch.number} of session {current.value.id!r}"
+        findings += yield from _check_extent(current, branch, name, repair)
+        findings += yield from _check_open_turns(scope, current, branch.key, name, repair)
+        for call in (yield from fetch_all(_TOOL_CALLS_INCONSISTENT, branch=branch.key)):
+            role = "asks" if call.lacks_call else "answers" if call.lacks_result else "asks or answers"
+            message = (
+                f"Tool call {call.call_id!r} on branch {name} has no message part that {role} it, or a wrong status."
+            )
             findings.append(Finding(kind="tool call", message=message, advice=_REPORT_ADVICE, session=current.value.id))
     return findings
 
 
 def _check_extent(
-    current: sessions.StoredSession, branch: int, name: str, fork_at: int, last: int, repair: bool
+    current: sessions.StoredSession, branch: paths.SessionBranchRow, name: str, repair: bool
 ) -> Steps[list[Finding]]:
     """Compare the last position of a branch with its messages."""
-    row = yield from fetch_one("messages_extent", branch=branch)
-    assert row is not None
-    count, first, newest = row
-    end = fork_at if newest is None else newest
+    extent = yield from fetch_one(_MESSAGES_EXTENT, branch=branch.key)
+    assert extent is not None
+    end = branch.fork_at if extent.last is None else extent.last
     findings: list[Finding] = []
-    if end > last:
+    if end > branch.last:
         if repair:
-            yield from execute("session_set_last", session=current.session, branch=branch, last=end)
-            yield from execute("branch_set_last", branch=branch, last=end)
-        message = f"Branch {name} has a last position of {last}, but a message at {end}."
+            yield from execute("session_set_last", session=current.session, branch=branch.key, last=end)
+            yield from execute("branch_set_last", branch=branch.key, last=end)
+        message = f"Branch {name} has a last position of {branch.last}, but a message at {end}."
         findings.append(
             Finding(kind="counter", message=message, advice=_REPAIR_ADVICE, session=current.value.id, repaired=repair)
         )
-    missing = max(last, end) - fork_at - count
-    if missing or (count and first != fork_at + 1):
+    missing = max(branch.last, end) - branch.fork_at - extent.messages
+    if missing or (extent.messages and extent.first != branch.fork_at + 1):
         message = (
-            f"Branch {name} lacks {missing} of its messages." if missing > 0 else f"Branch {name} begins at {first}."
+            f"Branch {name} lacks {missing} of its messages."
+            if missing > 0
+            else f"Branch {name} begins at {extent.first}."
         )
         findings.append(Finding(kind="message", message=message, advice=_BACKUP_ADVICE, session=current.value.id))
     return findings
@@ -323,14 +456,14 @@ def _check_open_turns(
 ) -> Steps[list[Finding]]:
     """Check the open turn of a branch, and find open turns that do not hold it."""
     findings: list[Finding] = []
-    row = yield from fetch_one("branch_open", branch=branch)
-    position = None if row is None else row[0]
+    row = yield from fetch_one(leases.BRANCH_OPEN, branch=branch)
+    position = None if row is None else row.open_turn
     if position is not None:
-        turn = yield from fetch_one("turn_get", branch=branch, position=position)
-        if turn is None or turn[1] != "open":
+        turn = yield from fetch_one(leases.TURN_GET, branch=branch, position=position)
+        if turn is None or turn.status != "open":
             if repair:
                 yield from leases.release_branch(current.session, branch, position)
-            message = f"Branch {name} is held by turn {position}, which is {'gone' if turn is None else turn[1]}."
+            message = f"Branch {name} is held by turn {position}, which is {'gone' if turn is None else turn.status}."
             findings.append(
                 Finding(kind="turn", message=message, advice=_REPAIR_ADVICE, session=current.value.id, repaired=repair)
             )
@@ -349,10 +482,10 @@ def _check_open_turns(
                     repaired=repair,
                 )
             )
-    for (turn_position,) in (yield from fetch_all("turns_unclaimed", branch=branch, open_turn=position)):
+    for turn in (yield from fetch_all(_TURNS_UNCLAIMED, branch=branch, open_turn=position)):
         if repair:
-            yield from leases.interrupt_turn(scope, current.session, branch, turn_position)
-        message = f"Turn {turn_position} on branch {name} is open, but does not hold its branch."
+            yield from leases.interrupt_turn(scope, current.session, branch, turn.position)
+        message = f"Turn {turn.position} on branch {name} is open, but does not hold its branch."
         findings.append(
             Finding(kind="turn", message=message, advice=_REPAIR_ADVICE, session=current.value.id, repaired=repair)
         )
@@ -360,15 +493,15 @@ def _check_open_turns(
 
 
 def _check_idempotency_keys(current: sessions.StoredSession) -> Steps[list[Finding]]:
-    rows = yield from fetch_all("appends_dangling", session=current.session)
+    rows = yield from fetch_all(_APPENDS_DANGLING, session=current.session)
     return [
         Finding(
             kind="idempotency key",
-            message=f"The key {key!r} of session {current.value.id!r} refers to messages that do not exist.",
+            message=f"The key {row.key!r} of session {current.value.id!r} refers to messages that do not exist.",
             advice=_REPORT_ADVICE,
             session=current.value.id,
         )
-        for (key,) in rows
+        for row in rows
     ]
 
 
@@ -409,29 +542,31 @@ def _check_stray_messages() -> Plan[list[Finding]]:
 def _read_stray_page(after: int) -> Steps[tuple[list[int], int | None]]:
     strays: list[int] = []
     for _ in range(_STRAY_PAGE_SIZE):
-        row = yield from fetch_one("messages_next", branch=after)
-        if row is None or row[0] <= after:  # rows of a damaged file may be out of order
+        row = yield from fetch_one(_MESSAGES_NEXT, branch=after)
+        if row is None or row.branch <= after:  # rows of a damaged file may be out of order
             return strays, None
-        after = row[0]
-        if row[1]:
+        after = row.branch
+        if row.is_missing:
             strays.append(after)
     return strays, after
 
 
 def _check_payload_refs(scope: Scope, repair: bool) -> Steps[list[Finding]]:
     """Compare the reference counts of the payloads with the messages."""
-    references: dict[str, int] = dict((yield from fetch_all("blobs_reference_counts", owner=scope.owner)))  # type: ignore[arg-type]
+    references = {
+        payload.hash: payload.refs for payload in (yield from fetch_all(_BLOBS_REFERENCE_COUNTS, owner=scope.owner))
+    }
     findings: list[Finding] = []
-    for name, refs, size_matches in (yield from fetch_all("blobs_refs", owner=scope.owner)):
-        count = references.pop(name, 0)
-        if refs != count:
+    for payload in (yield from fetch_all(_BLOBS_REFS, owner=scope.owner)):
+        count = references.pop(payload.hash, 0)
+        if payload.refs != count:
             if repair:
-                yield from execute("blob_set_refs", owner=scope.owner, hash=name, refs=count)
-                yield from execute_many("blob_delete_unused", [(scope.owner, name)])
-            message = f"Payload {name[:12]} counts {refs} references; there are {count}."
+                yield from execute("blob_set_refs", owner=scope.owner, hash=payload.hash, refs=count)
+                yield from execute_many("blob_delete_unused", [(scope.owner, payload.hash)])
+            message = f"Payload {payload.hash[:12]} counts {payload.refs} references; there are {count}."
             findings.append(Finding(kind="payload", message=message, advice=_REPAIR_ADVICE, repaired=repair))
-        if not size_matches:
-            message = f"Payload {name[:12]} does not have its stored size."
+        if not payload.size_matches:
+            message = f"Payload {payload.hash[:12]} does not have its stored size."
             findings.append(Finding(kind="payload", message=message, advice=_BACKUP_ADVICE))
     for name, count in references.items():
         message = f"Payload {name[:12]} is missing; {count} messages refer to it."
@@ -440,8 +575,8 @@ def _check_payload_refs(scope: Scope, repair: bool) -> Steps[list[Finding]]:
 
 
 def _check_trees(scope: Scope) -> Steps[list[Finding]]:
-    rows: list[Any] = yield from fetch_all("trees_miscounted", owner=scope.owner)
+    rows = yield from fetch_all(_TREES_MISCOUNTED, owner=scope.owner)
     return [
-        Finding(kind="counter", message=f"Tree {row[0]} would assign a branch number twice.", advice=_REPORT_ADVICE)
+        Finding(kind="counter", message=f"Tree {row.tree} would assign a branch number twice.", advice=_REPORT_ADVICE)
         for row in rows
     ]

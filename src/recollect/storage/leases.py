@@ -6,13 +6,45 @@ from typing import NamedTuple
 
 from recollect.errors import SessionBusy
 from recollect.model import json
+from recollect.model.turn import TurnStatus
 from recollect.model.value import format_iso
-from recollect.storage.operation import Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage.operation import Query, Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage.paths import BranchKeyRow
 
 TAKEOVER_ERROR = "TakenOver"
 """The error name of a turn that another process took over."""
 
 _STATUS_PHRASES = {"interrupted": "was interrupted", "cancelled": "was cancelled", "failed": "failed"}
+
+
+class OpenBranchRow(NamedTuple):
+    """A branch with an open turn; `open_turn` is the position of the turn."""
+
+    key: int
+    number: int
+    open_turn: int
+
+
+class TurnRow(NamedTuple):
+    """A turn; `error` is JSON."""
+
+    position: int
+    status: TurnStatus
+    started_at: int
+    ended_at: int | None
+    latency_ms: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    model: str | None
+    error: str | None
+    holder: str | None
+    lease_until: int | None
+
+
+BRANCH_OPEN = Query("branch_open", OpenBranchRow)
+BRANCHES_OPEN = Query("branches_open", OpenBranchRow)
+TURN_GET = Query("turn_get", TurnRow)
+_BRANCH_RELEASE = Query("branch_release", BranchKeyRow)
 
 
 class LeaseHolder(NamedTuple):
@@ -29,9 +61,9 @@ def recover_turns(scope: Scope, session: int) -> Steps[bool]:
     Return whether there was one.
     """
     changed = False
-    for branch, _, position in (yield from fetch_all("branches_open", session=session)):
-        if (yield from live_holder(scope, branch, position)) is None:
-            yield from interrupt_turn(scope, session, branch, position)
+    for branch in (yield from fetch_all(BRANCHES_OPEN, session=session)):
+        if (yield from live_holder(scope, branch.key, branch.open_turn)) is None:
+            yield from interrupt_turn(scope, session, branch.key, branch.open_turn)
             changed = True
     if changed:
         yield from raise_revision(scope, session)
@@ -40,8 +72,8 @@ def recover_turns(scope: Scope, session: int) -> Steps[bool]:
 
 def has_live_turn(scope: Scope, session: int) -> Steps[bool]:
     """Return whether a session has an open turn whose holder is alive."""
-    for branch, _, position in (yield from fetch_all("branches_open", session=session)):
-        if (yield from live_holder(scope, branch, position)) is not None:
+    for branch in (yield from fetch_all(BRANCHES_OPEN, session=session)):
+        if (yield from live_holder(scope, branch.key, branch.open_turn)) is not None:
             return True
     return False
 
@@ -55,10 +87,10 @@ def raise_revision(scope: Scope, session: int) -> Steps[None]:
 
 def free_branch(scope: Scope, session: str, key: int, branch: int, *, take_over: bool) -> Steps[None]:
     """Prepare a branch for a new turn: interrupt an abandoned turn; raise SessionBusy for a live one."""
-    row = yield from fetch_one("branch_open", branch=branch)
+    row = yield from fetch_one(BRANCH_OPEN, branch=branch)
     if row is None:
         return
-    position = row[0]
+    position = row.open_turn
     live = yield from live_holder(scope, branch, position)
     if live is not None and not take_over:
         raise SessionBusy(session=session, holder=live.name, until=format_iso(live.until))
@@ -105,14 +137,15 @@ def claim_branch(session: int, branch: int, position: int) -> Steps[None]:
 
 def release_branch(session: int, branch: int, position: int) -> Steps[None]:
     """Release a branch from a turn, if the turn still holds it."""
-    if (yield from fetch_one("branch_release", branch=branch, position=position)) is not None:
+    if (yield from fetch_one(_BRANCH_RELEASE, branch=branch, position=position)) is not None:
         yield from execute("session_change_open_turns", session=session, change=-1)
 
 
 def live_holder(scope: Scope, branch: int, position: int) -> Steps[LeaseHolder | None]:
     """Return the holder of an open turn; None if its lease expired or its process is gone."""
-    row = yield from fetch_one("turn_get", branch=branch, position=position)
-    if row is None or row[1] != "open":
+    turn = yield from fetch_one(TURN_GET, branch=branch, position=position)
+    if turn is None or turn.status != "open" or turn.holder is None or turn.lease_until is None:
         return None
-    name, until = row[9], row[10]
-    return None if until <= scope.now or scope.is_gone(name) else LeaseHolder(name, row[2], until)
+    if turn.lease_until <= scope.now or scope.is_gone(turn.holder):
+        return None
+    return LeaseHolder(turn.holder, turn.started_at, turn.lease_until)

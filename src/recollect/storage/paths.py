@@ -1,4 +1,4 @@
-"""Paths: the branch spans from the first message to the last, and the message ids and positions on them."""
+"""Paths: branches, the spans of a path, newest branch first, and the message ids and positions on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue, MessageNotFound, format_value
 from recollect.model.message import Message
-from recollect.storage.operation import Steps, fetch_all
+from recollect.storage.operation import Query, Steps, fetch_all
 
 MessageId = str | int | Message
 """A message, its id ("1.17"), or its position on the active path."""
@@ -19,6 +19,48 @@ LAST_POSITION = (1 << 32) - 1  # the key of a SQLite message has 32 bits for the
 MAX_BRANCH_NUMBER = (1 << 31) - 1  # so that (branch << 32) | position is a positive 64-bit integer
 
 
+class TreeRow(NamedTuple):
+    """The key of a new tree."""
+
+    key: int
+
+
+class BranchNumberRow(NamedTuple):
+    """The number of a new branch in its tree."""
+
+    number: int
+
+
+class BranchKeyRow(NamedTuple):
+    """The key of a branch."""
+
+    key: int
+
+
+class BranchRow(NamedTuple):
+    """A branch; `parent` is a key."""
+
+    key: int
+    number: int
+    session: int | None
+    parent: int | None
+    fork_at: int
+    last: int
+    open_turn: int | None
+    created_at: int
+
+
+class SessionBranchRow(NamedTuple):
+    """A branch in the list of its session."""
+
+    key: int
+    number: int
+    parent_number: int | None
+    fork_at: int
+    last: int
+    created_at: int
+
+
 class PathSpan(NamedTuple):
     """A span of a path: the positions of one branch after `low`, up to `high`."""
 
@@ -28,9 +70,18 @@ class PathSpan(NamedTuple):
     high: int
 
 
+TREE_INSERT = Query("tree_insert", TreeRow)
+TREE_BRANCH = Query("tree_branch", BranchNumberRow)
+BRANCH_INSERT = Query("branch_insert", BranchKeyRow)
+BRANCH_GET = Query("branch_get", BranchRow)
+BRANCH_BY_NUMBER = Query("branch_by_number", BranchRow)
+BRANCHES_OF_SESSION = Query("branches_of_session", SessionBranchRow)
+BRANCH_PATH = Query("branch_path", PathSpan)
+
+
 def read_path(branch: int) -> Steps[list[PathSpan]]:
     """Return the spans of a path, newest first."""
-    return [PathSpan(*row) for row in (yield from fetch_all("branch_path", branch=branch))]
+    return fetch_all(BRANCH_PATH, branch=branch)
 
 
 def parse_message_id(name: Any) -> tuple[int | None, int]:
@@ -64,8 +115,8 @@ def find_span(session: str, head: int, session_key: int, name: MessageId) -> Ste
         raise MessageNotFound(session=session, message=display_message_id(name))
     span = _span_at(number, position, (yield from read_path(head)))
     if span is None and number is not None:
-        for row in (yield from fetch_all("branches_of_session", session=session_key)):
-            span = span or _span_at(number, position, (yield from read_path(row[0])))
+        for branch in (yield from fetch_all(BRANCHES_OF_SESSION, session=session_key)):
+            span = span or _span_at(number, position, (yield from read_path(branch.key)))
     if span is None:
         raise MessageNotFound(session=session, message=display_message_id(name))
     return span

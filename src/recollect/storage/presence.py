@@ -7,19 +7,37 @@ another machine by its silence for TIMEOUT seconds.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue, format_value
 from recollect.model import json, validation
 from recollect.model.session import ArriveResult, Presence
 from recollect.storage import leases, sessions
-from recollect.storage.operation import Operation, Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage.operation import Operation, Query, Scope, Steps, execute, fetch_all, fetch_one
 
 TIMEOUT = 15 * 60
 """Seconds without stay() after which a presence of another machine counts as gone: its process cannot be checked."""
 
 _KEY_PREFIX, _KEY_END = "presence:", "presence;"
 _MAX_SURFACE_LENGTH = 40  # characters, so that it fits into a line of a list
+
+
+class SettingRow(NamedTuple):
+    """A setting; the value is JSON."""
+
+    key: str
+    value: str
+    updated_at: int
+
+
+class SettingKeyRow(NamedTuple):
+    """The key of a setting that exists."""
+
+    key: str
+
+
+_SETTINGS_BETWEEN = Query("settings_between", SettingRow)
+_SETTING_TOUCH = Query("setting_touch", SettingKeyRow)
 
 
 def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool = False) -> Operation[ArriveResult]:
@@ -62,8 +80,8 @@ def _arrive(scope: Scope, session: str, id: str, surface: str, take_over: bool) 
 def _remove_others(scope: Scope, session: int, others: list[Presence]) -> Steps[None]:
     for other in others:
         yield from execute("setting_delete", owner=scope.owner, key=_KEY_PREFIX + other.id)
-    for branch, _, position in (yield from fetch_all("branches_open", session=session)):
-        yield from leases.take_over_turn(scope, session, branch, position)
+    for branch in (yield from fetch_all(leases.BRANCHES_OPEN, session=session)):
+        yield from leases.take_over_turn(scope, session, branch.key, branch.open_turn)
     # Watchers then read the session again, and find that their presence was removed.
     yield from leases.raise_revision(scope, session)
 
@@ -89,7 +107,7 @@ def stay(scope: Scope, id: str) -> Operation[bool]:
 
 def _stay(scope: Scope, id: str) -> Steps[bool]:
     return (
-        yield from fetch_one("setting_touch", owner=scope.owner, key=f"{_KEY_PREFIX}{id}", now=scope.now)
+        yield from fetch_one(_SETTING_TOUCH, owner=scope.owner, key=f"{_KEY_PREFIX}{id}", now=scope.now)
     ) is not None
 
 
@@ -111,18 +129,23 @@ def delete_for_sessions(scope: Scope, ids: list[str]) -> Steps[None]:
 
 
 def _read_all(scope: Scope) -> Steps[list[Presence]]:
-    rows = yield from fetch_all("settings_between", owner=scope.owner, low=_KEY_PREFIX, high=_KEY_END)
-    presences = [_presence_from_row(key, json.decode(text), seen_at) for key, text, seen_at in rows]
+    rows = yield from fetch_all(_SETTINGS_BETWEEN, owner=scope.owner, low=_KEY_PREFIX, high=_KEY_END)
+    presences = [_presence_from_row(row) for row in rows]
     return [entry for entry in presences if entry is not None]
 
 
-def _presence_from_row(key: str, plain: Any, seen_at: int) -> Presence | None:
+def _presence_from_row(row: SettingRow) -> Presence | None:
     """Return the presence of a setting, or None: a program may have stored another value under such a key."""
+    plain: Any = json.decode(row.value)
     match plain:
         case {"session": str(session), "surface": str(surface), "holder": str(holder), "since": int(since)}:
-            id = key.removeprefix(_KEY_PREFIX)
             return Presence(
-                id=id, session=session, surface=surface, holder=holder, since_at=since, seen_at=max(since, seen_at)
+                id=row.key.removeprefix(_KEY_PREFIX),
+                session=session,
+                surface=surface,
+                holder=holder,
+                since_at=since,
+                seen_at=max(since, row.updated_at),
             )
         case _:
             return None
@@ -140,10 +163,10 @@ def _is_gone(scope: Scope, presence: Presence) -> bool:
 def _turn_holders(scope: Scope, session: str, key: int, holders: set[str]) -> Steps[list[Presence]]:
     """Return the holders of live turns that recorded no presence, such as programs."""
     presences: list[Presence] = []
-    for branch, number, position in (yield from fetch_all("branches_open", session=key)):
-        live = yield from leases.live_holder(scope, branch, position)
+    for branch in (yield from fetch_all(leases.BRANCHES_OPEN, session=key)):
+        live = yield from leases.live_holder(scope, branch.key, branch.open_turn)
         if live is not None and live.name not in holders:
-            id = f"turn {number}.{position}"
+            id = f"turn {branch.number}.{branch.open_turn}"
             since = live.since
             presences.append(
                 Presence(id=id, session=session, surface="program", holder=live.name, since_at=since, seen_at=scope.now)

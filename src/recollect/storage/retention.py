@@ -21,17 +21,106 @@ from recollect.model.times import DurationLike
 from recollect.model.tokens import estimate_tokens
 from recollect.model.value import format_iso
 from recollect.storage import leases, messages, paths, presence, search, sessions
-from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+from recollect.storage.operation import (
+    Operation,
+    Plan,
+    Query,
+    Scope,
+    Steps,
+    execute,
+    execute_many,
+    fetch_all,
+    fetch_one,
+)
 
 FORK_POLICIES = ("refuse", "keep", "erase")
 
 
-class _TreeBranch(NamedTuple):
+class TreeBranchRow(NamedTuple):
+    """A branch of a tree; `session` and `parent` are keys."""
+
     key: int
     number: int
     session: int | None
     parent: int | None
     fork_at: int
+
+
+class BlobListRow(NamedTuple):
+    """The hashes of the blobs of a message, as JSON."""
+
+    blobs: str
+
+
+class SessionKeyRow(NamedTuple):
+    """The key of a session."""
+
+    key: int
+
+
+class MessageOutlineRow(NamedTuple):
+    """The role of a message and its turn."""
+
+    position: int
+    role: str
+    turn: int | None
+
+
+class DeletedTokensRow(NamedTuple):
+    """The tokens of a message that was marked as deleted."""
+
+    tokens: int
+    input_tokens: int
+    output_tokens: int
+
+
+class LargeMessageRow(NamedTuple):
+    """A message with large tool outputs or blobs; `number` is the public number of its branch."""
+
+    branch: int
+    number: int
+    position: int
+
+
+class PrunableSessionRow(NamedTuple):
+    """A session that pruning looks at; `listed_at` is its activity time, by which the pages are ordered."""
+
+    key: int
+    id: str
+    title: str | None
+    last_active_at: int
+    listed_at: int
+    pinned_at: int | None
+    open_turns: int
+    touched_at: int
+
+
+class MessageTotalsRow(NamedTuple):
+    """The number of messages, bytes and tool steps of a session."""
+
+    messages: int
+    bytes: int
+    tool_steps: int
+
+
+class BlobTotalRow(NamedTuple):
+    """The bytes of the blobs of a session."""
+
+    bytes: int
+
+
+_BRANCHES_OF_TREE = Query("branches_of_tree", TreeBranchRow)
+_MESSAGES_BLOBS = Query("messages_blobs", BlobListRow)
+_SESSIONS_OVER_LIMIT = Query("sessions_over_limit", SessionKeyRow)
+_SESSIONS_UNPINNED = Query("sessions_unpinned", SessionKeyRow)
+_SESSIONS_DELEGATED = Query("sessions_delegated", SessionKeyRow)
+_MESSAGES_OUTLINE = Query("messages_outline", MessageOutlineRow)
+_MESSAGES_MARK_DELETED = Query("messages_mark_deleted", DeletedTokensRow)
+_MESSAGES_LARGE = Query("messages_large", LargeMessageRow)
+_SESSIONS_PRUNABLE = Query("sessions_prunable", PrunableSessionRow)
+_SESSIONS_TRASHED = Query("sessions_trashed", PrunableSessionRow)
+_MESSAGES_TOTAL_SIZE = Query("messages_total_size", MessageTotalsRow)
+_BLOBS_TOTAL_SIZE = Query("blobs_total_size", BlobTotalRow)
 
 
 class ErasedSessions(NamedTuple):
@@ -62,7 +151,7 @@ def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None)
     if row is None:
         raise SessionNotFound(session=session)
     current = sessions.stored_from_row(row)
-    branches = yield from _read_tree_branches(current.tree)
+    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
     names: dict[int, str] = {
         key: name for key, name, _, _ in (yield from fetch_all("sessions_of_tree", tree=current.tree))
     }
@@ -82,7 +171,7 @@ def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None)
 
 def erase_stored(scope: Scope, current: sessions.StoredSession) -> Steps[None]:
     """Erase a session whose row was read; forks keep the past that they share."""
-    branches = yield from _read_tree_branches(current.tree)
+    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
     yield from _interrupt_turns(scope, branches, {current.session})
     yield from search.remove_title(current.session)
     yield from execute("session_delete", session=current.session)
@@ -92,17 +181,13 @@ def erase_stored(scope: Scope, current: sessions.StoredSession) -> Steps[None]:
 
 def unshared_positions(current: sessions.StoredSession) -> Steps[dict[int, int]]:
     """Return for each branch of a session the position after which its messages are not shared with another session."""
-    branches = yield from _read_tree_branches(current.tree)
+    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
     reachable = _reachable_positions(branches, {current.session})
     own = (branch for branch in branches if branch.session == current.session)
     return {branch.key: reachable.get(branch.key) or 0 for branch in own}
 
 
-def _read_tree_branches(tree: int) -> Steps[list[_TreeBranch]]:
-    return [_TreeBranch(*row) for row in (yield from fetch_all("branches_of_tree", tree=tree))]
-
-
-def _dependent_sessions(branches: list[_TreeBranch], session: int) -> set[int]:
+def _dependent_sessions(branches: list[TreeBranchRow], session: int) -> set[int]:
     """Return the sessions whose path contains branches of this one."""
     by_key = {branch.key: branch for branch in branches}
     dependents: set[int] = set()
@@ -117,16 +202,16 @@ def _dependent_sessions(branches: list[_TreeBranch], session: int) -> set[int]:
     return dependents - {session}
 
 
-def _interrupt_turns(scope: Scope, branches: list[_TreeBranch], erased_keys: set[int]) -> Steps[None]:
+def _interrupt_turns(scope: Scope, branches: list[TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
     """Interrupt the open turns of erased sessions: forks may keep their messages, and no holder will end them."""
     for branch in branches:
         if branch.session in erased_keys:
-            row = yield from fetch_one("branch_open", branch=branch.key)
+            row = yield from fetch_one(leases.BRANCH_OPEN, branch=branch.key)
             if row is not None:
-                yield from leases.interrupt_turn(scope, branch.session, branch.key, row[0])
+                yield from leases.interrupt_turn(scope, branch.session, branch.key, row.open_turn)
 
 
-def _delete_unreachable(scope: Scope, tree: int, branches: list[_TreeBranch], erased_keys: set[int]) -> Steps[None]:
+def _delete_unreachable(scope: Scope, tree: int, branches: list[TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
     """Delete what no session reaches: branches, and the ends of branches after their last fork."""
     reachable = _reachable_positions(branches, erased_keys)
     for branch in sorted(branches, key=lambda item: item.key, reverse=True):
@@ -136,7 +221,7 @@ def _delete_unreachable(scope: Scope, tree: int, branches: list[_TreeBranch], er
     yield from execute("tree_delete", tree=tree)
 
 
-def _reachable_positions(branches: list[_TreeBranch], erased_keys: set[int]) -> dict[int, int | None]:
+def _reachable_positions(branches: list[TreeBranchRow], erased_keys: set[int]) -> dict[int, int | None]:
     """Return up to which position the remaining sessions reach into each branch; None: all of it."""
     reachable: dict[int, int | None] = {}
     # A child has a higher key than its parent, so descending order visits children first.
@@ -149,11 +234,11 @@ def _reachable_positions(branches: list[_TreeBranch], erased_keys: set[int]) -> 
     return reachable
 
 
-def _truncate_branch(scope: Scope, branch: _TreeBranch, branches: list[_TreeBranch], cut: int) -> Steps[None]:
+def _truncate_branch(scope: Scope, branch: TreeBranchRow, branches: list[TreeBranchRow], cut: int) -> Steps[None]:
     """Delete the messages of a branch after a position, and the branch if nothing of it remains."""
     yield from search.truncate_branch(scope, branch.key, cut)
-    rows: list[Row] = yield from fetch_all("messages_blobs", branch=branch.key, low=cut, high=paths.LAST_POSITION)
-    blob_keys = [(scope.owner, name) for row in rows for name in json.decode(row[0])]
+    rows = yield from fetch_all(_MESSAGES_BLOBS, branch=branch.key, low=cut, high=paths.LAST_POSITION)
+    blob_keys = [(scope.owner, name) for row in rows for name in json.decode(row.blobs)]
     yield from execute_many("blob_release", blob_keys)
     yield from execute_many("blob_delete_unused", blob_keys)
     for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen", "pins_erase"):
@@ -189,7 +274,7 @@ class _TrimProgress(NamedTuple):
 def trim_sessions(scope: Scope, max_messages: int, *, dry_run: bool) -> Plan[int]:
     """Delete the oldest complete turns of sessions with more than `max_messages` messages; return the number."""
     total = 0
-    for key in (yield from _read_session_keys(scope, "sessions_over_limit", max_messages=max_messages)):
+    for key in (yield from _read_session_keys(scope, _SESSIONS_OVER_LIMIT, max_messages=max_messages)):
         after: int | None = 0
         counted_messages = 0
         while after is not None:
@@ -209,18 +294,20 @@ def trim_sessions(scope: Scope, max_messages: int, *, dry_run: bool) -> Plan[int
     return total
 
 
-def _read_session_keys(scope: Scope, query: str, **params: Any) -> Plan[list[int]]:
+def _read_session_keys(scope: Scope, query: Query[SessionKeyRow], **params: Any) -> Plan[list[int]]:
     """Read the session keys that a query returns, a page at a time."""
     keys: list[int] = []
     while True:
         after = keys[-1] if keys else 0
-        page: list[Row] = yield Operation(_read_key_page, scope, query, after, params, writes=False)
-        keys += [row[0] for row in page]
+        page: list[SessionKeyRow] = yield Operation(_read_key_page, scope, query, after, params, writes=False)
+        keys += [row.key for row in page]
         if len(page) < _KEY_PAGE_SIZE:
             return keys
 
 
-def _read_key_page(scope: Scope, query: str, after: int, params: dict[str, Any]) -> Steps[list[Row]]:
+def _read_key_page(
+    scope: Scope, query: Query[SessionKeyRow], after: int, params: dict[str, Any]
+) -> Steps[list[SessionKeyRow]]:
     return (yield from fetch_all(query, owner=scope.owner, after=after, limit=_KEY_PAGE_SIZE, **params))
 
 
@@ -254,8 +341,7 @@ def _trim_session(
 
 def _read_idle_session(scope: Scope, key: int) -> Steps[sessions.StoredSession | None]:
     """Return a session that is not in the trash and has no live turn, or None."""
-    row = yield from fetch_one("session_by_key", session=key)
-    current = None if row is None else sessions.stored_from_row(row)
+    current = yield from sessions.find_by_key(key)
     if current is None or current.value.deleted_at is not None:
         return None
     return None if current.open_turns and (yield from leases.has_live_turn(scope, key)) else current
@@ -268,14 +354,14 @@ def _read_whole_turns(span: paths.PathSpan, low: int, *, newest: bool) -> Steps[
     """
     limit = _TURN_PAGE_SIZE
     while True:
-        rows = yield from fetch_all("messages_outline", branch=span.branch, low=low, high=span.high, limit=limit)
+        rows = yield from fetch_all(_MESSAGES_OUTLINE, branch=span.branch, low=low, high=span.high, limit=limit)
         turns: list[list[int]] = []
         previous: int | None = None
-        for position, role, turn in rows:
-            if not turns or (role == "user" and (turn is None or turn != previous)):
+        for row in rows:
+            if not turns or (row.role == "user" and (row.turn is None or row.turn != previous)):
                 turns.append([])
-            turns[-1].append(position)
-            previous = turn
+            turns[-1].append(row.position)
+            previous = row.turn
         at_end = len(rows) < limit
         if not at_end or newest:
             turns = turns[:-1]
@@ -297,18 +383,22 @@ def _count_oldest(turns: list[list[int]], excess: int) -> tuple[int, int]:
 def _mark_deleted(
     scope: Scope, current: sessions.StoredSession, span: paths.PathSpan, low: int, end: int
 ) -> Steps[None]:
-    rows = yield from fetch_all("messages_mark_deleted", branch=span.branch, low=low, high=end, now=scope.now)
-    tokens, input_tokens, output_tokens = (-sum(row[column] for row in rows) for column in range(3))
+    rows = yield from fetch_all(_MESSAGES_MARK_DELETED, branch=span.branch, low=low, high=end, now=scope.now)
     yield from execute(
-        "session_change", session=current.session, messages=-len(rows), tokens=tokens, input_tokens=input_tokens,
-        output_tokens=output_tokens, now=scope.now,
-    )  # fmt: skip
+        "session_change",
+        session=current.session,
+        messages=-len(rows),
+        tokens=-sum(row.tokens for row in rows),
+        input_tokens=-sum(row.input_tokens for row in rows),
+        output_tokens=-sum(row.output_tokens for row in rows),
+        now=scope.now,
+    )
 
 
 def drop_outputs(scope: Scope, min_bytes: int, *, dry_run: bool) -> Plan[DroppedOutputs]:
     """Replace tool outputs of more than `min_bytes` bytes by a sentence."""
     outputs = size = 0
-    for key in (yield from _read_session_keys(scope, "sessions_unpinned")):
+    for key in (yield from _read_session_keys(scope, _SESSIONS_UNPINNED)):
         cursor: tuple[int, int] | None = (0, 0)
         while cursor is not None:
             page: tuple[DroppedOutputs, tuple[int, int] | None] = yield Operation(
@@ -335,21 +425,21 @@ def _drop_outputs(
         return DroppedOutputs(0, 0), None
     outputs = size = 0
     rows = yield from fetch_all(
-        "messages_large",
+        _MESSAGES_LARGE,
         session=key,
         branch=cursor[0],
         position=cursor[1],
         min_bytes=min_bytes,
         limit=_OUTPUT_PAGE_SIZE,
     )
-    for branch, number, position in rows:
-        message = yield from messages.read_at(scope, branch, number, position, lock=not dry_run)
+    for row in rows:
+        message = yield from messages.read_at(scope, row.branch, row.number, row.position, lock=not dry_run)
         assert message is not None
         parts, report = _replace_outputs(message, min_bytes, scope.now)
         outputs, size = outputs + report.outputs, size + report.bytes
         if report.outputs and not dry_run:
-            yield from _rewrite_message(scope, current, branch, message, parts)
-    last = (rows[-1][0], rows[-1][2]) if len(rows) == _OUTPUT_PAGE_SIZE else None
+            yield from _rewrite_message(scope, current, row.branch, message, parts)
+    last = (rows[-1].branch, rows[-1].position) if len(rows) == _OUTPUT_PAGE_SIZE else None
     return DroppedOutputs(outputs, size), last
 
 
@@ -507,26 +597,29 @@ def _read_candidate_page(scope: Scope, cursor: tuple[int, int], measure: bool) -
     candidates: list[_Candidate] = []
     for row in (
         yield from fetch_all(
-            "sessions_prunable", owner=scope.owner, at=cursor[0], key=cursor[1], limit=_CANDIDATE_PAGE_SIZE
+            _SESSIONS_PRUNABLE, owner=scope.owner, at=cursor[0], key=cursor[1], limit=_CANDIDATE_PAGE_SIZE
         )
     ):
-        item = yield from _candidate_from_row(scope, row)
+        item = _candidate_from_row(row, exempt=(yield from _is_exempt(scope, row)))
         candidates.append((yield from _measure(scope, item)) if measure else item)
     return candidates
 
 
-def _candidate_from_row(scope: Scope, row: Row) -> Steps[_Candidate]:
-    key, id, title, active_at, listed_at, pinned_at, turns, touched_at = row
-    exempt = pinned_at is not None or (bool(turns) and (yield from leases.has_live_turn(scope, key)))
-    return _Candidate(key, id, title, active_at, listed_at, touched_at, exempt)
+def _is_exempt(scope: Scope, row: PrunableSessionRow) -> Steps[bool]:
+    """Return whether a session is pinned or has a live turn."""
+    return row.pinned_at is not None or (bool(row.open_turns) and (yield from leases.has_live_turn(scope, row.key)))
+
+
+def _candidate_from_row(row: PrunableSessionRow, *, exempt: bool) -> _Candidate:
+    return _Candidate(row.key, row.id, row.title, row.last_active_at, row.listed_at, row.touched_at, exempt)
 
 
 def _measure(scope: Scope, item: _Candidate) -> Steps[_Candidate]:
-    message_row = yield from fetch_one("messages_total_size", session=item.key)
-    blob_row = yield from fetch_one("blobs_total_size", owner=scope.owner, session=item.key)
-    assert message_row is not None
-    assert blob_row is not None
-    return item._replace(messages=message_row[0], bytes=message_row[1] + blob_row[0], tool_steps=message_row[2])
+    totals = yield from fetch_one(_MESSAGES_TOTAL_SIZE, session=item.key)
+    blobs = yield from fetch_one(_BLOBS_TOTAL_SIZE, owner=scope.owner, session=item.key)
+    assert totals is not None
+    assert blobs is not None
+    return item._replace(messages=totals.messages, bytes=totals.bytes + blobs.bytes, tool_steps=totals.tool_steps)
 
 
 def _choose(candidates: Sequence[_Candidate], rules: _PruneRules) -> list[tuple[_Candidate, PruneReason]]:
@@ -594,17 +687,16 @@ def _with_delegates(scope: Scope, item: _Candidate) -> Steps[list[sessions.Store
     family: list[sessions.StoredSession] = []
     keys = [item.key]
     for key in keys:  # the list grows: sub-agents have sub-agents
-        row = yield from fetch_one("session_by_key", session=key)
-        if row is None:
+        current = yield from sessions.find_by_key(key)
+        if current is None:
             return []
-        current = sessions.stored_from_row(row)
         value = current.value
         if value.deleted_at is not None or value.pinned_at is not None:
             return []
         if current.open_turns and (yield from leases.has_live_turn(scope, key)):
             return []
         family.append(current)
-        keys += [row[0] for row in (yield from fetch_all("sessions_delegated", session=key))]
+        keys += [row.key for row in (yield from fetch_all(_SESSIONS_DELEGATED, session=key))]
     return family if max(_last_activity(family[0]), family[0].value.updated_at) == item.touched_at else []
 
 
@@ -647,14 +739,11 @@ def _empty_trash(scope: Scope, until: int, *, dry_run: bool) -> Plan[PruneReport
 def _erase_trash_page(
     scope: Scope, until: int, after: int, dry_run: bool
 ) -> Steps[tuple[list[PrunedSession], int | None]]:
-    rows = yield from fetch_all("sessions_trashed", owner=scope.owner, until=until, after=after, limit=_ERASE_BATCH)
+    rows = yield from fetch_all(_SESSIONS_TRASHED, owner=scope.owner, until=until, after=after, limit=_ERASE_BATCH)
     report: list[PrunedSession] = []
     for row in rows:
-        key, id, title, active_at, listed_at, _, _, touched_at = row
-        measured_candidate: Any = yield from _measure(
-            scope, _Candidate(key, id, title, active_at, listed_at, touched_at, exempt=False)
-        )
+        measured_candidate = yield from _measure(scope, _candidate_from_row(row, exempt=False))
         report.append(_pruned_session(measured_candidate, "trash"))
         if not dry_run:
-            yield from erase_stored(scope, (yield from sessions.read_by_key(key)))
-    return report, rows[-1][0] if len(rows) == _ERASE_BATCH else None
+            yield from erase_stored(scope, (yield from sessions.read_by_key(row.key)))
+    return report, rows[-1].key if len(rows) == _ERASE_BATCH else None

@@ -44,6 +44,7 @@ from recollect.storage.operation import (
     fetch_one,
     fetch_tuples,
 )
+from recollect.storage.paths import BRANCH_INSERT, TREE_BRANCH, TREE_INSERT
 
 _INDEXED_FIELDS = ("channel", "model")
 
@@ -192,6 +193,12 @@ def read_by_key(key: int) -> Steps[StoredSession]:
     return stored_from_row(row)
 
 
+def find_by_key(key: int) -> Steps[StoredSession | None]:
+    """Read a session by its key, also if it is in the trash; return None if it was erased."""
+    row = yield from fetch_one(SESSION_BY_KEY, session=key)
+    return None if row is None else stored_from_row(row)
+
+
 def missing_key_error(session: str, key: int) -> Steps[SessionNotFound]:
     """Return the error for a session that is missing by its key: it was erased, or it is in the trash."""
     row = yield from fetch_one(SESSION_BY_KEY, session=key)
@@ -290,50 +297,26 @@ def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | N
     return (yield from _create_in_steps(scope, session, columns, parent))
 
 
-class TreeRow(NamedTuple):
-    """The key of a tree."""
-
-    tree: int
-
-
-class BranchNumberRow(NamedTuple):
-    """The number of a new branch in its tree."""
-
-    number: int
-
-
-class BranchKeyRow(NamedTuple):
-    """The key of a branch."""
-
-    branch: int
-
-
-TREE_INSERT = Query("tree_insert", TreeRow)
-TREE_BRANCH = Query("tree_branch", BranchNumberRow)
-BRANCH_INSERT = Query("branch_insert", BranchKeyRow)
-
-
 def _create_in_steps(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
     """Create a session statement by statement. If another process used the id meanwhile, the engine runs it again."""
+    tree = yield from fetch_one(TREE_INSERT, owner=scope.owner)
+    assert tree is not None
     relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
-    tree_row = yield from fetch_one(TREE_INSERT, owner=scope.owner)
-    assert tree_row is not None
-    key = yield from insert(scope, session, tree_row.tree, columns, relation)
-    branch, number = yield from new_branch(tree_row.tree, key, None, 0, scope.now)
+    key = yield from insert(scope, session, tree.key, columns, relation)
+    branch, number = yield from new_branch(tree.key, key, None, 0, scope.now)
     yield from execute("session_head", session=key, head=branch, branch=number, last=0)
     return (yield from read_by_key(key)).value
 
 
 def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: int) -> Steps[tuple[int, int]]:
     """Create a branch that leaves its parent after a position; return its key and its number in the tree."""
-    number_row = yield from fetch_one(TREE_BRANCH, tree=tree)
-    assert number_row is not None
-    number = number_row.number
-    key_row = yield from fetch_one(
-        BRANCH_INSERT, tree=tree, number=number, session=session, parent=parent, fork_at=fork_at, now=now
+    counter = yield from fetch_one(TREE_BRANCH, tree=tree)
+    assert counter is not None
+    branch = yield from fetch_one(
+        BRANCH_INSERT, tree=tree, number=counter.number, session=session, parent=parent, fork_at=fork_at, now=now
     )
-    assert key_row is not None
-    return key_row.branch, number
+    assert branch is not None
+    return branch.key, counter.number
 
 
 def ensure(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:

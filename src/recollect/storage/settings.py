@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue
 from recollect.model import json, validation
 from recollect.model.session import SessionInfo
 from recollect.storage import listing, sessions
-from recollect.storage.operation import Operation, Scope, Steps, execute, fetch_one
+from recollect.storage.operation import Operation, Query, Scope, Steps, execute, fetch_one
 
 _LAST_SESSION = "last_session"
 _MAX_KEY_LENGTH = 512  # characters. PostgreSQL limits index entries to about 2,700 bytes.
+
+
+class SettingValueRow(NamedTuple):
+    """The value of a setting, as JSON."""
+
+    value: str
+
+
+_SETTING_GET = Query("setting_get", SettingValueRow)
 
 
 def last_session(scope: Scope) -> Operation[SessionInfo | None]:
@@ -20,9 +29,9 @@ def last_session(scope: Scope) -> Operation[SessionInfo | None]:
 
 
 def _last_session(scope: Scope) -> Steps[SessionInfo | None]:
-    row = yield from fetch_one("setting_get", owner=scope.owner, key=_LAST_SESSION)
+    row = yield from fetch_one(_SETTING_GET, owner=scope.owner, key=_LAST_SESSION)
     if row is not None:
-        session_row = yield from fetch_one("session_get", owner=scope.owner, id=json.decode(row[0]))
+        session_row = yield from sessions.find_live_row(scope, json.decode(row.value))
         if session_row is not None:
             return sessions.stored_from_row(session_row).value
     return (yield from listing.read_newest(scope))
@@ -53,8 +62,8 @@ def _check_key(key: str) -> None:
 
 
 def _get_setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
-    row = yield from fetch_one("setting_get", owner=scope.owner, key=key)
-    return default if row is None else json.decode(row[0])
+    row = yield from fetch_one(_SETTING_GET, owner=scope.owner, key=key)
+    return default if row is None else json.decode(row.value)
 
 
 def set_setting(scope: Scope, key: str, value: Any) -> Operation[None]:

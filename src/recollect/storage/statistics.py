@@ -15,7 +15,7 @@ from recollect.model import json, times, validation
 from recollect.model.reports import PERIODS, Stats, Tally, ToolStats, sort_tallies
 from recollect.model.times import TimeLike
 from recollect.storage import sessions
-from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, fetch_all, fetch_one
+from recollect.storage.operation import Operation, Plan, Query, Scope, Steps, fetch_all, fetch_one
 
 _END_OF_TIME = 1 << 62  # milliseconds, later than any stored time; also larger than any session key
 _PAGE_SIZE = 200  # sessions per operation
@@ -26,13 +26,73 @@ _Counts = defaultdict[str, int]
 _Groups = defaultdict[Any, _Counts]
 
 
-class _StatsPage(NamedTuple):
-    """A page of sessions as (key, channel, model), and the totals of their messages, turns and tool calls."""
+class CountedSessionRow(NamedTuple):
+    """A session that statistics count."""
 
-    sessions: list[Row]
-    messages: list[Row]
-    turns: list[Row]
-    calls: Row
+    key: int
+    channel: str | None
+    model: str | None
+
+
+class MessageTallyRow(NamedTuple):
+    """Totals of the messages of a session, by model and day; `day` counts days since 1970."""
+
+    session: int
+    model: str | None
+    day: int
+    messages: int
+    tokens: int
+    input_tokens: int
+    output_tokens: int
+    tool_steps: int
+
+
+class TurnTallyRow(NamedTuple):
+    """Totals of the turns of a session, by model, day and status; `day` counts days since 1970."""
+
+    session: int
+    model: str | None
+    day: int
+    status: str
+    turns: int
+    input_tokens: int
+    output_tokens: int
+
+
+class ToolCallTallyRow(NamedTuple):
+    """The numbers of tool calls and failures."""
+
+    calls: int
+    failures: int
+
+
+class ToolStatsRow(NamedTuple):
+    """The calls of a tool in a period, and percentiles of their latency in milliseconds."""
+
+    tool: str
+    period: str | None
+    calls: int
+    failures: int
+    canceled: int
+    open_calls: int
+    p50_ms: int | None
+    p95_ms: int | None
+
+
+_SESSIONS_COUNTED = Query("sessions_counted", CountedSessionRow)
+_MESSAGES_TALLY = Query("messages_tally", MessageTallyRow)
+_TURNS_TALLY = Query("turns_tally", TurnTallyRow)
+_TOOL_CALLS_TALLY = Query("tool_calls_tally", ToolCallTallyRow)
+_TOOL_CALLS_RANKED = Query("tool_calls_ranked", ToolStatsRow)
+
+
+class _StatsPage(NamedTuple):
+    """A page of sessions, and the totals of their messages, turns and tool calls."""
+
+    sessions: list[CountedSessionRow]
+    messages: list[MessageTallyRow]
+    turns: list[TurnTallyRow]
+    calls: ToolCallTallyRow
 
 
 def stats(
@@ -78,7 +138,7 @@ def _stats(scope: Scope, params: dict[str, Any], *, all_time: bool) -> Plan[Stat
         builder.add(page)
         if len(page.sessions) < _PAGE_SIZE:
             return builder.stats()
-        after = page.sessions[-1][0]
+        after = page.sessions[-1].key
 
 
 def _session_stats(scope: Scope, session: str, params: dict[str, Any]) -> Plan[Stats]:
@@ -96,14 +156,14 @@ def _read_session(scope: Scope, session: str, params: dict[str, Any]) -> Steps[_
 def _read_page(scope: Scope, after: int, filters: dict[str, Any], last: int = _END_OF_TIME) -> Steps[_StatsPage]:
     params = {**filters, "owner": scope.owner, "after": after, "last": last}
     del params["until"], params["offset"]
-    rows = yield from fetch_all("sessions_counted", limit=_PAGE_SIZE, **params)
+    rows = yield from fetch_all(_SESSIONS_COUNTED, limit=_PAGE_SIZE, **params)
     if not rows:
-        return _StatsPage([], [], [], (0, 0))
-    window = {**filters, "owner": scope.owner, "after": after, "last": rows[-1][0]}
-    messages = yield from fetch_all("messages_tally", **window)
-    turns = yield from fetch_all("turns_tally", **window)
+        return _StatsPage([], [], [], ToolCallTallyRow(0, 0))
+    window = {**filters, "owner": scope.owner, "after": after, "last": rows[-1].key}
+    messages = yield from fetch_all(_MESSAGES_TALLY, **window)
+    turns = yield from fetch_all(_TURNS_TALLY, **window)
     del window["offset"]
-    calls = yield from fetch_one("tool_calls_tally", **window)
+    calls = yield from fetch_one(_TOOL_CALLS_TALLY, **window)
     assert calls is not None
     return _StatsPage(rows, messages, turns, calls)
 
@@ -118,39 +178,42 @@ class _StatsBuilder:
 
     def add(self, page: _StatsPage) -> None:
         """Add a page."""
-        sessions = {key: (channel, model) for key, channel, model in page.sessions}
+        sessions = {session.key: session for session in page.sessions}
         groups: defaultdict[str, set[Any]] = defaultdict(set)
-        for key, model, day, count, tokens, input_tokens, output_tokens, steps in page.messages:
-            channel, fallback = sessions[key]
+        for row in page.messages:
             counts = {
-                "messages": count, "tokens": tokens, "input_tokens": input_tokens, "output_tokens": output_tokens,
-                "tool_steps": steps,
+                "messages": row.messages, "tokens": row.tokens, "input_tokens": row.input_tokens,
+                "output_tokens": row.output_tokens, "tool_steps": row.tool_steps,
             }  # fmt: skip
-            self._count(groups, key, channel, model or fallback, day, counts)
-        for key, model, day, status, count, input_tokens, output_tokens in page.turns:
-            channel, fallback = sessions[key]
-            counts = {"turns": count, "input_tokens": input_tokens, "output_tokens": output_tokens}
-            if status in _STATUS_COUNTS:
-                counts[_STATUS_COUNTS[status]] = count
-            self._count(groups, key, channel, model or fallback, day, counts)
-        self._count_sessions(sessions, groups)
-        self._all["tool_calls"] += page.calls[0]
-        self._all["tool_failures"] += page.calls[1]
+            self._count(groups, sessions[row.session], row.model, row.day, counts)
+        for row in page.turns:
+            counts = {"turns": row.turns, "input_tokens": row.input_tokens, "output_tokens": row.output_tokens}
+            if row.status in _STATUS_COUNTS:
+                counts[_STATUS_COUNTS[row.status]] = row.turns
+            self._count(groups, sessions[row.session], row.model, row.day, counts)
+        self._count_sessions(page.sessions, groups)
+        self._all["tool_calls"] += page.calls.calls
+        self._all["tool_failures"] += page.calls.failures
 
     def _count(
-        self, groups: defaultdict[str, set[Any]], key: int, channel: Any, model: Any, day: int, counts: dict[str, int]
+        self,
+        groups: defaultdict[str, set[Any]],
+        session: CountedSessionRow,
+        model: str | None,
+        day: int,
+        counts: dict[str, int],
     ) -> None:
-        for name, group in (("model", model), ("channel", channel), ("day", day)):
-            groups[name].add((key, group))
+        for name, group in (("model", model or session.model), ("channel", session.channel), ("day", day)):
+            groups[name].add((session.key, group))
             for field, value in counts.items():
                 self._by[name][group][field] += value
         for field, value in counts.items():
             self._all[field] += value
 
-    def _count_sessions(self, sessions: dict[int, tuple[Any, Any]], groups: defaultdict[str, set[Any]]) -> None:
+    def _count_sessions(self, sessions: list[CountedSessionRow], groups: defaultdict[str, set[Any]]) -> None:
         """Count the sessions: all of them, or only those with activity in the requested period."""
         if self._all_time:
-            groups["channel"] |= {(key, channel) for key, (channel, _) in sessions.items()}
+            groups["channel"] |= {(session.key, session.channel) for session in sessions}
         for name, pairs in groups.items():
             for _, group in pairs:
                 self._by[name][group]["sessions"] += 1
@@ -203,11 +266,17 @@ def tool_stats(
 
 
 def _tool_stats(scope: Scope, params: dict[str, Any]) -> Steps[list[ToolStats]]:
-    rows = yield from fetch_all("tool_calls_ranked", owner=scope.owner, **params)
+    rows = yield from fetch_all(_TOOL_CALLS_RANKED, owner=scope.owner, **params)
     return [
         ToolStats(
-            tool=tool, period=period, calls=calls, failures=failures, canceled=canceled, unanswered=open_calls,
-            p50_ms=p50, p95_ms=p95,
+            tool=row.tool,
+            period=row.period,
+            calls=row.calls,
+            failures=row.failures,
+            canceled=row.canceled,
+            unanswered=row.open_calls,
+            p50_ms=row.p50_ms,
+            p95_ms=row.p95_ms,
         )
-        for tool, period, calls, failures, canceled, open_calls, p50, p95 in rows
-    ]  # fmt: skip
+        for row in rows
+    ]

@@ -26,7 +26,18 @@ from recollect.model.session import SessionCounts
 from recollect.model.turn import TurnInfo
 from recollect.storage import appends, leases, messages, paths, sessions, tools
 from recollect.storage.fast_paths import AdvancedRow, SaveTurnRequest
-from recollect.storage.operation import Operation, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+from recollect.storage.operation import Operation, Query, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+
+
+class TurnPositionRow(NamedTuple):
+    """The position of a turn."""
+
+    position: int
+
+
+_TURN_AFTER = Query("turn_after", TurnPositionRow)
+_TURN_END = Query("turn_end", leases.TurnRow)
+_TURNS_OF_SPAN = Query("turns_of_span", leases.TurnRow)
 
 
 class HeldTurn(NamedTuple):
@@ -127,13 +138,13 @@ def _resume_turn(scope: Scope, session: str, turn: paths.MessageId, lease: int) 
     except MessageNotFound as error:
         raise TurnNotFound(session=session, turn=paths.display_message_id(turn)) from error
     open_turn = HeldTurn(current.session, span.branch, span.high, span.number)
-    row = yield from fetch_one("turn_get", branch=span.branch, position=span.high)
+    row = yield from fetch_one(leases.TURN_GET, branch=span.branch, position=span.high)
     if row is None:
         raise TurnNotFound(session=session, turn=paths.display_message_id(turn))
-    counts, is_reopened = sessions.counts_of(current.value), row[1] == "interrupted"
+    counts, is_reopened = sessions.counts_of(current.value), row.status == "interrupted"
     if is_reopened:  # a turn with another status refuses the next step, unless that step is a repeated one
         if span.branch != current.head:
-            raise TurnClosed(session=session, turn=f"{open_turn.number}.{open_turn.position}", status=row[1])
+            raise TurnClosed(session=session, turn=f"{open_turn.number}.{open_turn.position}", status=row.status)
         yield from renew_lease(scope, session, open_turn, lease, TurnUsage())
         counts = (yield from touch_session(scope, session, open_turn)).counts
     appended = appends.Appended(span.number, span.high, 0, counts.revision, repeated=True)
@@ -252,18 +263,17 @@ def renew_lease(scope: Scope, session: str, open_turn: HeldTurn, lease: int, usa
 
 def _check_held(session: str, open_turn: HeldTurn) -> Steps[Literal["held", "released"] | None]:
     """Return whether a turn still holds its branch; None if it was erased. Raise TurnClosed if it ended or lost it."""
-    row = yield from fetch_one("turn_get", branch=open_turn.branch, position=open_turn.position)
-    branch = yield from fetch_one("branch_get", branch=open_turn.branch)
-    if row is None or branch is None:
+    turn = yield from fetch_one(leases.TURN_GET, branch=open_turn.branch, position=open_turn.position)
+    branch = yield from fetch_one(paths.BRANCH_GET, branch=open_turn.branch)
+    if turn is None or branch is None:
         return None
-    status, branch_turn = row[1], branch[6]
-    is_closed = status not in ("open", "interrupted") or branch_turn not in (None, open_turn.position)
-    if status == "interrupted" and not is_closed:
-        later_turn = yield from fetch_one("turn_after", branch=open_turn.branch, position=open_turn.position)
-        is_closed = later_turn is not None or _was_taken_over(row[8])
+    is_closed = turn.status not in ("open", "interrupted") or branch.open_turn not in (None, open_turn.position)
+    if turn.status == "interrupted" and not is_closed:
+        later_turn = yield from fetch_one(_TURN_AFTER, branch=open_turn.branch, position=open_turn.position)
+        is_closed = later_turn is not None or _was_taken_over(turn.error)
     if is_closed:
-        raise TurnClosed(session=session, turn=f"{open_turn.number}.{open_turn.position}", status=status)
-    return "released" if branch_turn is None else "held"
+        raise TurnClosed(session=session, turn=f"{open_turn.number}.{open_turn.position}", status=turn.status)
+    return "released" if branch.open_turn is None else "held"
 
 
 def _was_taken_over(error: str | None) -> bool:
@@ -298,7 +308,7 @@ def _end_turn(
         yield from execute("tool_calls_resume", branch=open_turn.branch, position=open_turn.position)
     yield from leases.mark_unfinished(scope, open_turn.branch, open_turn.position, status)
     turn_row = yield from fetch_one(
-        "turn_end",
+        _TURN_END,
         branch=open_turn.branch,
         position=open_turn.position,
         status=status,
@@ -416,26 +426,26 @@ def _list_turns(scope: Scope, session: str, after: int, until: int) -> Steps[lis
     for span in reversed((yield from paths.read_path(current.head))):
         low, high = max(span.low, after), min(span.high, until)
         if low < high:
-            for row in (yield from fetch_all("turns_of_span", branch=span.branch, low=low, high=high)):
+            for row in (yield from fetch_all(_TURNS_OF_SPAN, branch=span.branch, low=low, high=high)):
                 result.append(turn_from_row(row, span.number))  # noqa: PERF401  a generator cannot yield in a comprehension
     return result
 
 
-def turn_from_row(row: Row, number: int) -> TurnInfo:
+def turn_from_row(row: leases.TurnRow, number: int) -> TurnInfo:
     """Return the turn of a row; `number` is the public number of its branch."""
     return TurnInfo(
         branch=number,
-        position=row[0],
-        status=row[1],
-        started_at=row[2],
-        ended_at=row[3],
-        latency_ms=row[4],
-        input_tokens=row[5],
-        output_tokens=row[6],
-        model=row[7],
-        error=None if row[8] is None else json.decode(row[8]),
-        holder=row[9],
-        lease_until_at=row[10],
+        position=row.position,
+        status=row.status,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        latency_ms=row.latency_ms,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        model=row.model,
+        error=None if row.error is None else json.decode(row.error),
+        holder=row.holder,
+        lease_until_at=row.lease_until,
     )
 
 
@@ -533,8 +543,8 @@ def _close_stream(
 ) -> Steps[SessionCounts]:
     open_turn, usage = stream.held, reported_usage([item])
     # Locks the session before its message, in the same order as every other operation.
-    session_row = yield from fetch_one(sessions.SESSION_BY_KEY, session=open_turn.session)
-    if session_row is None:
+    current = yield from sessions.find_by_key(open_turn.session)
+    if current is None:
         raise SessionNotFound(session=session)
     yield from renew_lease(scope, session, open_turn, lease, usage)
     message = yield from _read_streaming(scope, session, stream)
@@ -551,5 +561,5 @@ def _close_stream(
         change = messages.CountChange(
             0, item.tokens - message.tokens, usage.input_tokens or 0, usage.output_tokens or 0
         )
-        yield from messages.adjust_counts(scope, session_row.tree, open_turn.branch, stream.position, change)
+        yield from messages.adjust_counts(scope, current.tree, open_turn.branch, stream.position, change)
     return (yield from touch_session(scope, session, open_turn)).counts

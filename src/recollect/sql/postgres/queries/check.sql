@@ -21,26 +21,26 @@ tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
 -- name: sessions_total
 -- Count the sessions of an owner, also in the trash.
-SELECT count(*) FROM recollect.sessions WHERE owner = :owner
+SELECT count(*) AS sessions FROM recollect.sessions WHERE owner = :owner
 
 -- name: sessions_all
 -- Return a page of session keys of an owner, also in the trash.
-SELECT (tree << 20) | number FROM recollect.sessions
+SELECT (tree << 20) | number AS key FROM recollect.sessions
 WHERE (tree, number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int) AND owner = :owner
 ORDER BY tree, number LIMIT :limit
 
 -- name: session_state
 -- Return the derived columns of a session and their actual values, for a check.
-SELECT s.last, s.branch, s.open_turns, (b.tree << 20) | b.session, b.number, b.fork_at,
+SELECT s.branch, s.open_turns, (b.tree << 20) | b.session AS head_session, b.number AS head_number,
     (SELECT count(*) FROM recollect.branches AS o
-        WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL),
-    s.folded,
-    s.delegates <> {delegate_count} OR s.parent_id IS DISTINCT FROM {parent_id},
+        WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL) AS open_branches,
+    s.folded AS sort_title,
+    s.delegates <> {delegate_count} OR s.parent_id IS DISTINCT FROM {parent_id} AS relatives_differ,
     NOT s.waiting AND EXISTS (
         SELECT FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number
             AND CASE WHEN s.branch = o.number THEN s.last ELSE o.last END > o.indexed_to
-    )
+    ) AS is_skipped
 FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 
@@ -78,11 +78,11 @@ UPDATE recollect.sessions SET branch = :number WHERE {is_session}
 
 -- name: messages_extent
 -- Return the number of messages of a branch, and the first and last position.
-SELECT count(*), min(position), max(position) FROM recollect.messages WHERE {on_branch}
+SELECT count(*) AS messages, min(position) AS first, max(position) AS last FROM recollect.messages WHERE {on_branch}
 
 -- name: messages_next
 -- Return the next branch key that has messages, and whether that branch is missing.
-SELECT (m.tree << 20) | m.branch, b.tree IS NULL
+SELECT (m.tree << 20) | m.branch AS branch, b.tree IS NULL AS is_missing
 FROM (
     SELECT n.tree, n.branch FROM recollect.messages AS n
     WHERE n.owner = (SELECT recollect.owner()) AND (n.tree, n.branch) > (:branch::bigint >> 20, (:branch::bigint & 1048575)::int)
@@ -97,7 +97,7 @@ WHERE {on_branch} AND status = 'open' AND position IS DISTINCT FROM :open_turn::
 
 -- name: tool_calls_inconsistent
 -- Return tool calls of a branch whose messages are missing or do not match.
-SELECT t.call_id, m.tree IS NULL, t.result IS NOT NULL AND r.tree IS NULL
+SELECT t.call_id, m.tree IS NULL AS lacks_call, t.result IS NOT NULL AND r.tree IS NULL AS lacks_result
 FROM recollect.tool_calls AS t
 LEFT JOIN recollect.messages AS m
     ON m.tree = t.tree AND m.branch = t.message_branch AND m.position = t.message_position
@@ -122,11 +122,11 @@ WHERE a.tree = :session::bigint >> 20 AND a.session = (:session::bigint & 104857
 
 -- name: blobs_refs
 -- Return the stored reference count of each blob, and whether its size is correct.
-SELECT hash, refs, octet_length(data) = size FROM recollect.blobs WHERE owner = :owner
+SELECT hash, refs, octet_length(data) = size AS size_matches FROM recollect.blobs WHERE owner = :owner
 
 -- name: blobs_reference_counts
 -- Count the references of all messages to each blob.
-SELECT j.hash, count(*)
+SELECT j.hash, count(*) AS refs
 FROM recollect.messages AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
 WHERE m.blobs IS NOT NULL AND m.owner = :owner
 GROUP BY j.hash

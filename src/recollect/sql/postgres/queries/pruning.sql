@@ -17,8 +17,9 @@ AND position > :low::bigint AND position <= :high::bigint AND deleted_at IS NULL
 
 -- shared: prune_columns
 -- The columns by which pruning decides: times, pin and open turns.
-(tree << 20) | number, id, title, greatest(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
-greatest(active_at, coalesce(last_message_at, 0), updated_at)
+(tree << 20) | number AS key, id, title, greatest(active_at, coalesce(last_message_at, 0)) AS last_active_at,
+active_at AS listed_at, pinned_at, open_turns,
+greatest(active_at, coalesce(last_message_at, 0), updated_at) AS touched_at
 
 -- shared: is_tool_step
 -- Condition: a message is a tool step: a tool result, or an assistant message with a call that it does not answer
@@ -43,7 +44,7 @@ ORDER BY active_at DESC, tree DESC, number DESC LIMIT :limit
 
 -- name: sessions_delegated
 -- Return the delegates of a session.
-SELECT (tree << 20) | number FROM recollect.sessions
+SELECT (tree << 20) | number AS key FROM recollect.sessions
 WHERE parent = :session::bigint AND relation = 'delegate' AND deleted_at IS NULL
 ORDER BY tree, number
 
@@ -55,13 +56,13 @@ ORDER BY tree, number LIMIT :limit
 
 -- name: sessions_over_limit
 -- Return a page of unpinned sessions with more messages than a limit.
-SELECT (tree << 20) | number FROM recollect.sessions
+SELECT (tree << 20) | number AS key FROM recollect.sessions
 WHERE {after_key} AND deleted_at IS NULL AND pinned_at IS NULL AND message_count > :max_messages::bigint
 ORDER BY tree, number LIMIT :limit
 
 -- name: sessions_unpinned
 -- Return a page of sessions in whose tree no session is pinned.
-SELECT (tree << 20) | number FROM recollect.sessions
+SELECT (tree << 20) | number AS key FROM recollect.sessions
 WHERE {after_key} AND deleted_at IS NULL AND NOT EXISTS (
     SELECT 1 FROM recollect.sessions AS o
     WHERE o.tree = sessions.tree AND o.pinned_at IS NOT NULL AND o.deleted_at IS NULL
@@ -70,16 +71,16 @@ ORDER BY tree, number LIMIT :limit
 
 -- name: messages_total_size
 -- Return the number of messages, bytes and tool steps of a session.
-SELECT count(*), coalesce(sum(
+SELECT count(*) AS messages, coalesce(sum(
     octet_length(m.parts) + coalesce(octet_length(m.native), 0) + coalesce(octet_length(m.metadata), 0)
     + coalesce(octet_length(m.error), 0)
-), 0), count(*) FILTER (WHERE {is_tool_step})
+), 0) AS bytes, count(*) FILTER (WHERE {is_tool_step}) AS tool_steps
 {session_messages}
 WHERE {of_session}
 
 -- name: blobs_total_size
 -- Add up the bytes of the blobs that a session refers to.
-SELECT coalesce(sum(x.size), 0)
+SELECT coalesce(sum(x.size), 0) AS bytes
 {session_messages}
 CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
 JOIN recollect.blobs AS x ON x.owner = :owner AND x.hash = j.hash
@@ -92,11 +93,11 @@ SELECT position, role, turn FROM recollect.messages WHERE {trimmable_range} ORDE
 -- name: messages_mark_deleted
 -- Mark the messages of a span as deleted, except system messages; return their tokens.
 UPDATE recollect.messages SET deleted_at = :now WHERE {trimmable_range}
-RETURNING tokens, coalesce(input_tokens, 0), coalesce(output_tokens, 0)
+RETURNING tokens, coalesce(input_tokens, 0) AS input_tokens, coalesce(output_tokens, 0) AS output_tokens
 
 -- name: messages_large
 -- Return a page of messages with large tool outputs or with blobs.
-SELECT (b.tree << 20) | b.number, b.number, m.position
+SELECT (b.tree << 20) | b.number AS branch, b.number, m.position
 {session_messages}
 WHERE {of_session} AND (b.number, m.position) > ((:branch::bigint & 1048575)::int, :position::int)
     AND (octet_length(m.parts) > :min_bytes::bigint OR m.blobs IS NOT NULL)

@@ -21,30 +21,32 @@ recollect.sessions AS s JOIN recollect.branches AS b ON b.tree = s.tree AND b.se
 
 -- name: sessions_counted
 -- Return a page of sessions that statistics count.
-SELECT (s.tree << 20) | s.number, s.channel, s.model FROM recollect.sessions AS s
+SELECT (s.tree << 20) | s.number AS key, s.channel, s.model FROM recollect.sessions AS s
 WHERE {session_filter} ORDER BY s.tree, s.number LIMIT :limit
 
 -- name: messages_tally
 -- Add up messages and tokens by session, model and day.
-SELECT (s.tree << 20) | s.number, m.model, (m.created_at + :offset::bigint) / 86400000, count(*), sum(m.tokens),
-    coalesce(sum(m.input_tokens) FILTER (WHERE m.turn IS NULL), 0),
-    coalesce(sum(m.output_tokens) FILTER (WHERE m.turn IS NULL), 0),
-    count(*) FILTER (WHERE {is_tool_step})
+SELECT (s.tree << 20) | s.number AS session, m.model, (m.created_at + :offset::bigint) / 86400000 AS day,
+    count(*) AS messages, sum(m.tokens) AS tokens,
+    coalesce(sum(m.input_tokens) FILTER (WHERE m.turn IS NULL), 0) AS input_tokens,
+    coalesce(sum(m.output_tokens) FILTER (WHERE m.turn IS NULL), 0) AS output_tokens,
+    count(*) FILTER (WHERE {is_tool_step}) AS tool_steps
 FROM {sessions_with_branches} JOIN recollect.messages AS m ON m.tree = b.tree AND m.branch = b.number
 WHERE {session_filter} AND m.created_at >= :since::bigint AND m.created_at < :until::bigint AND m.deleted_at IS NULL
 GROUP BY 1, 2, 3
 
 -- name: turns_tally
 -- Add up turns and tokens by session, model, day and status.
-SELECT (s.tree << 20) | s.number, t.model, (t.started_at + :offset::bigint) / 86400000, t.status, count(*),
-    coalesce(sum(t.input_tokens), 0), coalesce(sum(t.output_tokens), 0)
+SELECT (s.tree << 20) | s.number AS session, t.model, (t.started_at + :offset::bigint) / 86400000 AS day, t.status,
+    count(*) AS turns, coalesce(sum(t.input_tokens), 0) AS input_tokens,
+    coalesce(sum(t.output_tokens), 0) AS output_tokens
 FROM {sessions_with_branches} JOIN recollect.turns AS t ON t.tree = b.tree AND t.branch = b.number
 WHERE {session_filter} AND t.started_at >= :since::bigint AND t.started_at < :until::bigint
 GROUP BY 1, 2, 3, 4
 
 -- name: tool_calls_tally
 -- Count tool calls and failures.
-SELECT count(*), count(*) FILTER (WHERE t.status = 'error')
+SELECT count(*) AS calls, count(*) FILTER (WHERE t.status = 'error') AS failures
 FROM {sessions_with_branches} JOIN recollect.tool_calls AS t ON t.tree = b.tree AND t.message_branch = b.number
 WHERE {session_filter} AND t.created_at >= :since::bigint AND t.created_at < :until::bigint
 
@@ -72,8 +74,9 @@ WITH calls (tool, local_time, status, latency) AS (
         count(latency) OVER (PARTITION BY tool, period) AS latency_count
     FROM dated_calls
 )
-SELECT tool, period, count(*), count(*) FILTER (WHERE status = 'error'), count(*) FILTER (WHERE status = 'canceled'),
-    count(*) FILTER (WHERE status IN ('pending', 'running')),
-    max(latency) FILTER (WHERE latency_rank = (latency_count * 50 + 99) / 100),
-    max(latency) FILTER (WHERE latency_rank = (latency_count * 95 + 99) / 100)
+SELECT tool, period, count(*) AS calls, count(*) FILTER (WHERE status = 'error') AS failures,
+    count(*) FILTER (WHERE status = 'canceled') AS canceled,
+    count(*) FILTER (WHERE status IN ('pending', 'running')) AS open_calls,
+    max(latency) FILTER (WHERE latency_rank = (latency_count * 50 + 99) / 100) AS p50_ms,
+    max(latency) FILTER (WHERE latency_rank = (latency_count * 95 + 99) / 100) AS p95_ms
 FROM ranked_calls GROUP BY tool, period ORDER BY period, tool

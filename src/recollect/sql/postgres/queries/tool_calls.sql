@@ -45,8 +45,8 @@ SET status = excluded.status, result = excluded.result, result_part = excluded.r
 -- name: tool_calls_newest
 -- Return the calls with an id from the newest message of a span that has one.
 SELECT
-    t.message_position, t.part, (t.tree << 20) | t.branch, t.call_id, t.tool, t.status, t.result, t.result_part,
-    t.created_at, t.started_at
+    t.message_position AS position, t.part, (t.tree << 20) | t.branch AS answer_branch, t.call_id, t.tool, t.result,
+    t.result_part, t.created_at, t.started_at
 FROM recollect.tool_calls AS t
 WHERE t.tree = :branch::bigint >> 20 AND t.message_branch = (:branch::bigint & 1048575)::int AND t.call_id = :call_id
     AND t.message_position = (
@@ -61,9 +61,9 @@ ORDER BY t.part DESC
 -- Return the tool calls of a path, oldest first, with their results on it.
 WITH RECURSIVE {path_cte}
 SELECT
-    (m.tree << 20) | m.number, m.number, t.message_position, t.part, t.call_id, t.tool, t.status,
-    CASE WHEN t.result <= a.high THEN t.result END, t.result_part, t.created_at,
-    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number, (a.tree << 20) | a.number
+    (m.tree << 20) | m.number AS branch, m.number, t.message_position AS position, t.part, t.call_id, t.tool, t.status,
+    CASE WHEN t.result <= a.high THEN t.result END AS result, t.result_part, t.created_at,
+    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number AS answer_number
 FROM path AS m
 JOIN recollect.tool_calls AS t ON t.tree = m.tree AND t.message_branch = m.number
     AND t.message_position > m.low AND t.message_position <= m.high

@@ -31,8 +31,8 @@ SELECT {turn_columns} FROM recollect.turns WHERE {on_branch} AND position > :low
 ORDER BY position
 
 -- name: turn_after
--- Return a row if a later turn is on the same branch.
-SELECT 1 FROM recollect.turns WHERE {on_branch} AND position > :position LIMIT 1
+-- Return the position of a later turn on the same branch, if there is one.
+SELECT position FROM recollect.turns WHERE {on_branch} AND position > :position LIMIT 1
 
 -- name: turn_renew
 -- Renew the lease of a turn and add its usage.

@@ -4,7 +4,7 @@ INSERT INTO trees (owner) VALUES (:owner) RETURNING key
 
 -- name: tree_branch
 -- Raise the branch counter of a tree, and return it: the number of a new branch.
-UPDATE trees SET branches = branches + 1 WHERE key = :tree RETURNING branches
+UPDATE trees SET branches = branches + 1 WHERE key = :tree RETURNING branches AS number
 
 -- name: tree_delete
 -- Delete a tree without sessions and branches.
@@ -21,7 +21,7 @@ RETURNING key
 
 -- name: branch_advance
 -- Reserve positions at the end of a branch that is not a head.
-UPDATE branches SET last = last + :count WHERE key = :branch RETURNING last - :count, number, open_turn
+UPDATE branches SET last = last + :count WHERE key = :branch
 
 -- name: branch_store_last
 -- Copy the last position of a session into its head branch, before the head changes.
@@ -38,21 +38,22 @@ UPDATE branches SET open_turn = NULL WHERE key = :branch AND open_turn = :positi
 
 -- name: branch_get
 -- Return a branch by its key.
-SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END,
+SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END AS last,
     b.open_turn, b.created_at
 FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
 WHERE b.key = :branch
 
 -- name: branch_by_number
 -- Return a branch by its public number in a tree.
-SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END,
+SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END AS last,
     b.open_turn, b.created_at
 FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
 WHERE b.tree = :tree AND b.number = :number
 
 -- name: branches_of_session
 -- Return the branches of a session, oldest first.
-SELECT b.key, b.number, p.number, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, b.created_at
+SELECT b.key, b.number, p.number AS parent_number, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END AS last,
+    b.created_at
 FROM branches AS b
 JOIN sessions AS s ON s.key = b.session
 LEFT JOIN branches AS p ON p.key = b.parent
@@ -65,7 +66,7 @@ SELECT key, number, session, parent, fork_at FROM branches WHERE tree = :tree OR
 
 -- name: branch_open
 -- Return the open turn of a branch, if it has one.
-SELECT open_turn FROM branches WHERE key = :branch AND open_turn IS NOT NULL
+SELECT key, number, open_turn FROM branches WHERE key = :branch AND open_turn IS NOT NULL
 
 -- name: branches_open
 -- Return the branches of a session that have an open turn.
@@ -81,7 +82,7 @@ WITH RECURSIVE path (key, number, parent, low, high, depth) AS (
     SELECT b.key, b.number, b.parent, b.fork_at, p.low, p.depth + 1
     FROM path AS p JOIN branches AS b ON b.key = p.parent
 )
-SELECT key, number, low, high FROM path ORDER BY depth
+SELECT key AS branch, number, low, high FROM path ORDER BY depth
 
 -- name: branch_delete
 -- Delete a branch.

@@ -1,6 +1,6 @@
 -- name: sessions_total
 -- Count the sessions of an owner, also in the trash.
-SELECT count(*) FROM sessions WHERE owner = :owner
+SELECT count(*) AS sessions FROM sessions WHERE owner = :owner
 
 -- name: sessions_all
 -- Return a page of session keys of an owner, also in the trash.
@@ -8,10 +8,10 @@ SELECT key FROM sessions WHERE key > :after AND +owner = :owner ORDER BY key LIM
 
 -- name: session_state
 -- Return the derived columns of a session and their actual values, for a check.
-SELECT s.last, s.branch, s.open_turns, b.session, b.number, b.fork_at,
-    (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL),
-    (SELECT t.folded FROM titles AS t WHERE t.session = s.key),
-    false, false
+SELECT s.branch, s.open_turns, b.session AS head_session, b.number AS head_number,
+    (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL) AS open_branches,
+    (SELECT t.folded FROM titles AS t WHERE t.session = s.key) AS sort_title,
+    false AS relatives_differ, false AS is_skipped
 FROM sessions AS s LEFT JOIN branches AS b ON b.key = s.head
 WHERE s.key = :session
 
@@ -48,25 +48,25 @@ UPDATE sessions SET branch = :number WHERE key = :session
 
 -- name: messages_extent
 -- Return the number of messages of a branch, and the first and last position.
-SELECT count(*), min(key & 4294967295), max(key & 4294967295) FROM messages
+SELECT count(*) AS messages, min(key & 4294967295) AS first, max(key & 4294967295) AS last FROM messages
 WHERE key > (:branch << 32) AND key <= (:branch << 32) | 4294967295
 
 -- name: messages_next
 -- Return the next branch key that has messages, and whether that branch is missing.
-SELECT m.key >> 32, b.key IS NULL
+SELECT m.key >> 32 AS branch, b.key IS NULL AS is_missing
 FROM (SELECT min(n.key) AS key FROM messages AS n WHERE n.key > (:branch << 32) | 4294967295) AS m
 LEFT JOIN branches AS b ON b.key = m.key >> 32
 WHERE m.key IS NOT NULL
 
 -- name: turns_unclaimed
 -- Return open turns that do not hold their branch.
-SELECT t.key & 4294967295 FROM turns AS t
+SELECT t.key & 4294967295 AS position FROM turns AS t
 WHERE t.key > (:branch << 32) AND t.key <= (:branch << 32) | 4294967295 AND t.status = 'open'
     AND t.key & 4294967295 IS NOT :open_turn
 
 -- name: tool_calls_inconsistent
 -- Return tool calls of a branch whose messages are missing or do not match.
-SELECT t.call_id, m.key IS NULL, t.result IS NOT NULL AND r.key IS NULL
+SELECT t.call_id, m.key IS NULL AS lacks_call, t.result IS NOT NULL AND r.key IS NULL AS lacks_result
 FROM tool_calls AS t LEFT JOIN messages AS m ON m.key = t.message LEFT JOIN messages AS r ON r.key = t.result
 WHERE t.message > (:branch << 32) AND t.message <= (:branch << 32) | 4294967295 AND (
     m.key IS NULL OR (t.result IS NOT NULL AND r.key IS NULL)
@@ -85,11 +85,11 @@ WHERE a.session = :session AND (
 
 -- name: blobs_refs
 -- Return the stored reference count of each blob, and whether its size is correct.
-SELECT hash, refs, octet_length(data) = size FROM blobs WHERE owner = :owner
+SELECT hash, refs, octet_length(data) = size AS size_matches FROM blobs WHERE owner = :owner
 
 -- name: blobs_reference_counts
 -- Count the references of all messages to each blob.
-SELECT j.value, count(*) FROM messages AS m CROSS JOIN branches AS b ON b.key = m.key >> 32
+SELECT j.value AS hash, count(*) AS refs FROM messages AS m CROSS JOIN branches AS b ON b.key = m.key >> 32
 CROSS JOIN trees AS t ON t.key = b.tree CROSS JOIN json_each(m.blobs) AS j
 WHERE m.blobs IS NOT NULL AND json_valid(m.blobs) AND t.owner = :owner
 GROUP BY j.value
@@ -104,5 +104,5 @@ UPDATE blobs SET refs = :refs WHERE owner = :owner AND hash = :hash
 
 -- name: trees_miscounted
 -- Return trees whose branch counter is lower than a branch number.
-SELECT t.key FROM trees AS t
+SELECT t.key AS tree FROM trees AS t
 WHERE t.owner = :owner AND t.branches < (SELECT max(b.number) FROM branches AS b WHERE b.tree = t.key)

@@ -9,10 +9,14 @@ FROM branches AS b CROSS JOIN messages AS m ON m.key > (b.key << 32) AND m.key <
     SELECT 1 FROM tool_calls AS c WHERE c.message = m.key AND c.result IS NOT m.key
 )))
 
+-- shared: prune_columns
+-- The columns by which pruning decides: times, pin and open turns.
+key, id, title, max(active_at, coalesce(last_message_at, 0)) AS last_active_at, active_at AS listed_at, pinned_at,
+open_turns, max(active_at, coalesce(last_message_at, 0), updated_at) AS touched_at
+
 -- name: sessions_prunable
 -- Return a page of sessions that pruning looks at, most recently active first.
-SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
-    max(active_at, coalesce(last_message_at, 0), updated_at)
+SELECT {prune_columns}
 FROM sessions INDEXED BY sessions_active
 WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND NOT EXISTS (
     SELECT 1 FROM sessions AS p WHERE p.key = sessions.parent AND sessions.relation = 'delegate' AND p.deleted_at IS NULL
@@ -25,8 +29,7 @@ SELECT key FROM sessions WHERE parent = :session AND relation = 'delegate' AND d
 
 -- name: sessions_trashed
 -- Return a page of sessions that were moved to the trash at or before a time.
-SELECT key, id, title, max(active_at, coalesce(last_message_at, 0)), active_at, pinned_at, open_turns,
-    max(active_at, coalesce(last_message_at, 0), updated_at)
+SELECT {prune_columns}
 FROM sessions INDEXED BY sessions_trash
 WHERE owner = :owner AND deleted_at IS NOT NULL AND deleted_at <= :until AND key > :after
 ORDER BY key LIMIT :limit
@@ -47,23 +50,23 @@ ORDER BY key LIMIT :limit
 
 -- name: messages_total_size
 -- Return the number of messages, bytes and tool steps of a session.
-SELECT count(*), coalesce(sum(
+SELECT count(*) AS messages, coalesce(sum(
     octet_length(m.parts) + coalesce(octet_length(m.native), 0) + coalesce(octet_length(m.metadata), 0)
     + coalesce(octet_length(m.error), 0)
-), 0), coalesce(sum({is_tool_step}), 0)
+), 0) AS bytes, coalesce(sum({is_tool_step}), 0) AS tool_steps
 {session_messages}
 WHERE b.session = :session
 
 -- name: blobs_total_size
 -- Add up the bytes of the blobs that a session refers to.
-SELECT coalesce(sum(x.size), 0)
+SELECT coalesce(sum(x.size), 0) AS bytes
 {session_messages}
 CROSS JOIN json_each(m.blobs) AS j CROSS JOIN blobs AS x ON x.owner = :owner AND x.hash = j.value
 WHERE b.session = :session AND m.blobs IS NOT NULL
 
 -- name: messages_outline
 -- Return the position, role and turn of messages of a span, except system messages.
-SELECT key & 4294967295, role, turn FROM messages
+SELECT key & 4294967295 AS position, role, turn FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL AND role <> 'system'
 ORDER BY key LIMIT :limit
 
@@ -71,11 +74,11 @@ ORDER BY key LIMIT :limit
 -- Mark the messages of a span as deleted, except system messages; return their tokens.
 UPDATE messages SET deleted_at = :now
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND deleted_at IS NULL AND role <> 'system'
-RETURNING tokens, coalesce(input_tokens, 0), coalesce(output_tokens, 0)
+RETURNING tokens, coalesce(input_tokens, 0) AS input_tokens, coalesce(output_tokens, 0) AS output_tokens
 
 -- name: messages_large
 -- Return a page of messages with large tool outputs or with blobs.
-SELECT b.key, b.number, m.key & 4294967295
+SELECT b.key AS branch, b.number, m.key & 4294967295 AS position
 {session_messages}
 WHERE b.session = :session AND (b.key, m.key & 4294967295) > (:branch, :position)
     AND (octet_length(m.parts) > :min_bytes OR m.blobs IS NOT NULL) AND instr(m.parts, '"kind":"tool_result"')

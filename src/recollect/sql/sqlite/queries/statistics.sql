@@ -17,10 +17,10 @@ SELECT s.key, s.channel, s.model FROM sessions AS s WHERE {session_filter} ORDER
 
 -- name: messages_tally
 -- Add up messages and tokens by session, model and day.
-SELECT s.key, m.model, (m.created_at + :offset) / 86400000, count(*), sum(m.tokens),
-    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.input_tokens END), 0),
-    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.output_tokens END), 0),
-    sum({is_tool_step})
+SELECT s.key AS session, m.model, (m.created_at + :offset) / 86400000 AS day, count(*) AS messages, sum(m.tokens) AS tokens,
+    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.input_tokens END), 0) AS input_tokens,
+    coalesce(sum(CASE WHEN m.turn IS NULL THEN m.output_tokens END), 0) AS output_tokens,
+    sum({is_tool_step}) AS tool_steps
 FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
 CROSS JOIN messages AS m ON m.key > (b.key << 32) AND m.key <= (b.key << 32) | 4294967295
 WHERE {session_filter} AND m.created_at >= :since AND m.created_at < :until AND m.deleted_at IS NULL
@@ -28,8 +28,8 @@ GROUP BY 1, 2, 3
 
 -- name: turns_tally
 -- Add up turns and tokens by session, model, day and status.
-SELECT s.key, t.model, (t.started_at + :offset) / 86400000, t.status, count(*),
-    coalesce(sum(t.input_tokens), 0), coalesce(sum(t.output_tokens), 0)
+SELECT s.key AS session, t.model, (t.started_at + :offset) / 86400000 AS day, t.status, count(*) AS turns,
+    coalesce(sum(t.input_tokens), 0) AS input_tokens, coalesce(sum(t.output_tokens), 0) AS output_tokens
 FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
 CROSS JOIN turns AS t ON t.key > (b.key << 32) AND t.key <= (b.key << 32) | 4294967295
 WHERE {session_filter} AND t.started_at >= :since AND t.started_at < :until
@@ -37,7 +37,7 @@ GROUP BY 1, 2, 3, 4
 
 -- name: tool_calls_tally
 -- Count tool calls and failures.
-SELECT count(*), coalesce(sum(t.status = 'error'), 0)
+SELECT count(*) AS calls, coalesce(sum(t.status = 'error'), 0) AS failures
 FROM sessions AS s CROSS JOIN branches AS b ON b.session = s.key
 CROSS JOIN tool_calls AS t ON t.message > (b.key << 32) AND t.message <= (b.key << 32) | 4294967295
 WHERE {session_filter} AND t.created_at >= :since AND t.created_at < :until
@@ -62,7 +62,8 @@ WITH calls (tool, period, status, latency) AS (
         count(latency) OVER (PARTITION BY tool, period) AS latency_count
     FROM calls
 )
-SELECT tool, period, count(*), sum(status = 'error'), sum(status = 'canceled'), sum(status IN ('pending', 'running')),
-    max(CASE WHEN latency_rank = (latency_count * 50 + 99) / 100 THEN latency END),
-    max(CASE WHEN latency_rank = (latency_count * 95 + 99) / 100 THEN latency END)
+SELECT tool, period, count(*) AS calls, sum(status = 'error') AS failures, sum(status = 'canceled') AS canceled,
+    sum(status IN ('pending', 'running')) AS open_calls,
+    max(CASE WHEN latency_rank = (latency_count * 50 + 99) / 100 THEN latency END) AS p50_ms,
+    max(CASE WHEN latency_rank = (latency_count * 95 + 99) / 100 THEN latency END) AS p95_ms
 FROM ranked_calls GROUP BY tool, period ORDER BY period, tool

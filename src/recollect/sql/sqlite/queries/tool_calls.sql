@@ -37,8 +37,8 @@ SET status = excluded.status, result = excluded.result, result_part = excluded.r
 -- name: tool_calls_newest
 -- Return the calls with an id from the newest message of a span that has one.
 SELECT
-    t.message & 4294967295, t.part, t.branch, t.call_id, t.tool, t.status, t.result & 4294967295, t.result_part,
-    t.created_at, t.started_at
+    t.message & 4294967295 AS position, t.part, t.branch AS answer_branch, t.call_id, t.tool, t.result & 4294967295 AS result,
+    t.result_part, t.created_at, t.started_at
 FROM tool_calls AS t
 WHERE t.call_id = :call_id AND t.message = (
     SELECT n.message FROM tool_calls AS n
@@ -51,9 +51,9 @@ ORDER BY t.part DESC
 -- Return the tool calls of a path, oldest first, with their results on it.
 WITH RECURSIVE {path_cte}
 SELECT
-    t.message >> 32, m.number, t.message & 4294967295, t.part, t.call_id, t.tool, t.status,
-    CASE WHEN (t.result & 4294967295) <= a.high THEN t.result & 4294967295 END, t.result_part, t.created_at,
-    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number, a.key
+    t.message >> 32 AS branch, m.number, t.message & 4294967295 AS position, t.part, t.call_id, t.tool, t.status,
+    CASE WHEN (t.result & 4294967295) <= a.high THEN t.result & 4294967295 END AS result, t.result_part, t.created_at,
+    t.started_at, t.completed_at, t.latency_ms, t.error_code, t.error_message, a.number AS answer_number
 FROM path AS m
 JOIN tool_calls AS t ON t.message > (m.key << 32) | m.low AND t.message <= (m.key << 32) | m.high
 JOIN path AS a ON a.key = t.branch

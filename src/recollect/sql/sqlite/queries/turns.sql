@@ -1,6 +1,7 @@
 -- shared: turn_columns
 -- The columns of a turn.
-key & 4294967295, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder, lease_until
+key & 4294967295 AS position, status, started_at, ended_at, latency_ms, input_tokens, output_tokens, model, error, holder,
+lease_until
 
 -- name: turn_insert
 -- Insert a turn.
@@ -20,8 +21,9 @@ FROM turns WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high
 ORDER BY key
 
 -- name: turn_after
--- Return a row if a later turn is on the same branch.
-SELECT 1 FROM turns WHERE key > (:branch << 32) | :position AND key <= (:branch << 32) | 4294967295 LIMIT 1
+-- Return the position of a later turn on the same branch, if there is one.
+SELECT key & 4294967295 AS position FROM turns WHERE key > (:branch << 32) | :position AND key <= (:branch << 32) | 4294967295
+LIMIT 1
 
 -- name: turn_renew
 -- Renew the lease of a turn and add its usage.
