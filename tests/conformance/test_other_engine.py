@@ -21,7 +21,7 @@ DISTRIBUTION = pathlib.Path(__file__).parent / "other_engine"
 
 
 @pytest.fixture(autouse=True)
-def _installed():
+def _distribution():
     """Install the distribution: put the folder with its module and its metadata on the path."""
     sys.path.append(str(DISTRIBUTION))
     importlib.invalidate_caches()
@@ -55,5 +55,5 @@ def test_an_engine_that_is_not_installed_is_refused(tmp_path):
 
 
 def test_the_built_in_engines_are_the_entry_points_of_recollect():
-    installed = {entry.name: entry.value for entry in entry_points(group=registry.GROUP) if entry.name != "steps"}
-    assert installed == registry.BUILT_IN
+    engines = {entry.name: entry.value for entry in entry_points(group=registry.GROUP) if entry.name != "steps"}
+    assert engines == registry.PROVIDERS

@@ -11,7 +11,7 @@ GROUP = "recollect.engines"
 
 # The same as the entry points of Recollect itself, which a test compares. importlib.metadata takes 30 ms at start, so
 # only an unknown scheme makes the registry look at the installed distributions.
-BUILT_IN = {
+PROVIDERS = {
     "postgres": "recollect.engine.postgres.provider",
     "postgresql": "recollect.engine.postgres.provider",
     "sqlite": "recollect.engine.sqlite.provider",
@@ -20,13 +20,13 @@ BUILT_IN = {
 
 def is_registered(scheme: str) -> bool:
     """Return whether an engine is registered for a URL scheme."""
-    return scheme in BUILT_IN or _entry_point(scheme) is not None
+    return scheme in PROVIDERS or _entry_point(scheme) is not None
 
 
 def find_provider(scheme: str) -> EngineProvider:
     """Return the engine of a URL scheme. Raise LookupError if none is registered."""
-    if scheme in BUILT_IN:
-        return importlib.import_module(BUILT_IN[scheme])  # type: ignore[return-value]  # the module has its functions
+    if scheme in PROVIDERS:
+        return importlib.import_module(PROVIDERS[scheme])  # type: ignore[return-value]  # the module has its functions
     entry_point = _entry_point(scheme)
     if entry_point is None:
         raise LookupError(scheme)
@@ -34,6 +34,6 @@ def find_provider(scheme: str) -> EngineProvider:
 
 
 def _entry_point(scheme: str) -> Any:
-    from importlib.metadata import entry_points  # noqa: PLC0415  see BUILT_IN
+    from importlib.metadata import entry_points  # noqa: PLC0415  see PROVIDERS
 
     return next(iter(entry_points(group=GROUP, name=scheme)), None)

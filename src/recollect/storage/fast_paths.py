@@ -51,7 +51,7 @@ class AdvancedRow(NamedTuple):
         )  # fmt: skip
 
 
-class SessionRow(NamedTuple):
+class StoredSessionRow(NamedTuple):
     """A session with the keys that operations need. `rare` is a JSON array of the fields that most sessions lack."""
 
     session: int
@@ -161,7 +161,7 @@ class SaveTurnRequest(AppendRequest, frozen=True, gc=False):
     """The columns of the turn: from its status to its error, without its position and holder."""
 
 
-class OpenSessionRequest(FastPath[SessionRow], frozen=True, gc=False):
+class OpenSessionRequest(FastPath[StoredSessionRow], frozen=True, gc=False):
     """Read a session and move it to the top of the list.
 
     Not handled: it is missing, in the trash, or a turn is open in it.
@@ -171,7 +171,7 @@ class OpenSessionRequest(FastPath[SessionRow], frozen=True, gc=False):
     now: int
 
 
-class EnsureSessionRequest(FastPath[SessionRow], frozen=True, gc=False):
+class EnsureSessionRequest(FastPath[StoredSessionRow], frozen=True, gc=False):
     """Open a session as OpenSessionRequest does, or create it with its tree and first branch.
 
     Not handled: a turn is open in it, it exists although `may_exist` is false, or the parent is missing.

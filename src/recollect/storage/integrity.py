@@ -22,7 +22,6 @@ from recollect.storage.operation import (
     Operation,
     Plan,
     Query,
-    Row,
     Scope,
     Steps,
     execute,
@@ -176,7 +175,7 @@ def _read_branches(session: int) -> Steps[list[_CheckedBranch]]:
 
 def _check_message_page(branch: _CheckedBranch, after: int) -> Steps[_CheckedPage]:
     rows = yield from fetch_all(
-        "messages_forward",
+        messages.MESSAGES_FORWARD,
         branch=branch.key,
         low=after,
         high=paths.LAST_POSITION,
@@ -187,16 +186,11 @@ def _check_message_page(branch: _CheckedBranch, after: int) -> Steps[_CheckedPag
     if not _is_readable(rows, branch.number):
         findings = [_unreadable_finding(row, branch) for row in rows if not _is_readable([row], branch.number)]
     # rows of a damaged file may be out of order
-    has_more = len(rows) == _MESSAGE_PAGE_SIZE and _position(rows[-1]) > after
-    return _CheckedPage(findings, branch.key, _position(rows[-1]) if has_more else None)
+    has_more = len(rows) == _MESSAGE_PAGE_SIZE and rows[-1].position > after
+    return _CheckedPage(findings, branch.key, rows[-1].position if has_more else None)
 
 
-def _position(row: Row) -> int:
-    _, position, *_ = row
-    return position
-
-
-def _is_readable(rows: list[Row], number: int) -> bool:
+def _is_readable(rows: list[messages.MessageRow], number: int) -> bool:
     payloads = defaultdict[str, bytes](bytes)  # missing payloads are reported elsewhere
     try:
         for row in rows:
@@ -206,8 +200,8 @@ def _is_readable(rows: list[Row], number: int) -> bool:
     return True
 
 
-def _unreadable_finding(row: Row, branch: _CheckedBranch) -> Finding:
-    message = f"Message {branch.number}.{_position(row)} of session {branch.session!r} cannot be read."
+def _unreadable_finding(row: messages.MessageRow, branch: _CheckedBranch) -> Finding:
+    message = f"Message {branch.number}.{row.position} of session {branch.session!r} cannot be read."
     return Finding(kind="message", message=message, advice=_BACKUP_ADVICE, session=branch.session)
 
 

@@ -52,7 +52,7 @@ class BlobListRow(NamedTuple):
     blobs: str
 
 
-class SessionKeyRow(NamedTuple):
+class SelectedSessionRow(NamedTuple):
     """The key of a session."""
 
     key: int
@@ -111,9 +111,9 @@ class BlobTotalRow(NamedTuple):
 
 _BRANCHES_OF_TREE = Query("branches_of_tree", TreeBranchRow)
 _MESSAGES_BLOBS = Query("messages_blobs", BlobListRow)
-_SESSIONS_OVER_LIMIT = Query("sessions_over_limit", SessionKeyRow)
-_SESSIONS_UNPINNED = Query("sessions_unpinned", SessionKeyRow)
-_SESSIONS_DELEGATED = Query("sessions_delegated", SessionKeyRow)
+_SESSIONS_OVER_LIMIT = Query("sessions_over_limit", SelectedSessionRow)
+_SESSIONS_UNPINNED = Query("sessions_unpinned", SelectedSessionRow)
+_SESSIONS_DELEGATED = Query("sessions_delegated", SelectedSessionRow)
 _MESSAGES_OUTLINE = Query("messages_outline", MessageOutlineRow)
 _MESSAGES_MARK_DELETED = Query("messages_mark_deleted", DeletedTokensRow)
 _MESSAGES_LARGE = Query("messages_large", LargeMessageRow)
@@ -153,7 +153,7 @@ def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None)
     current = sessions.stored_from_row(row)
     branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
     names: dict[int, str] = {
-        key: name for key, name, _, _ in (yield from fetch_all("sessions_of_tree", tree=current.tree))
+        row.session: row.id for row in (yield from fetch_all(messages.SESSIONS_OF_TREE, tree=current.tree))
     }
     dependent = _dependent_sessions(branches, current.session)
     if dependent and forks == "refuse":
@@ -294,20 +294,20 @@ def trim_sessions(scope: Scope, max_messages: int, *, dry_run: bool) -> Plan[int
     return total
 
 
-def _read_session_keys(scope: Scope, query: Query[SessionKeyRow], **params: Any) -> Plan[list[int]]:
+def _read_session_keys(scope: Scope, query: Query[SelectedSessionRow], **params: Any) -> Plan[list[int]]:
     """Read the session keys that a query returns, a page at a time."""
     keys: list[int] = []
     while True:
         after = keys[-1] if keys else 0
-        page: list[SessionKeyRow] = yield Operation(_read_key_page, scope, query, after, params, writes=False)
+        page: list[SelectedSessionRow] = yield Operation(_read_key_page, scope, query, after, params, writes=False)
         keys += [row.key for row in page]
         if len(page) < _KEY_PAGE_SIZE:
             return keys
 
 
 def _read_key_page(
-    scope: Scope, query: Query[SessionKeyRow], after: int, params: dict[str, Any]
-) -> Steps[list[SessionKeyRow]]:
+    scope: Scope, query: Query[SelectedSessionRow], after: int, params: dict[str, Any]
+) -> Steps[list[SelectedSessionRow]]:
     return (yield from fetch_all(query, owner=scope.owner, after=after, limit=_KEY_PAGE_SIZE, **params))
 
 
@@ -481,7 +481,7 @@ def _rewrite_message(
     item = messages.encode_draft(Draft(role=message.role, parts=parts), scope.now)
     columns = dict(zip(messages.MESSAGE_COLUMNS, item.columns, strict=True))
     tokens = max(item.tokens, message.tokens - estimate_tokens(message.parts) + item.tokens)
-    row = yield from fetch_one("message_get", branch=branch, position=message.position)
+    row = yield from fetch_one(messages.MESSAGE_GET, branch=branch, position=message.position)
     assert row is not None
     blob_keys = [(scope.owner, name) for name in messages.blob_names(row) or () if name not in item.payloads]
     yield from search.invalidate_message(scope, branch, message.position)

@@ -31,7 +31,7 @@ from recollect.model.session import (
 from recollect.model.times import DAY
 from recollect.model.title import title_sort_key
 from recollect.storage import leases
-from recollect.storage.fast_paths import EnsureSessionRequest, OpenSessionRequest, SessionRow
+from recollect.storage.fast_paths import EnsureSessionRequest, OpenSessionRequest, StoredSessionRow
 from recollect.storage.operation import (
     Operation,
     Plan,
@@ -124,7 +124,7 @@ class StoredSession(NamedTuple):
     value: SessionInfo
 
 
-def stored_from_row(row: SessionRow) -> StoredSession:
+def stored_from_row(row: StoredSessionRow) -> StoredSession:
     """Return the session of a row."""
     session, tree, head, open_turns, *columns, rare = row
     return StoredSession(session, tree, head, open_turns, session_from_columns(columns, rare))
@@ -139,9 +139,9 @@ def session_from_columns(columns: list[Any], rare: str | None) -> SessionInfo:
     return SessionInfo(*fields)
 
 
-SESSION_GET = Query("session_get", SessionRow)
-SESSION_IN_TRASH = Query("session_in_trash", SessionRow)
-SESSION_BY_KEY = Query("session_by_key", SessionRow)
+SESSION_GET = Query("session_get", StoredSessionRow)
+SESSION_IN_TRASH = Query("session_in_trash", StoredSessionRow)
+SESSION_BY_KEY = Query("session_by_key", StoredSessionRow)
 
 
 def find(scope: Scope, session: str) -> Steps[StoredSession]:
@@ -149,7 +149,7 @@ def find(scope: Scope, session: str) -> Steps[StoredSession]:
     return stored_from_row((yield from _find_row(scope, session)))
 
 
-def _find_row(scope: Scope, session: str) -> Steps[SessionRow]:
+def _find_row(scope: Scope, session: str) -> Steps[StoredSessionRow]:
     """Read the row of a session that is not in the trash, or raise the reason why there is none.
 
     Another process may restore it between the query for live sessions and the query for the trash, so both run twice
@@ -172,14 +172,14 @@ def counts_of(value: SessionInfo) -> SessionCounts:
     )  # fmt: skip
 
 
-def find_live_row(scope: Scope, session: str) -> Steps[SessionRow | None]:
+def find_live_row(scope: Scope, session: str) -> Steps[StoredSessionRow | None]:
     """Read the row of a session that is not in the trash."""
     if not session_ids.is_possible_id(session):
         return None
     return (yield from fetch_one(SESSION_GET, owner=scope.owner, id=session))
 
 
-def find_trashed_row(scope: Scope, session: str) -> Steps[SessionRow | None]:
+def find_trashed_row(scope: Scope, session: str) -> Steps[StoredSessionRow | None]:
     """Read the row of the session with this id that was moved to the trash last."""
     if not session_ids.is_possible_id(session):
         return None
@@ -271,7 +271,7 @@ def _ensure_request(
     return EnsureSessionRequest(scope.owner, session, scope.now, may_exist, parent, row)
 
 
-def _finish_open(_: OpenSessionRequest | EnsureSessionRequest, row: SessionRow) -> SessionInfo:
+def _finish_open(_: OpenSessionRequest | EnsureSessionRequest, row: StoredSessionRow) -> SessionInfo:
     return stored_from_row(row).value
 
 
@@ -332,7 +332,7 @@ def _ensure(scope: Scope, session: str, columns: dict[str, Any], parent: str | N
     return (yield from (_create_in_steps(scope, session, columns, parent) if row is None else _open_row(scope, row)))
 
 
-def _open_row(scope: Scope, row: SessionRow) -> Steps[SessionInfo]:
+def _open_row(scope: Scope, row: StoredSessionRow) -> Steps[SessionInfo]:
     """Open the session of a row, after interrupting turns whose holder is gone."""
     if row.open_turns:
         yield from leases.recover_turns(scope, row.session)
@@ -463,7 +463,7 @@ def _get(scope: Scope, session: str) -> Steps[SessionInfo | None]:
     return None if row is None else stored_from_row(row).value
 
 
-SESSION_UPDATE = Query("session_update", SessionRow)
+SESSION_UPDATE = Query("session_update", StoredSessionRow)
 
 
 def update(

@@ -23,7 +23,7 @@ from recollect.storage.fast_paths import (
     ListSessionsRequest,
     OpenSessionRequest,
     SaveTurnRequest,
-    SessionRow,
+    StoredSessionRow,
 )
 from recollect.storage.operation import Row
 
@@ -94,8 +94,8 @@ def _read_advanced(rows: list[Row]) -> AdvancedRow | None:
     return AdvancedRow._make(rows[0]) if rows else None
 
 
-def _read_session(rows: list[Row]) -> SessionRow | None:
-    return SessionRow._make(rows[0]) if rows else None
+def _read_session(rows: list[Row]) -> StoredSessionRow | None:
+    return StoredSessionRow._make(rows[0]) if rows else None
 
 
 def _read_rows(rows: list[Row]) -> list[Row]:

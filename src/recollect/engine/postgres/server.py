@@ -268,10 +268,10 @@ class DatabaseServer:
         `exclude` receives the index of each operation that has no result; if there are results, these operations have
         written nothing and may run again alone.
         """
-        prepared = [(op, self._fast_paths.prepare(op.fast)) for op in ops]
+        statements = [(op, self._fast_paths.prepare(op.fast)) for op in ops]
         return self._run_write(
             lambda pipeline, commit_token, early_locks: self._write_once(
-                pipeline, prepared, commit_token, early_locks, exclude
+                pipeline, statements, commit_token, early_locks, exclude
             )
         )
 

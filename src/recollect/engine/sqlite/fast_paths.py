@@ -20,7 +20,7 @@ from recollect.storage.fast_paths import (
     FastPath,
     OpenSessionRequest,
     SaveTurnRequest,
-    SessionRow,
+    StoredSessionRow,
 )
 from recollect.storage.operation import Row
 
@@ -55,7 +55,7 @@ class SqliteFastPaths:
 
     def open_session(
         self, connection: apsw.Connection, request: OpenSessionRequest | EnsureSessionRequest
-    ) -> SessionRow | None:
+    ) -> StoredSessionRow | None:
         """Read a session and move it to the top of the list. Creating one is left to the steps."""
         if type(request) is EnsureSessionRequest and not request.may_exist:
             return None
@@ -68,7 +68,7 @@ class SqliteFastPaths:
             return None
         connection.execute(queries["session_write_active"], (max(active_at, request.now, newest + 1), session))
         rows: list[Row] = connection.execute(queries["session_by_key"], {"session": session}).fetchall()
-        return SessionRow._make(rows[0])
+        return StoredSessionRow._make(rows[0])
 
     def _advance(
         self, connection: apsw.Connection, request: AppendRequest, *, needs_no_turn: bool = False
