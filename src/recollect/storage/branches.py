@@ -11,14 +11,15 @@ from typing import Any
 
 from recollect.errors import BranchNotFound, SessionExists
 from recollect.model import json, session_ids
-from recollect.model.session import Branch, SessionInfo
+from recollect.model.session import FLAG_FIELDS, SETTABLE, Branch, SessionInfo
 from recollect.storage import messages, paths, sessions
 from recollect.storage.operation import Operation, Scope, Steps, execute, fetch_all, fetch_one
 
-# Fields that a fork inherits from its origin.
-_FORK_FIELDS = (
-    "title", "task", "provider", "provider_config", "model", "working_dir", "system_prompt", "color", "metadata",
-)  # fmt: skip
+# Not the fields that identify or place the origin: its id in another system, its progress,
+# its channel, and its state in lists.
+_FORK_FIELDS = tuple(
+    name for name in SETTABLE if name not in ("external_id", "status", "channel", "channel_id", *FLAG_FIELDS)
+)
 
 
 def list_branches(scope: Scope, session: str) -> Operation[list[Branch]]:

@@ -6,14 +6,15 @@ class name without `Schema` is a component name in docs/openapi.json.
 
 from __future__ import annotations
 
+import typing
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from recollect.model.message import CallStatus, MessageState, Part, RepairKind, Role
-from recollect.model.session import Relation, SessionStatus, SnapshotKind
+from recollect.model.session import SessionInfo, SnapshotKind
 from recollect.model.turn import TurnStatus
 
 MessageIdField = Annotated[
@@ -26,41 +27,28 @@ class ResponseSchema(msgspec.Struct, frozen=True, kw_only=True):
     """Base class of all response schemas. It has no fields."""
 
 
-class SessionSchema(ResponseSchema, frozen=True, kw_only=True):
-    """A session. Counts are those of its active path."""
+def _session_fields() -> list[tuple[str, Any]]:
+    """Return the fields of a session as the API returns them: those of the value, with times as datetime."""
+    fields: dict[str, Any] = typing.get_type_hints(SessionInfo)
+    times = {int: datetime, int | None: datetime | None}
+    fields |= {name: times[kind] for name, kind in fields.items() if name.endswith("_at")}
+    fields["id"] = Annotated[str, Meta(examples=["cli:default"])]
+    fields["branch"] = Annotated[int, Meta(description="The active branch.")]
+    fields["revision"] = Annotated[int, Meta(description="Increases with every change; also the ETag.")]
+    fields["running"] = Annotated[bool, Meta(description="Whether a turn runs in it on this server.")]
+    return list(fields.items())
 
-    id: Annotated[str, Meta(examples=["cli:default"])]
-    created_at: datetime
-    updated_at: datetime
-    active_at: datetime
-    last_message_at: datetime | None
-    channel: str | None
-    channel_id: str | None
-    title: str | None
-    status: SessionStatus
-    model: str | None
-    branch: Annotated[int, Meta(description="The active branch.")]
-    revision: Annotated[int, Meta(description="Increases with every change; also the ETag.")]
-    message_count: int
-    token_count: int
-    input_tokens: int
-    output_tokens: int
-    data_schema_version: int
-    delegate_count: int
-    parent: str | None
-    relation: Relation | None
-    external_id: str | None
-    task: str | None
-    provider: str | None
-    provider_config: str | None
-    working_dir: str | None
-    system_prompt: str | None
-    color: str | None
-    pinned_at: datetime | None
-    archived_at: datetime | None
-    deleted_at: datetime | None
-    metadata: dict[str, Any] | None
-    running: Annotated[bool, Meta(description="Whether a turn runs in it on this server.")]
+
+if TYPE_CHECKING:
+
+    class SessionSchema(ResponseSchema, frozen=True, kw_only=True):
+        """A session. Counts are those of its active path."""
+
+else:
+    SessionSchema = msgspec.defstruct(
+        "SessionSchema", _session_fields(), bases=(ResponseSchema,), module=__name__, frozen=True, kw_only=True,
+        namespace={"__doc__": "A session. Counts are those of its active path."},
+    )  # fmt: skip
 
 
 class SessionsSchema(ResponseSchema, frozen=True, kw_only=True):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Literal
+import typing
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, patch, post, put
@@ -12,8 +13,8 @@ from msgspec import UNSET, UnsetType
 
 from recollect.errors import SessionExists
 from recollect.model.message import Role
+from recollect.model.session import SessionChanges, SessionStatus
 from recollect.model.session import SessionInfo as Info
-from recollect.model.session import SessionStatus
 from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.api import schemas
@@ -40,29 +41,27 @@ TriState = Literal["true", "false", "any"]
 TRI_STATE: dict[str, bool | None] = {"true": True, "false": False, "any": None}
 
 
-class FieldsSchema(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Fields of a session that can be set. Fields that are not sent do not change."""
-
-    title: str | UnsetType | None = UNSET
-    status: SessionStatus | UnsetType = UNSET
-    model: str | UnsetType | None = UNSET
-    task: str | UnsetType | None = UNSET
-    color: str | UnsetType | None = UNSET
-    provider: str | UnsetType | None = UNSET
-    provider_config: str | UnsetType | None = UNSET
-    working_dir: str | UnsetType | None = UNSET
-    system_prompt: str | UnsetType | None = UNSET
-    external_id: str | UnsetType | None = UNSET
-    channel: str | UnsetType | None = UNSET
-    channel_id: str | UnsetType | None = UNSET
-    pinned: bool | UnsetType = UNSET
-    archived: bool | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType | None = UNSET
+class _SettableFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The base class of requests that set fields of a session."""
 
     def set_fields(self) -> dict[str, Any]:
         """Return the fields that were sent, by name."""
         values = {name: getattr(self, name, UNSET) for name in NewFieldsSchema.__struct_fields__}
         return {name: value for name, value in values.items() if value is not UNSET}
+
+
+if TYPE_CHECKING:
+
+    class FieldsSchema(_SettableFields, kw_only=True, forbid_unknown_fields=True):
+        """Fields of a session that can be set. Fields that are not sent do not change."""
+
+else:
+    FieldsSchema = msgspec.defstruct(
+        "FieldsSchema",
+        [(name, kind | UnsetType, UNSET) for name, kind in typing.get_type_hints(SessionChanges).items()],
+        bases=(_SettableFields,), module=__name__, kw_only=True, forbid_unknown_fields=True,
+        namespace={"__doc__": "Fields of a session that can be set. Fields that are not sent do not change."},
+    )  # fmt: skip
 
 
 class NewFieldsSchema(FieldsSchema, kw_only=True, forbid_unknown_fields=True):
