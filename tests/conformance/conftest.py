@@ -1,11 +1,11 @@
-"""The conformance suite on SQLite: in a file and in memory, sync and async."""
+"""The conformance suite on SQLite: in a file and in memory, sync, under asyncio and under trio."""
 
 from __future__ import annotations
 
 import pytest
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["sync", "asyncio", "trio"])
 def connect(request):
     """Yield a function that opens a store, at a path or in memory, for an owner."""
     import recollect
@@ -14,7 +14,7 @@ def connect(request):
     if request.param == "sync":
         yield lambda path, owner: recollect.open(path, owner=owner)
         return
-    with BlockingAdapter() as adapter:
+    with BlockingAdapter(request.param) as adapter:
         yield lambda path, owner: adapter.open(recollect.open_async(path, owner=owner))
 
 
