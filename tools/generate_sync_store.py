@@ -43,8 +43,8 @@ NAMES = {
 def generate(module: str) -> tuple[str, set[str]]:
     """Return the text of a generated module, and the keys of TEXTS that it uses."""
     text = (PACKAGES / "store_async" / f"{module}.py").read_text(encoding="utf-8")
-    used = {original for original in TEXTS if original in text}
-    for original in used:
+    keys = {original for original in TEXTS if original in text}
+    for original in keys:
         text = text.replace(original, TEXTS[original])
     for pattern, replacement in NAMES.items():
         text = re.sub(pattern, replacement, text)
@@ -53,25 +53,25 @@ def generate(module: str) -> tuple[str, set[str]]:
     for command in (["check", "--quiet", "--fix", "--select=F401,I001"], ["format"]):
         process = [sys.executable, "-m", "ruff", *command, name, "-"]
         text = subprocess.run(process, input=text, capture_output=True, text=True, encoding="utf-8", check=True).stdout
-    return text, used
+    return text, keys
 
 
 def main() -> None:
     """Write the generated modules, or with --check compare them."""
-    outdated: list[str] = []
-    used: set[str] = set()
+    differences: list[str] = []
+    occurring: set[str] = set()
     for module in MODULES:
         path = PACKAGES / "store" / f"{module}.py"
         text, keys = generate(module)
-        used |= keys
+        occurring |= keys
         if path.read_text(encoding="utf-8") != text:
-            outdated.append(f"src/recollect/store/{module}.py")
+            differences.append(f"src/recollect/store/{module}.py")
             if "--check" not in sys.argv[1:]:
                 path.write_text(text, encoding="utf-8")
-    if unused := sorted(TEXTS.keys() - used):
-        sys.exit(f"tools/generate_sync_store.py replaces a text that store_async does not contain: {unused[0]!r}")
-    if outdated and "--check" in sys.argv[1:]:
-        sys.exit(f"Out of date: {', '.join(outdated)}. Run: python tools/generate_sync_store.py")
+    if missing := sorted(TEXTS.keys() - occurring):
+        sys.exit(f"tools/generate_sync_store.py replaces a text that store_async does not contain: {missing[0]!r}")
+    if differences and "--check" in sys.argv[1:]:
+        sys.exit(f"Out of date: {', '.join(differences)}. Run: python tools/generate_sync_store.py")
 
 
 if __name__ == "__main__":

@@ -174,7 +174,8 @@ def test_a_watch_under_trio(path):
                 await session.append(user_message("y"))
                 with trio.fail_after(DEADLINE):
                     assert (await anext(changes)).session == "a"
-            assert [change async for change in store.watch("a", timeout=0.01)] == []
+            async with store.watch("a", timeout=0.01) as changes:
+                assert [change async for change in changes] == []
             open_watch = await store.watch("a")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(expect_store_closed, open_watch)
@@ -301,7 +302,8 @@ def test_a_store_is_closed_without_a_running_loop(path):
             asyncio.run(read_next(watch))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        asyncio.run(use())[0].close()
+        store, watch = asyncio.run(use())
+        store.close()
         gc.collect()
 
 

@@ -59,7 +59,7 @@ def test_the_running_loop_is_detected():
         return running_loop()
 
     loop = asyncio.new_event_loop()
-    assert running_loop() is NO_LOOP
+    assert running_loop() == NO_LOOP
     assert loop.run_until_complete(current()) is loop
     assert trio.run(current) is not NO_LOOP
     loop.close()
@@ -163,18 +163,18 @@ def test_a_result_for_a_run_that_has_ended_is_dropped(writer):
 
 @pytest.mark.parametrize("is_begun", [True, False])
 def test_cancelling_the_wait_for_a_thread_wakes_it(is_begun):
-    woken = threading.Event()
+    wakeup = threading.Event()
     with ThreadPoolExecutor(1) as executor:
         if not is_begun:
-            executor.submit(woken.wait, DEADLINE)
+            executor.submit(wakeup.wait, DEADLINE)
 
         async def main():
             with trio.move_on_after(0.05):
-                await wait_for(executor.submit(woken.wait, DEADLINE), woken.set)
-            assert woken.is_set() == is_begun
+                await wait_for(executor.submit(wakeup.wait, DEADLINE), wakeup.set)
+            assert wakeup.is_set() == is_begun
 
         trio.run(main)
-        woken.set()
+        wakeup.set()
 
 
 @pytest.mark.parametrize("run", [asyncio.run, trio.run], ids=["asyncio", "trio"])

@@ -18,6 +18,9 @@ POLL_INTERVAL = 0.05
 EndStatus = Literal["completed", "failed", "cancelled"]
 """The statuses with which a caller ends a turn; Turn.interrupt() ends one with an incomplete answer."""
 
+FinalStatus = EndStatus | Literal["interrupted"]
+"""The statuses of a turn that has ended."""
+
 
 class TurnInfo(Value, frozen=True, kw_only=True, gc=False):
     """The stored fields of a turn. Its id is the id of the message that opened it."""

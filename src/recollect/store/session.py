@@ -26,7 +26,7 @@ from recollect.model.session import (
 from recollect.model.turn import DEFAULT_LEASE, EndStatus, TurnInfo
 from recollect.storage.operation import Operation
 from recollect.store.turn import Turn
-from recollect.store.waiting import opened, summarize_messages
+from recollect.store.waiting import open_if_sync, summarize_messages
 
 if TYPE_CHECKING:
     from recollect.history.compaction import Summarize
@@ -331,7 +331,7 @@ class Session(SessionFields):
                 key=key,
             )
 
-        return opened(Turn(self, begin, lease, wait))
+        return open_if_sync(Turn(self, begin, lease, wait))
 
     def resume_turn(self, id: MessageId, *, lease: float = DEFAULT_LEASE) -> Turn:
         """Return an open turn by its id, or reopen one that was interrupted, so that you can add to it or end it.
@@ -345,7 +345,7 @@ class Session(SessionFields):
         def resume() -> Operation[storage.turns.TurnWrite]:
             return storage.turns.resume_turn(self.store.scope(), self.id, id, lease=int(lease * 1000))
 
-        return opened(Turn(self, resume, lease, 0.0))
+        return open_if_sync(Turn(self, resume, lease, 0.0))
 
     def save_turn(
         self,

@@ -19,7 +19,7 @@ from recollect.model.search import Hit, Page
 from recollect.model.session import NewSessionFields
 from recollect.storage.operation import Operation, Plan, Scope
 from recollect.store.session import Session
-from recollect.store.waiting import PauseFlusher, call_on_loop, close_anywhere, maintain, opened
+from recollect.store.waiting import call_on_loop, close_anywhere, maintain, open_if_sync
 
 if TYPE_CHECKING:
     from recollect.engine.engine import Engine, Maintenance
@@ -43,7 +43,6 @@ class Store:
         self._engine = engine
         self._owner = owner
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
-        self.pause_flusher = PauseFlusher()
 
     @property
     def path(self) -> str:
@@ -327,7 +326,7 @@ class Store:
         """
         from recollect.store.watch import Watch  # noqa: PLC0415  few programs watch
 
-        watch = opened(Watch(self, self._engine.change_notifier, session, timeout))
+        watch = open_if_sync(Watch(self, self._engine.change_notifier, session, timeout))
         self._watches.add(watch)
         return watch
 

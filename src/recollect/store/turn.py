@@ -6,20 +6,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from recollect import storage
 from recollect.errors import InvalidValue, RecollectError, SessionBusy
 from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
-from recollect.model.turn import POLL_INTERVAL, ChunkKind, EndStatus, StreamBuffer, TurnInfo, describe_error
+from recollect.model.turn import POLL_INTERVAL, ChunkKind, FinalStatus, StreamBuffer, TurnInfo, describe_error
 from recollect.storage.operation import Operation, Row
-from recollect.store.waiting import Openable, opened, require_open, run_to_end, run_to_end_or_undo, sleep
+from recollect.store.waiting import (
+    Openable,
+    open_if_sync,
+    pause_flusher,
+    require_open,
+    run_to_end,
+    run_to_end_or_undo,
+    sleep,
+)
 
 if TYPE_CHECKING:
     from recollect.store.session import Session
-
-_FinalStatus = EndStatus | Literal["interrupted"]
 
 
 class Turn(Openable):
@@ -105,7 +111,7 @@ class Turn(Openable):
 
         Raise TurnClosed if the turn has ended.
         """
-        stream = opened(Stream(self, self._streams))
+        stream = open_if_sync(Stream(self, self._streams))
         self._unchanged = False
         return stream
 
@@ -141,10 +147,10 @@ class Turn(Openable):
         details = describe_error(error) if isinstance(error, BaseException) else error
         return self._end("interrupted", storage.turns.TurnUsage(error=details))
 
-    def _end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+    def _end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
         return run_to_end(self._store_end(status, usage))
 
-    def _store_end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+    def _store_end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
         store = self.session.store
         for stream in self._streams:  # the caller did not close them: their last text is not stored yet
             try:
@@ -181,6 +187,7 @@ class Stream(Openable):
         self._streams = streams
         self._handle: storage.turns.OpenStream | None = None
         self._buffer = StreamBuffer(time.monotonic())
+        self._flusher = pause_flusher(turn.session.store)
         self._is_open = False
 
     def _open(self) -> Self:
@@ -211,12 +218,12 @@ class Stream(Openable):
         if self._buffer.add(text, kind, time.monotonic()):
             self.flush()
         else:
-            self.turn.session.store.pause_flusher.schedule(self._store_text)
+            self._flusher.schedule(self._store_text)
 
     def flush(self) -> None:
         """Store the received text now. It is on disk when this returns."""
         self._check_open()
-        self.turn.session.store.pause_flusher.settle(self._store_text)
+        self._flusher.settle(self._store_text)
         self.turn.session.saw(self._store_text())
 
     def _store_text(self) -> Row:
@@ -244,7 +251,7 @@ class Stream(Openable):
 
     def _store_end(self, draft: Draft) -> None:
         session = self.turn.session
-        session.store.pause_flusher.settle(self._store_text)
+        self._flusher.settle(self._store_text)
         op = storage.turns.close_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         session.saw(session.store.run(op))
         self._is_open = False

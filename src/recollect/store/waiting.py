@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from recollect.history.compaction import Summarize
     from recollect.model.message import Message
     from recollect.storage.integrity import CheckProgress
+    from recollect.store.store import Store
 
 __all__ = [
-    "Openable", "PauseFlusher", "WatchThread", "call_on_loop", "close_anywhere", "maintain", "opened", "require_open",
-    "run_to_end", "run_to_end_or_undo", "sleep", "summarize_messages",
+    "Openable", "PauseFlusher", "WatchThread", "call_on_loop", "close_anywhere", "maintain", "open_if_sync",
+    "pause_flusher", "require_open", "run_to_end", "run_to_end_or_undo", "sleep", "summarize_messages",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class Openable:
         return self
 
 
-def opened(handle: H) -> H:
+def open_if_sync(handle: H) -> H:
     """Open a handle, and return it."""
     return handle._open()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
@@ -102,3 +103,11 @@ class PauseFlusher:
 
     def settle(self, flush: Callable[[], object]) -> None:
         """Do nothing."""
+
+
+_PAUSE_FLUSHER = PauseFlusher()
+
+
+def pause_flusher(store: Store) -> PauseFlusher:  # noqa: ARG001  an async store has its own
+    """Return the flusher of a store."""
+    return _PAUSE_FLUSHER

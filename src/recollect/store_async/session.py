@@ -25,7 +25,7 @@ from recollect.model.session import (
 from recollect.model.turn import DEFAULT_LEASE, EndStatus, TurnInfo
 from recollect.storage.operation import Operation
 from recollect.store_async.turn import AsyncTurn
-from recollect.store_async.waiting import opened, summarize_messages
+from recollect.store_async.waiting import open_if_sync, summarize_messages
 
 if TYPE_CHECKING:
     from recollect.history.compaction import Summarize
@@ -330,7 +330,7 @@ class AsyncSession(SessionFields):
                 key=key,
             )
 
-        return opened(AsyncTurn(self, begin, lease, wait))
+        return open_if_sync(AsyncTurn(self, begin, lease, wait))
 
     def resume_turn(self, id: MessageId, *, lease: float = DEFAULT_LEASE) -> AsyncTurn:
         """Return an open turn by its id, or reopen one that was interrupted, so that you can add to it or end it.
@@ -344,7 +344,7 @@ class AsyncSession(SessionFields):
         def resume() -> Operation[storage.turns.TurnWrite]:
             return storage.turns.resume_turn(self.store.scope(), self.id, id, lease=int(lease * 1000))
 
-        return opened(AsyncTurn(self, resume, lease, 0.0))
+        return open_if_sync(AsyncTurn(self, resume, lease, 0.0))
 
     async def save_turn(
         self,

@@ -18,7 +18,7 @@ from recollect.model.search import Hit, Page
 from recollect.model.session import NewSessionFields
 from recollect.storage.operation import Operation, Plan, Scope
 from recollect.store_async.session import AsyncSession
-from recollect.store_async.waiting import AsyncPauseFlusher, call_on_loop, close_anywhere, maintain, opened
+from recollect.store_async.waiting import call_on_loop, close_anywhere, maintain, open_if_sync
 
 if TYPE_CHECKING:
     from recollect.engine.engine import AsyncEngine, Maintenance
@@ -42,7 +42,6 @@ class AsyncStore:
         self._engine = engine
         self._owner = owner
         self._watches: weakref.WeakSet[AsyncWatch] = weakref.WeakSet()
-        self.pause_flusher = AsyncPauseFlusher()
 
     @property
     def path(self) -> str:
@@ -331,7 +330,7 @@ class AsyncStore:
         """
         from recollect.store_async.watch import AsyncWatch  # noqa: PLC0415  few programs watch
 
-        watch = opened(AsyncWatch(self, self._engine.change_notifier, session, timeout))
+        watch = open_if_sync(AsyncWatch(self, self._engine.change_notifier, session, timeout))
         self._watches.add(watch)
         return watch
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from recollect import storage
 from recollect.errors import InvalidValue, RecollectError, SessionBusy
 from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
-from recollect.model.turn import POLL_INTERVAL, ChunkKind, EndStatus, StreamBuffer, TurnInfo, describe_error
+from recollect.model.turn import POLL_INTERVAL, ChunkKind, FinalStatus, StreamBuffer, TurnInfo, describe_error
 from recollect.storage.operation import Operation, Row
-from recollect.store_async.waiting import AsyncOpenable, opened, require_open, run_to_end, run_to_end_or_undo, sleep
+from recollect.store_async.waiting import (
+    AsyncOpenable,
+    open_if_sync,
+    pause_flusher,
+    require_open,
+    run_to_end,
+    run_to_end_or_undo,
+    sleep,
+)
 
 if TYPE_CHECKING:
     from recollect.store_async.session import AsyncSession
-
-_FinalStatus = EndStatus | Literal["interrupted"]
 
 
 class AsyncTurn(AsyncOpenable):
@@ -104,7 +110,7 @@ class AsyncTurn(AsyncOpenable):
 
         Raise TurnClosed if the turn has ended.
         """
-        stream = opened(AsyncStream(self, self._streams))
+        stream = open_if_sync(AsyncStream(self, self._streams))
         self._unchanged = False
         return stream
 
@@ -140,10 +146,10 @@ class AsyncTurn(AsyncOpenable):
         details = describe_error(error) if isinstance(error, BaseException) else error
         return await self._end("interrupted", storage.turns.TurnUsage(error=details))
 
-    async def _end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+    async def _end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
         return await run_to_end(self._store_end(status, usage))
 
-    async def _store_end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+    async def _store_end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
         store = self.session.store
         for stream in self._streams:  # the caller did not close them: their last text is not stored yet
             try:
@@ -182,6 +188,7 @@ class AsyncStream(AsyncOpenable):
         self._streams = streams
         self._handle: storage.turns.OpenStream | None = None
         self._buffer = StreamBuffer(time.monotonic())
+        self._flusher = pause_flusher(turn.session.store)
         self._is_open = False
 
     async def _open(self) -> Self:
@@ -212,12 +219,12 @@ class AsyncStream(AsyncOpenable):
         if self._buffer.add(text, kind, time.monotonic()):
             await self.flush()
         else:
-            self.turn.session.store.pause_flusher.schedule(self._store_text)
+            self._flusher.schedule(self._store_text)
 
     async def flush(self) -> None:
         """Store the received text now. It is on disk when this returns."""
         self._check_open()
-        await self.turn.session.store.pause_flusher.settle(self._store_text)
+        await self._flusher.settle(self._store_text)
         self.turn.session.saw(await self._store_text())
 
     async def _store_text(self) -> Row:
@@ -245,7 +252,7 @@ class AsyncStream(AsyncOpenable):
 
     async def _store_end(self, draft: Draft) -> None:
         session = self.turn.session
-        await session.store.pause_flusher.settle(self._store_text)
+        await self._flusher.settle(self._store_text)
         op = storage.turns.close_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         session.saw(await session.store.run(op))
         self._is_open = False

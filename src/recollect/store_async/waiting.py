@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from recollect.history.compaction import Summarize
     from recollect.model.message import Message
     from recollect.storage.integrity import CheckProgress
+    from recollect.store_async.store import AsyncStore
 
 __all__ = [
-    "AsyncOpenable", "AsyncPauseFlusher", "AsyncWatchThread", "call_on_loop", "close_anywhere", "maintain", "opened",
-    "require_open", "run_to_end", "run_to_end_or_undo", "sleep", "summarize_messages",
+    "AsyncOpenable", "AsyncPauseFlusher", "AsyncWatchThread", "call_on_loop", "close_anywhere", "maintain",
+    "open_if_sync", "pause_flusher", "require_open", "run_to_end", "run_to_end_or_undo", "sleep", "summarize_messages",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -56,8 +58,8 @@ class AsyncOpenable:
         return await self._open()
 
 
-def opened(handle: H) -> H:
-    """Return a handle that its user opens."""
+def open_if_sync(handle: H) -> H:
+    """Return a handle, which its user opens."""
     return handle
 
 
@@ -101,7 +103,7 @@ class AsyncWatchThread:
         return await wait_for(self._executor.submit(notifier.wait, seconds), notifier.notify)
 
     def end(self) -> None:
-        """Let the thread end after its last call."""
+        """End the thread after its last call."""
         self._executor.shutdown(wait=False)
 
 
@@ -170,6 +172,14 @@ class AsyncPauseFlusher:
             return False
 
 
+_flushers: weakref.WeakKeyDictionary[AsyncStore, AsyncPauseFlusher] = weakref.WeakKeyDictionary()
+
+
+def pause_flusher(store: AsyncStore) -> AsyncPauseFlusher:
+    """Return the flusher of a store. Each store has its own: a database that does not respond delays no other."""
+    return _flushers.setdefault(store, AsyncPauseFlusher())
+
+
 async def maintain(engine: AsyncEngine, work: Callable[[], T]) -> T:
     """Run maintenance, which blocks, and return its result."""
     return await engine.run_blocking(work)
@@ -177,7 +187,7 @@ async def maintain(engine: AsyncEngine, work: Callable[[], T]) -> T:
 
 def close_anywhere(coroutine: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
     """Return a coroutine that closes, even if its task is cancelled. Without a running loop, close now."""
-    if running_loop() is not NO_LOOP:
+    if running_loop() != NO_LOOP:
         return run_to_end(coroutine)
     run_blocking(coroutine)
     return _Closed()
