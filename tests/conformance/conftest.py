@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.fixture(params=["sync", "asyncio", "trio"])
+@pytest.fixture(params=["sync", "asyncio"])
 def connect(request):
-    """Yield a function that opens a store, at a path or in memory, for an owner."""
+    """Yield a function that opens a store, at a path or in memory, for an owner. Some modules add the parameter "trio"."""
     import recollect
     from recollect_conformance.blocking import BlockingAdapter
 

@@ -8,8 +8,6 @@ from recollect_conformance import suite
 from recollect_conformance.database import DatabaseUnderTest
 
 globals().update(suite.classes(several_stores=False))
-# Not under trio, to save time: waiting does not depend on where SQLite stores its pages.
-pytestmark = pytest.mark.parametrize("connect", ["sync", "asyncio"], indirect=True)
 
 
 @pytest.fixture

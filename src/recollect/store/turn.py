@@ -12,8 +12,9 @@ from recollect import storage
 from recollect.errors import InvalidValue, RecollectError, SessionBusy
 from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
+from recollect.model.session import SessionCounts
 from recollect.model.turn import POLL_INTERVAL, ChunkKind, FinalStatus, StreamBuffer, TurnInfo, describe_error
-from recollect.storage.operation import Operation, Row
+from recollect.storage.operation import Operation
 from recollect.store.waiting import (
     Openable,
     open_if_sync,
@@ -226,7 +227,7 @@ class Stream(Openable):
         self._flusher.settle(self._store_text)
         self.turn.session.saw(self._store_text())
 
-    def _store_text(self) -> Row:
+    def _store_text(self) -> SessionCounts:
         session, draft = self.turn.session, self._buffer.draft("streaming")
         op = storage.turns.write_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         counts = session.store.run(op)

@@ -11,8 +11,9 @@ from recollect import storage
 from recollect.errors import InvalidValue, RecollectError, SessionBusy
 from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
+from recollect.model.session import SessionCounts
 from recollect.model.turn import POLL_INTERVAL, ChunkKind, FinalStatus, StreamBuffer, TurnInfo, describe_error
-from recollect.storage.operation import Operation, Row
+from recollect.storage.operation import Operation
 from recollect.store_async.waiting import (
     AsyncOpenable,
     open_if_sync,
@@ -227,7 +228,7 @@ class AsyncStream(AsyncOpenable):
         await self._flusher.settle(self._store_text)
         self.turn.session.saw(await self._store_text())
 
-    async def _store_text(self) -> Row:
+    async def _store_text(self) -> SessionCounts:
         session, draft = self.turn.session, self._buffer.draft("streaming")
         op = storage.turns.write_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         counts = await session.store.run(op)
