@@ -303,7 +303,7 @@ def test_a_store_is_closed_without_a_running_loop(path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store, watch = asyncio.run(use())
-        store.close()
+        closed = store.close()
         gc.collect()
 
 

@@ -213,6 +213,7 @@ def test_a_turn_of_another_owner_cannot_be_used(ann, bob, databases, database):
     before = contents(databases, database, "ann")
     foreign_handle = copy.copy(turn)
     foreign_handle.session = recollect.Session(bob, session.info)
+    foreign_handle._streams = []  # those belong to the other handle, which may write
     for method in (
         lambda: foreign_handle.add(user_message("x")),
         foreign_handle.complete,
