@@ -1,20 +1,20 @@
-"""The conformance suite on SQLite: in a file and in memory, sync and async."""
+"""The conformance suite on SQLite: in a file and in memory, sync, under asyncio and under trio."""
 
 from __future__ import annotations
 
 import pytest
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["sync", "asyncio"])
 def connect(request):
-    """Yield a function that opens a store, at a path or in memory, for an owner."""
+    """Yield a function that opens a store, at a path or in memory, for an owner. Some modules add the parameter "trio"."""
     import recollect
     from recollect_conformance.blocking import BlockingAdapter
 
     if request.param == "sync":
         yield lambda path, owner: recollect.open(path, owner=owner)
         return
-    with BlockingAdapter() as adapter:
+    with BlockingAdapter(request.param) as adapter:
         yield lambda path, owner: adapter.open(recollect.open_async(path, owner=owner))
 
 

@@ -49,7 +49,7 @@ PARTS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["sync", "async"])
+@pytest.fixture(scope="module", params=["sync", "asyncio", "trio"])
 def store(request):
     from recollect_conformance.blocking import BlockingAdapter
 
@@ -57,7 +57,7 @@ def store(request):
         with recollect.open(":memory:") as new_store:
             yield new_store
     else:
-        with BlockingAdapter() as adapter:
+        with BlockingAdapter(request.param) as adapter:
             new_store = adapter.open(recollect.open_async(":memory:"))
             yield new_store
             new_store.close()

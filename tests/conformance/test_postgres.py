@@ -8,6 +8,7 @@ from recollect_conformance import suite
 from recollect_conformance.database import DatabaseUnderTest
 
 globals().update(suite.classes())
+pytestmark = pytest.mark.parametrize("connect", ["sync", "asyncio", "trio"], indirect=True)
 
 
 @pytest.fixture

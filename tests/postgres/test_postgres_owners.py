@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import threading
 
@@ -210,9 +211,9 @@ def test_a_turn_of_another_owner_cannot_be_used(ann, bob, databases, database):
     turn = session.turn("q")
     stream = turn.stream()
     before = contents(databases, database, "ann")
-    from recollect.store.turn import Turn
-
-    foreign_handle = Turn(recollect.Session(bob, session.info), turn.handle, 60.0)
+    foreign_handle = copy.copy(turn)
+    foreign_handle.session = recollect.Session(bob, session.info)
+    foreign_handle._streams = []  # those belong to the other handle, which may write
     for method in (
         lambda: foreign_handle.add(user_message("x")),
         foreign_handle.complete,

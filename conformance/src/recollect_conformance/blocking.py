@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 from recollect.model.search import Page
 from recollect.store import Store
@@ -23,17 +23,73 @@ T = TypeVar("T")
 _HANDLES = (AsyncStore, AsyncSession, AsyncTurn, AsyncStream, AsyncWatch)
 
 
-class BlockingAdapter:
-    """Runs async stores on an event loop in its own thread."""
+class _AsyncioThread:
+    """An asyncio event loop in its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="recollect-conformance", daemon=True)
         self._thread.start()
 
+    def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an async function on the loop and return its result."""
+        return asyncio.run_coroutine_threadsafe(function(), self._loop).result()
+
+    def close(self) -> None:
+        """Cancel the tasks that still run, and stop the loop."""
+        self.run(_cancel_all_tasks)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _TrioThread:
+    """A run of trio in its own thread."""
+
+    def __init__(self) -> None:
+        import trio  # noqa: PLC0415  few programs use trio
+
+        self._trio, self._token = trio, cast("Any", None)  # main() sets the token
+        has_started = threading.Event()
+        self._stop = trio.Event()
+
+        async def main() -> None:
+            self._token = trio.lowlevel.current_trio_token()
+            has_started.set()
+            await self._stop.wait()
+
+        self._thread = threading.Thread(target=trio.run, args=(main,), name="recollect-conformance", daemon=True)
+        self._thread.start()
+        has_started.wait()
+
+    def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an async function in a task and return its result."""
+        return self._trio.from_thread.run(function, trio_token=self._token)
+
+    def close(self) -> None:
+        """Cancel the tasks that still run, and end the run."""
+        self._token.run_sync_soon(self._stop.set)
+        self._thread.join()
+
+
+class BlockingAdapter:
+    """Runs async stores on an event loop in its own thread: one of asyncio, or a run of trio."""
+
+    def __init__(self, library: Literal["asyncio", "trio"] = "asyncio") -> None:
+        self._loop = _AsyncioThread() if library == "asyncio" else _TrioThread()
+
     def run(self, awaitable: Awaitable[T]) -> T:
         """Await something on the loop and return its result."""
-        return asyncio.run_coroutine_threadsafe(_await(awaitable), self._loop).result()
+        return self._loop.run(lambda: _await(awaitable))
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function on the loop, as an async program does, and return what the sync interface would return."""
+
+        async def call() -> Any:
+            value = function(*args, **kwargs)
+            return await value if inspect.isawaitable(value) else value
+
+        return self.adapt(self._loop.run(call))
 
     def open(self, awaitable: Awaitable[AsyncStore]) -> Store:
         """Open an async store and return it with the interface of a Store."""
@@ -41,8 +97,6 @@ class BlockingAdapter:
 
     def adapt(self, value: Any) -> Any:
         """Return a value as the sync interface would return it."""
-        if inspect.isawaitable(value):
-            return self.adapt(self.run(value)) if not isinstance(value, _HANDLES) else self._enter(value)
         if isinstance(value, _HANDLES):
             return BlockingHandle(self, value)
         if isinstance(value, Page):
@@ -50,10 +104,6 @@ class BlockingAdapter:
         if isinstance(value, AsyncIterator):
             return self._iterate(value)
         return value
-
-    def _enter(self, value: Any) -> BlockingHandle:
-        """Await a turn or a stream: in the sync interface they are open as soon as they are created."""
-        return BlockingHandle(self, self.run(value))
 
     def _iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         try:
@@ -67,9 +117,6 @@ class BlockingAdapter:
 
     def close(self) -> None:
         """Cancel the tasks that still run, and stop the loop."""
-        self.run(_cancel_all_tasks())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
         self._loop.close()
 
     def __enter__(self) -> Self:
@@ -92,7 +139,7 @@ class BlockingHandle:
             return self._adapter.adapt(attribute)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._adapter.adapt(attribute(*args, **kwargs))
+            return self._adapter.call(attribute, *args, **kwargs)
 
         return call
 

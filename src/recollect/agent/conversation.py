@@ -36,7 +36,7 @@ from recollect.agent.events import (
 from recollect.agent.models import DEMO, Model, ModelInput
 from recollect.agent.presence import ConversationPresence
 from recollect.agent.recall import is_recalled
-from recollect.agent.recorder import FinalStatus, Recorder, TurnRecording
+from recollect.agent.recorder import Recorder, TurnRecording
 from recollect.agent.titles import message_text
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
 from recollect.formats.remainder import is_truncated
@@ -48,7 +48,7 @@ from recollect.model.compaction import Compaction
 from recollect.model.message import Draft, Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import Presence
 from recollect.model.tokens import estimate_tokens
-from recollect.model.turn import ChunkKind, StreamBuffer, describe_error
+from recollect.model.turn import ChunkKind, FinalStatus, StreamBuffer, describe_error
 from recollect.store_async.session import AsyncSession
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from recollect.agent.events import Event, Notice
 from recollect.errors import RecollectError, StoreError, ToolCallAnswered, ToolCallNotFound
 from recollect.model.humanize import pluralize
 from recollect.model.message import Draft
-from recollect.model.turn import ChunkKind, EndStatus, describe_error
+from recollect.model.turn import ChunkKind, FinalStatus, describe_error
 from recollect.store_async.session import AsyncSession
 from recollect.store_async.turn import AsyncStream, AsyncTurn
 
@@ -30,7 +30,6 @@ STORE_TIMEOUT = 5.0
 
 _FIRST_BACKOFF, _MAX_BACKOFF = 0.2, 5.0  # seconds between two tries of a failed write, doubled each time
 EventListener = Callable[[Event], None]
-FinalStatus = EndStatus | Literal["interrupted"]
 
 
 class PendingWrite:

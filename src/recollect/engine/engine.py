@@ -107,9 +107,10 @@ class AsyncEngine(Protocol):
         ...
 
     async def run(self, op: Operation[T]) -> T:
-        """Run an operation as Engine.run() does, without blocking the event loop.
+        """Run an operation as Engine.run() does, without blocking the event loop. Without a running loop, block.
 
-        If the task is cancelled before the operation begins, it is withdrawn; an operation that has begun completes.
+        engine.event_loop waits for threads under asyncio, under trio and without a loop. If the task is cancelled
+        before the operation begins, it is withdrawn; an operation that has begun completes.
         """
         ...
 
@@ -122,7 +123,10 @@ class AsyncEngine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish the queued operations and close. Closing twice is allowed; other calls raise StoreClosed."""
+        """Finish the queued operations and close. Closing twice is allowed; other calls raise StoreClosed.
+
+        Like run(), it may be called in another event loop than before, or without one.
+        """
         ...
 
 

@@ -8,6 +8,7 @@ import queue
 import threading
 from typing import Any, TypeVar
 
+from recollect.engine.event_loop import Loop, Waiter
 from recollect.errors import StoreClosed
 from recollect.storage.operation import Operation
 
@@ -15,21 +16,23 @@ T = TypeVar("T")
 
 
 class QueuedOperation:
-    """An operation in the write queue, and the future that receives its result.
+    """An operation in the write queue, and the waiter that receives its result.
 
-    A writer thread sets `result` or `error`; only the event loop touches `future`, which is not thread-safe.
+    A writer thread sets `result` or `error`; only the event loop touches `waiter`, which is not thread-safe.
     """
 
-    __slots__ = ("claim", "error", "future", "loop", "op", "result")
+    __slots__ = ("claim", "error", "loop", "op", "result", "waiter")
 
-    def __init__(self, op: Operation[Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, op: Operation[Any], loop: Loop) -> None:
         self.op = op
         self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
         self.error: BaseException | None = None
         # list.pop() is atomic: either a writer thread begins the operation or its cancelled caller withdraws it.
         self.claim = [True]
+        self.waiter: Waiter = (
+            loop.create_future() if isinstance(loop, asyncio.AbstractEventLoop) else loop.create_waiter(self.take)
+        )
 
     def take(self) -> bool:
         """Claim the operation. Return False if the other side was first."""
@@ -49,7 +52,7 @@ class WriteQueue:
         self._lock = threading.Lock()
         self.closed = False
 
-    async def wait(self, op: Operation[T], loop: asyncio.AbstractEventLoop) -> T:
+    async def wait(self, op: Operation[T], loop: Loop) -> T:
         """Queue an operation and return its result.
 
         If the task is cancelled before the operation begins, it is withdrawn; an operation that has begun completes.
@@ -60,8 +63,8 @@ class WriteQueue:
                 raise StoreClosed
             self._jobs.put(job)
         try:
-            return await job.future
-        except asyncio.CancelledError:
+            return await job.waiter
+        except asyncio.CancelledError:  # trio has withdrawn it, or waits for its end
             job.take()  # withdraws it, unless a writer thread has begun it
             raise
 
@@ -80,20 +83,20 @@ def deliver_results(batch: list[QueuedOperation]) -> None:
 
     A wakeup writes to the loop's self-pipe; one per operation would cost a system call each.
     """
-    loops: dict[asyncio.AbstractEventLoop, list[QueuedOperation]] = {}
+    loops: dict[Loop, list[QueuedOperation]] = {}
     for job in batch:
         loops.setdefault(job.loop, []).append(job)
     batch.clear()
     for loop, jobs in loops.items():
         with contextlib.suppress(RuntimeError):  # the loop was closed, so nobody waits
-            loop.call_soon_threadsafe(_resolve_futures, jobs)
+            loop.call_soon_threadsafe(_resolve_waiters, jobs)
 
 
-def _resolve_futures(jobs: list[QueuedOperation]) -> None:
+def _resolve_waiters(jobs: list[QueuedOperation]) -> None:
     for job in jobs:
-        if job.future.done():  # its task was cancelled
+        if job.waiter.done():  # its task was cancelled
             continue
         if job.error is not None:
-            job.future.set_exception(job.error)
+            job.waiter.set_exception(job.error)
         else:
-            job.future.set_result(job.result)
+            job.waiter.set_result(job.result)

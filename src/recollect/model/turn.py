@@ -18,6 +18,9 @@ POLL_INTERVAL = 0.05
 EndStatus = Literal["completed", "failed", "cancelled"]
 """The statuses with which a caller ends a turn; Turn.interrupt() ends one with an incomplete answer."""
 
+FinalStatus = EndStatus | Literal["interrupted"]
+"""The statuses of a turn that has ended."""
+
 
 class TurnInfo(Value, frozen=True, kw_only=True, gc=False):
     """The stored fields of a turn. Its id is the id of the message that opened it."""
@@ -58,12 +61,14 @@ _CHUNK_PARTS: dict[str, Any] = {"text": TextPart, "reasoning": ReasoningPart}
 
 
 class StreamBuffer:
-    """The chunks of text and reasoning of an answer, in order of arrival."""
+    """The chunks of text and reasoning of an answer, in order of arrival.
+
+    One thread adds chunks. Another one may call draft() meanwhile: a run of chunks is never empty.
+    """
 
     def __init__(self, now: float) -> None:
         self._runs: list[tuple[ChunkKind, list[str]]] = []
         self._stored_at = now
-        self.dirty = False
 
     def add(self, text: str, kind: ChunkKind, now: float) -> bool:
         """Add a chunk. Return whether it is time to store the answer."""
@@ -72,15 +77,14 @@ class StreamBuffer:
         if type(kind) is not str or kind not in _CHUNK_PARTS:
             raise InvalidValue(f"kind must be 'text' or 'reasoning', got {format_value(kind)}.")
         if not self._runs or self._runs[-1][0] != kind:
-            self._runs.append((kind, []))
-        self._runs[-1][1].append(text)
-        self.dirty = True
+            self._runs.append((kind, [text]))
+        else:
+            self._runs[-1][1].append(text)
         return now - self._stored_at >= FLUSH_INTERVAL
 
     def mark_stored(self, now: float) -> None:
         """Record that the answer was stored."""
         self._stored_at = now
-        self.dirty = False
 
     def draft(self, state: MessageState, error: Any = None) -> Draft:
         """Return the chunks so far as a message."""

@@ -1,17 +1,13 @@
-"""Session: the fields of one conversation and every operation on it.
-
-store_async.session has the same methods, awaited, with the same docstrings. Keep the two in step.
-"""
+# Generated from store_async/session.py. Change that file, then run: python tools/generate_sync_store.py
+"""Session: the fields of one conversation and every operation on it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import formats, storage
 from recollect import history as model_history
-from recollect.errors import SessionBusy
 from recollect.history.drafts import read_drafts, read_question, tool_result_draft
 from recollect.history.render import History, render_history
 from recollect.model import session_ids, validation
@@ -27,9 +23,10 @@ from recollect.model.session import (
     Snapshot,
     SnapshotKind,
 )
-from recollect.model.turn import DEFAULT_LEASE, POLL_INTERVAL, EndStatus, TurnInfo
+from recollect.model.turn import DEFAULT_LEASE, EndStatus, TurnInfo
 from recollect.storage.operation import Operation
 from recollect.store.turn import Turn
+from recollect.store.waiting import open_if_sync, summarize_messages
 
 if TYPE_CHECKING:
     from recollect.history.compaction import Summarize
@@ -123,9 +120,9 @@ class Session(SessionFields):
         if last is None and before is None:
             return self.store.follow(storage.messages.read_all(scope, self.id, deleted=deleted))
         limit = storage.messages.PAGE_SIZE if last is None else last
-        return self._run(
-            storage.messages.read_backward(scope, self.id, before=before, limit=limit, deleted=deleted)
-        ).messages
+        op = storage.messages.read_backward(scope, self.id, before=before, limit=limit, deleted=deleted)
+        page = self._run(op)
+        return page.messages
 
     def iter_messages(self, *, deleted: bool = False, branch: int | None = None) -> Iterator[Message]:
         """Yield the messages of the active path, or of another branch, oldest first, in constant memory.
@@ -135,10 +132,12 @@ class Session(SessionFields):
         scope = self.store.scope()
         key = None if branch is None else self._run(storage.branches.branch_key(scope, self.id, branch))
         page = self._run(storage.messages.read_forward(scope, self.id, branch=key, deleted=deleted))
-        yield from page.messages
+        for message in page.messages:
+            yield message
         while page.more is not None:
             page = self._run(storage.messages.read_next(self.store.scope(), self.id, page, deleted=deleted))
-            yield from page.messages
+            for message in page.messages:
+                yield message
 
     def message(self, id: MessageId) -> Message:
         """Return one message by its id, deleted or not. Raise MessageNotFound if it does not exist.
@@ -213,7 +212,7 @@ class Session(SessionFields):
         model_history.compaction.check_summary_source(summary, summarize)
         state = self.store.follow(storage.views.prepare_compaction(self.store.scope(), self.id, before))
         span = model_history.compaction.choose_range(state.messages, state.view.covers, state.before, keep_turns)
-        text = summary if summarize is None else model_history.compaction.check_summary(summarize(list(span.messages)))
+        text = summary if summarize is None else summarize_messages(summarize, list(span.messages))
         op = storage.views.compact(
             self.store.scope(), self.id, state.view.branch, state.view.rounds, (span.low, span.high),
             summary=text, before=span.tokens, after=tokens,
@@ -306,7 +305,7 @@ class Session(SessionFields):
         expected: int | None = None,
         key: str | None = None,
     ) -> Turn:
-        """Open a turn with the user's message and return it. The message is on disk when this returns.
+        """Open a turn with the user's message: `with session.turn(...) as turn`.
 
         - `message`: a text, which becomes a user message, or one or more messages as in append().
         - `lease`: seconds for which the turn is held after each of its writes.
@@ -315,12 +314,14 @@ class Session(SessionFields):
         - `expected`: the revision that the session must have, otherwise StaleRevision is raised.
         - `key`: an idempotency key. A second turn with the same key raises TurnExists, which names the first one; the
           same key with a different message raises KeyReused.
+
+        The message is on disk when the block begins.
         """
         question = read_question(message, format)
         validation.check_lease(lease, wait)
-        deadline = time.monotonic() + wait
-        while True:
-            op = storage.turns.begin_turn(
+
+        def begin() -> Operation[storage.turns.TurnWrite]:
+            return storage.turns.begin_turn(
                 self.store.scope(),
                 self.id,
                 question,
@@ -329,15 +330,8 @@ class Session(SessionFields):
                 expected=expected,
                 key=key,
             )
-            try:
-                step = self._run(op)
-            except SessionBusy:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(POLL_INTERVAL)
-            else:
-                self.saw(step.counts)
-                return Turn(self, step.held, lease)
+
+        return open_if_sync(Turn(self, begin, lease, wait))
 
     def resume_turn(self, id: MessageId, *, lease: float = DEFAULT_LEASE) -> Turn:
         """Return an open turn by its id, or reopen one that was interrupted, so that you can add to it or end it.
@@ -347,9 +341,11 @@ class Session(SessionFields):
         again.
         """
         validation.check_lease(lease)
-        step = self._run(storage.turns.resume_turn(self.store.scope(), self.id, id, lease=int(lease * 1000)))
-        self.saw(step.counts)
-        return Turn(self, step.held, lease, is_reopened=step.resumed)
+
+        def resume() -> Operation[storage.turns.TurnWrite]:
+            return storage.turns.resume_turn(self.store.scope(), self.id, id, lease=int(lease * 1000))
+
+        return open_if_sync(Turn(self, resume, lease, 0.0))
 
     def save_turn(
         self,

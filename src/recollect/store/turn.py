@@ -1,40 +1,80 @@
-"""Turn and Stream: an open turn, and an answer that is stored while it arrives.
-
-store_async.turn has the same methods, awaited, with the same docstrings. Keep the two in step.
-"""
+# Generated from store_async/turn.py. Change that file, then run: python tools/generate_sync_store.py
+"""Turn and Stream: an open turn, and an answer that is stored while it arrives."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from recollect import storage
-from recollect.errors import InvalidValue, RecollectError
+from recollect.errors import InvalidValue, RecollectError, SessionBusy
 from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
-from recollect.model.turn import ChunkKind, EndStatus, StreamBuffer, TurnInfo, describe_error
+from recollect.model.session import SessionCounts
+from recollect.model.turn import POLL_INTERVAL, ChunkKind, FinalStatus, StreamBuffer, TurnInfo, describe_error
+from recollect.storage.operation import Operation
+from recollect.store.waiting import (
+    Openable,
+    open_if_sync,
+    pause_flusher,
+    require_open,
+    run_to_end,
+    run_to_end_or_undo,
+    sleep,
+)
 
 if TYPE_CHECKING:
     from recollect.store.session import Session
 
 
-class Turn:
+class Turn(Openable):
     """An open turn, from the user's message to the end of the answer.
 
-    As a context manager, it is completed at the end of the block. An exception ends it as failed, a KeyboardInterrupt
-    and other BaseExceptions as cancelled; the exception propagates.
+    As a context manager, it is completed at the end of the block. An exception ends it as failed; a cancellation, a
+    KeyboardInterrupt and other BaseExceptions end it as cancelled. The exception propagates.
     """
 
     def __init__(
-        self, session: Session, handle: storage.turns.HeldTurn, lease: float, *, is_reopened: bool = False
+        self,
+        session: Session,
+        make_op: Callable[[], Operation[storage.turns.TurnWrite]],
+        lease: float,
+        wait: float,
     ) -> None:
         self.session = session
-        self.handle = handle
         self.info: TurnInfo | None = None
         self.lease = int(lease * 1000)
-        self._unchanged = is_reopened  # True until something is added to a reopened turn
+        self._make_op = make_op
+        self._wait = wait
+        self._handle: storage.turns.HeldTurn | None = None
+        self._unchanged = False  # True until something is added to a reopened turn
         self._streams: list[Stream] = []  # the open ones
+
+    def _open(self) -> Self:
+        deadline = time.monotonic() + self._wait
+        while self._handle is None:
+            try:
+                step = run_to_end_or_undo(self.session.store.run(self._make_op()), self._undo_open)
+            except SessionBusy:
+                if time.monotonic() >= deadline:
+                    raise
+                sleep(POLL_INTERVAL)
+            else:
+                self._handle, self._unchanged = step.held, step.resumed
+                self.session.saw(step.counts)
+        return self
+
+    def _undo_open(self, step: storage.turns.TurnWrite) -> None:
+        """Cancel the turn: the task was cancelled while it opened, so nobody else would end it."""
+        self._handle = step.held
+        self.cancel()
+
+    @property
+    def handle(self) -> storage.turns.HeldTurn:
+        """The location of the stored turn, for operations of recollect.storage."""
+        return require_open(self._handle, "turn")
 
     @property
     def id(self) -> str:
@@ -68,15 +108,13 @@ class Turn:
         )
 
     def stream(self) -> Stream:
-        """Open an answer to which you write text as it arrives. Raise TurnClosed if the turn has ended."""
-        store, buffer = self.session.store, StreamBuffer(time.monotonic())
-        draft = buffer.draft("streaming")
-        handle, counts = store.run(
-            storage.turns.begin_stream(store.scope(), self.session.id, self.handle, draft, lease=self.lease)
-        )
+        """Open an answer to which you write text as it arrives: `with turn.stream() as answer`.
+
+        Raise TurnClosed if the turn has ended.
+        """
+        stream = open_if_sync(Stream(self, self._streams))
         self._unchanged = False
-        self.session.saw(counts)
-        return Stream(self, handle, buffer, self._streams)
+        return stream
 
     def complete(
         self,
@@ -110,7 +148,10 @@ class Turn:
         details = describe_error(error) if isinstance(error, BaseException) else error
         return self._end("interrupted", storage.turns.TurnUsage(error=details))
 
-    def _end(self, status: EndStatus | Literal["interrupted"], usage: storage.turns.TurnUsage) -> TurnInfo:
+    def _end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+        return run_to_end(self._store_end(status, usage))
+
+    def _store_end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
         store = self.session.store
         for stream in self._streams:  # the caller did not close them: their last text is not stored yet
             try:
@@ -118,59 +159,80 @@ class Turn:
             except RecollectError:
                 if status == "completed":
                     raise
-        self.info, counts = store.run(
-            storage.turns.end_turn(store.scope(), self.session.id, self.handle, status, usage)
-        )
+        op = storage.turns.end_turn(store.scope(), self.session.id, self.handle, status, usage)
+        self.info, counts = store.run(op)
         self.session.saw(counts)
         return self.info
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self.info is not None:
             return
         if error is None:
-            self.interrupt() if self._unchanged else self.complete()
+            (self.interrupt() if self._unchanged else self.complete())
             return
         try:
-            self.fail(error) if isinstance(error, Exception) else self.cancel()
+            (self.fail(error) if isinstance(error, Exception) else self.cancel())
         except RecollectError as failure:
             error.add_note(f"The end of the turn could not be stored: {failure}")
 
 
-class Stream:
+class Stream(Openable):
     """An answer in progress: one assistant message. Its text is stored about once a second, and when it is closed.
 
     As a context manager, it is closed at the end of the block. An exception stores the received text with the state
     "error", a cancellation with "interrupted".
     """
 
-    def __init__(
-        self, turn: Turn, handle: storage.turns.OpenStream, buffer: StreamBuffer, streams: list[Stream]
-    ) -> None:
+    def __init__(self, turn: Turn, streams: list[Stream]) -> None:
         self.turn = turn
-        self.id = handle.id
-        self._handle = handle
-        self._buffer = buffer
-        self._open = True
         self._streams = streams
-        streams.append(self)
+        self._handle: storage.turns.OpenStream | None = None
+        self._buffer = StreamBuffer(time.monotonic())
+        self._flusher = pause_flusher(turn.session.store)
+        self._is_open = False
+
+    def _open(self) -> Self:
+        if self._handle is None:
+            session, draft = self.turn.session, self._buffer.draft("streaming")
+            op = storage.turns.begin_stream(
+                session.store.scope(), session.id, self.turn.handle, draft, lease=self.turn.lease
+            )
+            self._handle, counts = session.store.run(op)
+            self._is_open = True
+            self._streams.append(self)
+            session.saw(counts)
+        return self
+
+    @property
+    def handle(self) -> storage.turns.OpenStream:
+        """The location of the stored answer, for operations of recollect.storage."""
+        return require_open(self._handle, "stream")
+
+    @property
+    def id(self) -> str:
+        """The id of the message."""
+        return self.handle.id
 
     def write(self, text: str, kind: ChunkKind = "text") -> None:
         """Add a chunk of text, or of reasoning. It is stored with the next flush, about once a second."""
         self._check_open()
         if self._buffer.add(text, kind, time.monotonic()):
             self.flush()
+        else:
+            self._flusher.schedule(self._store_text)
 
     def flush(self) -> None:
         """Store the received text now. It is on disk when this returns."""
         self._check_open()
-        session = self.turn.session
-        draft = self._buffer.draft("streaming")
-        op = storage.turns.write_stream(session.store.scope(), session.id, self._handle, draft, lease=self.turn.lease)
-        session.saw(session.store.run(op))
+        self._flusher.settle(self._store_text)
+        self.turn.session.saw(self._store_text())
+
+    def _store_text(self) -> SessionCounts:
+        session, draft = self.turn.session, self._buffer.draft("streaming")
+        op = storage.turns.write_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
+        counts = session.store.run(op)
         self._buffer.mark_stored(time.monotonic())
+        return counts
 
     def close(self, message: Messages | None = None, format: Format | None = None) -> None:
         """Complete the answer. `message` is the provider's final message, which replaces the collected text.
@@ -182,21 +244,22 @@ class Stream:
         self._end(draft)
 
     def _check_open(self) -> None:
-        if not self._open:
+        if not self._is_open:
             raise InvalidValue("This stream is closed. Open another one with turn.stream().")
 
     def _end(self, draft: Draft) -> None:
+        run_to_end(self._store_end(draft))
+
+    def _store_end(self, draft: Draft) -> None:
         session = self.turn.session
-        op = storage.turns.close_stream(session.store.scope(), session.id, self._handle, draft, lease=self.turn.lease)
+        self._flusher.settle(self._store_text)
+        op = storage.turns.close_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         session.saw(session.store.run(op))
-        self._open = False
+        self._is_open = False
         self._streams.remove(self)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if not self._open:
+        if not self._is_open:
             return
         if error is None:
             self.close()

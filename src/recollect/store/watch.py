@@ -1,4 +1,5 @@
-"""Watch: a synchronous iterator over the changes that any process commits."""
+# Generated from store_async/watch.py. Change that file, then run: python tools/generate_sync_store.py
+"""Watch: an iterator over the changes that any process commits."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from recollect import storage
 from recollect.engine.change_notifier import RESCAN_FACTOR, WAIT_SLICE, ChangeNotifier
 from recollect.errors import StoreClosed
 from recollect.model.session import Change
+from recollect.store.waiting import Openable, WatchThread, run_to_end, sleep
 
 if TYPE_CHECKING:
     from recollect.store import Store
 
 
-class Watch:
-    """An iterator over the changes since its creation: (session id, revision).
+class Watch(Openable):
+    """An iterator over the changes since it was opened: (session id, revision).
 
     It ends when it is closed, or after `timeout` seconds without a change. After its store is closed, it raises
     StoreClosed.
@@ -31,11 +33,19 @@ class Watch:
         self._timeout = timeout
         self._revisions = storage.sessions.KnownRevisions(session)
         self._ready: list[Change] = []
-        self._open, self._store_closed = True, False
+        self._is_open, self._store_closed = True, False
         self._process = os.getpid()
-        self._notifier = open_notifier()
-        self._rescan()
-        self._ready.clear()
+        self._open_notifier = open_notifier
+        self._notifier: ChangeNotifier | None = None
+        self._thread = WatchThread()
+        self._next_rescan = 0.0
+
+    def _open(self) -> Self:
+        if self._notifier is None and self._is_open:
+            self._notifier = self._thread.call(self._open_notifier)
+            self._rescan()
+            self._ready.clear()
+        return self
 
     def _rescan(self) -> None:
         start = time.monotonic()
@@ -47,39 +57,49 @@ class Watch:
         return self
 
     def __next__(self) -> Change:
+        self._open()
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        while self._open and not self._ready:
+        while self._is_open and not self._ready:
             remaining = WAIT_SLICE if deadline is None else deadline - time.monotonic()
             if remaining <= 0:
                 break
-            notification = self._notifier.wait(min(remaining, WAIT_SLICE))
-            if notification is not None and notification.everything:
-                time.sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
-                if notification.new_database:
-                    self._revisions.invalidate()
-                self._rescan()
-            elif notification is not None:
-                self._ready += self._revisions.update(notification.rows)
+            self._wait(remaining)
         if self._store_closed:
             raise StoreClosed
-        if not self._open or not self._ready:
+        if not self._is_open or not self._ready:
             raise StopIteration
         return self._ready.pop(0)
 
     def end_with_store(self) -> None:
-        """End the watch because its store was closed. A waiting or later call of next() raises StoreClosed."""
-        if self._open and self._process == os.getpid():  # after fork(), the connection belongs to the parent process
+        """End the watch because its store was closed. A waiting or later iteration raises StoreClosed."""
+        if self._is_open and self._process == os.getpid():  # after fork(), the connection belongs to the parent process
             self._store_closed = True
             self.close()
 
+    def _wait(self, remaining: float) -> None:
+        notifier = self._notifier
+        if notifier is None:
+            return
+        notification = self._thread.wait(notifier, min(remaining, WAIT_SLICE))
+        if notification is not None and notification.everything:
+            sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
+            if notification.new_database:
+                self._revisions.invalidate()
+            self._rescan()
+        elif notification is not None:
+            self._ready += self._revisions.update(notification.rows)
+
     def close(self) -> None:
         """End the watch. Another thread may call this while the iteration waits."""
-        self._open = False
-        self._notifier.notify()
-        self._notifier.close()
+        run_to_end(self._end())
 
-    def __enter__(self) -> Self:
-        return self
+    def _end(self) -> None:
+        self._is_open = False
+        notifier, self._notifier = self._notifier, None
+        if notifier is not None:
+            notifier.notify()
+            self._thread.call(notifier.close)
+        self._thread.end()
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,9 +1,7 @@
-"""AsyncSession: the methods of recollect.store.session.Session, awaited, with the same docstrings."""
+"""AsyncSession: the fields of one conversation and every operation on it."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -27,6 +25,7 @@ from recollect.model.session import (
 from recollect.model.turn import DEFAULT_LEASE, EndStatus, TurnInfo
 from recollect.storage.operation import Operation
 from recollect.store_async.turn import AsyncTurn
+from recollect.store_async.waiting import open_if_sync, summarize_messages
 
 if TYPE_CHECKING:
     from recollect.history.compaction import Summarize
@@ -36,14 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MessageId = storage.paths.MessageId
-
-
-async def _call_summarizer(summarize: Summarize, messages: list[Message]) -> Any:
-    """Return the summary. A function that is not async runs in a thread, so that it does not block the event loop."""
-    if inspect.iscoroutinefunction(summarize):
-        return await summarize(messages)
-    result = await asyncio.to_thread(summarize, messages)
-    return await result if inspect.isawaitable(result) else result
 
 
 class AsyncSession(SessionFields):
@@ -128,9 +119,9 @@ class AsyncSession(SessionFields):
         if last is None and before is None:
             return await self.store.follow(storage.messages.read_all(scope, self.id, deleted=deleted))
         limit = storage.messages.PAGE_SIZE if last is None else last
-        return (
-            await self._run(storage.messages.read_backward(scope, self.id, before=before, limit=limit, deleted=deleted))
-        ).messages
+        op = storage.messages.read_backward(scope, self.id, before=before, limit=limit, deleted=deleted)
+        page = await self._run(op)
+        return page.messages
 
     async def iter_messages(self, *, deleted: bool = False, branch: int | None = None) -> AsyncIterator[Message]:
         """Yield the messages of the active path, or of another branch, oldest first, in constant memory.
@@ -220,7 +211,7 @@ class AsyncSession(SessionFields):
         model_history.compaction.check_summary_source(summary, summarize)
         state = await self.store.follow(storage.views.prepare_compaction(self.store.scope(), self.id, before))
         span = model_history.compaction.choose_range(state.messages, state.view.covers, state.before, keep_turns)
-        text = summary if summarize is None else await _call_summarizer(summarize, list(span.messages))
+        text = summary if summarize is None else await summarize_messages(summarize, list(span.messages))
         op = storage.views.compact(
             self.store.scope(), self.id, state.view.branch, state.view.rounds, (span.low, span.high),
             summary=text, before=span.tokens, after=tokens,
@@ -313,7 +304,7 @@ class AsyncSession(SessionFields):
         expected: int | None = None,
         key: str | None = None,
     ) -> AsyncTurn:
-        """Return a turn that opens with the user's message: `async with session.turn(...) as turn`, or await it.
+        """Open a turn with the user's message: `async with session.turn(...) as turn`, or await it.
 
         - `message`: a text, which becomes a user message, or one or more messages as in append().
         - `lease`: seconds for which the turn is held after each of its writes.
@@ -339,7 +330,7 @@ class AsyncSession(SessionFields):
                 key=key,
             )
 
-        return AsyncTurn(self, begin, lease, wait)
+        return open_if_sync(AsyncTurn(self, begin, lease, wait))
 
     def resume_turn(self, id: MessageId, *, lease: float = DEFAULT_LEASE) -> AsyncTurn:
         """Return an open turn by its id, or reopen one that was interrupted, so that you can add to it or end it.
@@ -353,7 +344,7 @@ class AsyncSession(SessionFields):
         def resume() -> Operation[storage.turns.TurnWrite]:
             return storage.turns.resume_turn(self.store.scope(), self.id, id, lease=int(lease * 1000))
 
-        return AsyncTurn(self, resume, lease, 0.0)
+        return open_if_sync(AsyncTurn(self, resume, lease, 0.0))
 
     async def save_turn(
         self,

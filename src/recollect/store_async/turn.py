@@ -1,65 +1,38 @@
-"""AsyncTurn and AsyncStream: the methods of recollect.store.turn, awaited, with the same docstrings."""
+"""AsyncTurn and AsyncStream: an open turn, and an answer that is stored while it arrives."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from recollect import storage
 from recollect.errors import InvalidValue, RecollectError, SessionBusy
 from recollect.history.drafts import read_answer, read_drafts
 from recollect.model.message import Draft, Format, Messages
-from recollect.model.turn import (
-    FLUSH_INTERVAL,
-    POLL_INTERVAL,
-    ChunkKind,
-    EndStatus,
-    StreamBuffer,
-    TurnInfo,
-    describe_error,
-)
+from recollect.model.session import SessionCounts
+from recollect.model.turn import POLL_INTERVAL, ChunkKind, FinalStatus, StreamBuffer, TurnInfo, describe_error
 from recollect.storage.operation import Operation
+from recollect.store_async.waiting import (
+    AsyncOpenable,
+    open_if_sync,
+    pause_flusher,
+    require_open,
+    run_to_end,
+    run_to_end_or_undo,
+    sleep,
+)
 
 if TYPE_CHECKING:
     from recollect.store_async.session import AsyncSession
 
-T = TypeVar("T")
-_FinalStatus = EndStatus | Literal["interrupted"]
 
-
-async def _wait_until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait until a future is done, even if this task is cancelled meanwhile, and return the cancellation.
-
-    Some frameworks cancel a task at each of its awaits until it ends. A turn must not stay open because of that.
-    """
-    cancelled = None
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
-
-
-async def _run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, even if this task is cancelled meanwhile; then raise the cancellation."""
-    task = asyncio.ensure_future(coroutine)
-    cancelled = await _wait_until_done(task)
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result
-
-
-class AsyncTurn:
+class AsyncTurn(AsyncOpenable):
     """An open turn, from the user's message to the end of the answer.
 
-    As a context manager, it is completed at the end of the block. An exception ends it as failed, a cancelled task and
-    other BaseExceptions as cancelled; the exception propagates.
+    As a context manager, it is completed at the end of the block. An exception ends it as failed; a cancellation, a
+    KeyboardInterrupt and other BaseExceptions end it as cancelled. The exception propagates.
     """
 
     def __init__(
@@ -82,37 +55,25 @@ class AsyncTurn:
         deadline = time.monotonic() + self._wait
         while self._handle is None:
             try:
-                step = await self._begin_turn()
+                step = await run_to_end_or_undo(self.session.store.run(self._make_op()), self._undo_open)
             except SessionBusy:
                 if time.monotonic() >= deadline:
                     raise
-                await asyncio.sleep(POLL_INTERVAL)
+                await sleep(POLL_INTERVAL)
             else:
                 self._handle, self._unchanged = step.held, step.resumed
                 self.session.saw(step.counts)
         return self
 
-    async def _begin_turn(self) -> storage.turns.TurnWrite:
-        """Open the turn. If this task is cancelled meanwhile, cancel the turn too, so that none stays open."""
-        task = asyncio.ensure_future(self.session.store.run(self._make_op()))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await _wait_until_done(task)
-            if task.exception() is None:
-                self._handle = task.result().held
-                await self.cancel()
-            raise
-
-    def __await__(self) -> Generator[Any, Any, Self]:
-        return self._open().__await__()
+    async def _undo_open(self, step: storage.turns.TurnWrite) -> None:
+        """Cancel the turn: the task was cancelled while it opened, so nobody else would end it."""
+        self._handle = step.held
+        await self.cancel()
 
     @property
     def handle(self) -> storage.turns.HeldTurn:
         """The location of the stored turn, for operations of recollect.storage."""
-        if self._handle is None:
-            raise InvalidValue("This turn is not open yet. Enter it with `async with`, or await it first.")
-        return self._handle
+        return require_open(self._handle, "turn")
 
     @property
     def id(self) -> str:
@@ -146,12 +107,13 @@ class AsyncTurn:
         )
 
     def stream(self) -> AsyncStream:
-        """Return an answer to which you write text as it arrives: `async with turn.stream() as answer`, or await it.
+        """Open an answer to which you write text as it arrives: `async with turn.stream() as answer`, or await it.
 
-        Opening it raises TurnClosed if the turn has ended.
+        Raise TurnClosed if the turn has ended.
         """
+        stream = open_if_sync(AsyncStream(self, self._streams))
         self._unchanged = False
-        return AsyncStream(self, self._streams)
+        return stream
 
     async def complete(
         self,
@@ -185,10 +147,10 @@ class AsyncTurn:
         details = describe_error(error) if isinstance(error, BaseException) else error
         return await self._end("interrupted", storage.turns.TurnUsage(error=details))
 
-    async def _end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
-        return await _run_to_completion(self._store_end(status, usage))
+    async def _end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+        return await run_to_end(self._store_end(status, usage))
 
-    async def _store_end(self, status: _FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
+    async def _store_end(self, status: FinalStatus, usage: storage.turns.TurnUsage) -> TurnInfo:
         store = self.session.store
         for stream in self._streams:  # the caller did not close them: their last text is not stored yet
             try:
@@ -200,9 +162,6 @@ class AsyncTurn:
         self.info, counts = await store.run(op)
         self.session.saw(counts)
         return self.info
-
-    async def __aenter__(self) -> Self:
-        return await self._open()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
@@ -218,7 +177,7 @@ class AsyncTurn:
             error.add_note(f"The end of the turn could not be stored: {failure}")
 
 
-class AsyncStream:
+class AsyncStream(AsyncOpenable):
     """An answer in progress: one assistant message. Its text is stored about once a second, and when it is closed.
 
     As a context manager, it is closed at the end of the block. An exception stores the received text with the state
@@ -230,30 +189,25 @@ class AsyncStream:
         self._streams = streams
         self._handle: storage.turns.OpenStream | None = None
         self._buffer = StreamBuffer(time.monotonic())
-        self._timer: asyncio.Task[None] | None = None
-        self._open = False
+        self._flusher = pause_flusher(turn.session.store)
+        self._is_open = False
 
-    async def _begin(self) -> Self:
+    async def _open(self) -> Self:
         if self._handle is None:
             session, draft = self.turn.session, self._buffer.draft("streaming")
             op = storage.turns.begin_stream(
                 session.store.scope(), session.id, self.turn.handle, draft, lease=self.turn.lease
             )
             self._handle, counts = await session.store.run(op)
-            self._open = True
+            self._is_open = True
             self._streams.append(self)
             session.saw(counts)
         return self
 
-    def __await__(self) -> Generator[Any, Any, Self]:
-        return self._begin().__await__()
-
     @property
     def handle(self) -> storage.turns.OpenStream:
         """The location of the stored answer, for operations of recollect.storage."""
-        if self._handle is None:
-            raise InvalidValue("This stream is not open yet. Enter it with `async with`, or await it first.")
-        return self._handle
+        return require_open(self._handle, "stream")
 
     @property
     def id(self) -> str:
@@ -265,25 +219,21 @@ class AsyncStream:
         self._check_open()
         if self._buffer.add(text, kind, time.monotonic()):
             await self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.create_task(self._flush_later())
-
-    async def _flush_later(self) -> None:
-        """Store the last received text even if nothing follows. An error is ignored here: the next write raises it."""
-        await asyncio.sleep(FLUSH_INTERVAL)
-        self._timer = None
-        if self._open and self._buffer.dirty:
-            with contextlib.suppress(RecollectError):
-                await self.flush()
+        else:
+            self._flusher.schedule(self._store_text)
 
     async def flush(self) -> None:
         """Store the received text now. It is on disk when this returns."""
         self._check_open()
-        session = self.turn.session
-        draft = self._buffer.draft("streaming")
+        await self._flusher.settle(self._store_text)
+        self.turn.session.saw(await self._store_text())
+
+    async def _store_text(self) -> SessionCounts:
+        session, draft = self.turn.session, self._buffer.draft("streaming")
         op = storage.turns.write_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
-        session.saw(await session.store.run(op))
+        counts = await session.store.run(op)
         self._buffer.mark_stored(time.monotonic())
+        return counts
 
     async def close(self, message: Messages | None = None, format: Format | None = None) -> None:
         """Complete the answer. `message` is the provider's final message, which replaces the collected text.
@@ -295,28 +245,24 @@ class AsyncStream:
         await self._end(draft)
 
     def _check_open(self) -> None:
-        if not self._open:
+        if not self._is_open:
             raise InvalidValue("This stream is closed. Open another one with turn.stream().")
 
     async def _end(self, draft: Draft) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        await _run_to_completion(self._store_end(draft))
+        await run_to_end(self._store_end(draft))
 
     async def _store_end(self, draft: Draft) -> None:
         session = self.turn.session
+        await self._flusher.settle(self._store_text)
         op = storage.turns.close_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
         session.saw(await session.store.run(op))
-        self._open = False
+        self._is_open = False
         self._streams.remove(self)
-
-    async def __aenter__(self) -> Self:
-        return await self._begin()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if not self._open:
+        if not self._is_open:
             return
         if error is None:
             await self.close()

@@ -1,25 +1,24 @@
-"""AsyncWatch: an asynchronous iterator over the changes that any process commits."""
+"""AsyncWatch: an iterator over the changes that any process commits."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
 from recollect import storage
 from recollect.engine.change_notifier import RESCAN_FACTOR, WAIT_SLICE, ChangeNotifier
 from recollect.errors import StoreClosed
 from recollect.model.session import Change
+from recollect.store_async.waiting import AsyncOpenable, AsyncWatchThread, run_to_end, sleep
 
 if TYPE_CHECKING:
     from recollect.store_async import AsyncStore
 
 
-class AsyncWatch:
-    """An iterator over the changes since it was entered, awaited or first read: (session id, revision).
+class AsyncWatch(AsyncOpenable):
+    """An iterator over the changes since it was opened: (session id, revision).
 
     It ends when it is closed, or after `timeout` seconds without a change. After its store is closed, it raises
     StoreClosed.
@@ -33,22 +32,19 @@ class AsyncWatch:
         self._timeout = timeout
         self._revisions = storage.sessions.KnownRevisions(session)
         self._ready: list[Change] = []
-        self._open, self._store_closed = True, False
+        self._is_open, self._store_closed = True, False
         self._process = os.getpid()
         self._open_notifier = open_notifier
         self._notifier: ChangeNotifier | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="recollect-watch")
+        self._thread = AsyncWatchThread()
         self._next_rescan = 0.0
 
-    async def _start(self) -> Self:
-        if self._notifier is None and self._open:
-            self._notifier = await asyncio.get_running_loop().run_in_executor(self._thread, self._open_notifier)
+    async def _open(self) -> Self:
+        if self._notifier is None and self._is_open:
+            self._notifier = await self._thread.call(self._open_notifier)
             await self._rescan()
             self._ready.clear()
         return self
-
-    def __await__(self) -> Generator[Any, Any, Self]:
-        return self._start().__await__()
 
     async def _rescan(self) -> None:
         start = time.monotonic()
@@ -60,22 +56,22 @@ class AsyncWatch:
         return self
 
     async def __anext__(self) -> Change:
-        await self._start()
+        await self._open()
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        while self._open and not self._ready:
+        while self._is_open and not self._ready:
             remaining = WAIT_SLICE if deadline is None else deadline - time.monotonic()
             if remaining <= 0:
                 break
             await self._wait(remaining)
         if self._store_closed:
             raise StoreClosed
-        if not self._open or not self._ready:
+        if not self._is_open or not self._ready:
             raise StopAsyncIteration
         return self._ready.pop(0)
 
     async def end_with_store(self) -> None:
         """End the watch because its store was closed. A waiting or later iteration raises StoreClosed."""
-        if self._open and self._process == os.getpid():  # after fork(), the connection belongs to the parent process
+        if self._is_open and self._process == os.getpid():  # after fork(), the connection belongs to the parent process
             self._store_closed = True
             await self.close()
 
@@ -83,14 +79,9 @@ class AsyncWatch:
         notifier = self._notifier
         if notifier is None:
             return
-        future = asyncio.get_running_loop().run_in_executor(self._thread, notifier.wait, min(remaining, WAIT_SLICE))
-        try:
-            notification = await future
-        except asyncio.CancelledError:
-            notifier.notify()  # wake the thread, which would wait for up to WAIT_SLICE seconds
-            raise
+        notification = await self._thread.wait(notifier, min(remaining, WAIT_SLICE))
         if notification is not None and notification.everything:
-            await asyncio.sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
+            await sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
             if notification.new_database:
                 self._revisions.invalidate()
             await self._rescan()
@@ -99,15 +90,15 @@ class AsyncWatch:
 
     async def close(self) -> None:
         """End the watch. Another task may call this while the iteration waits."""
-        self._open = False
+        await run_to_end(self._end())
+
+    async def _end(self) -> None:
+        self._is_open = False
         notifier, self._notifier = self._notifier, None
         if notifier is not None:
             notifier.notify()
-            await asyncio.get_running_loop().run_in_executor(self._thread, notifier.close)
-        self._thread.shutdown(wait=False)
-
-    async def __aenter__(self) -> Self:
-        return await self._start()
+            await self._thread.call(notifier.close)
+        self._thread.end()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

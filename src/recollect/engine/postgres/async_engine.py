@@ -1,4 +1,4 @@
-"""The PostgreSQL engine for asyncio: writer threads with group commit, and threads for other operations.
+"""The PostgreSQL engine for asyncio and trio: writer threads with group commit, and threads for other operations.
 
 Operations that are confined to one session run side by side in one transaction: they share round trips and one fsync of
 the server, and none is acknowledged before it. If one is refused, the others run again without it, and it runs alone.
@@ -7,7 +7,6 @@ Any other operation gets its own transaction.
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 import weakref
@@ -17,6 +16,7 @@ from typing import TypeVar
 
 from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
+from recollect.engine.event_loop import running_loop
 from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
 from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
@@ -70,14 +70,14 @@ class AsyncPostgresEngine:
             raise StoreClosed
         if self._server.after_fork():
             self._start()
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if not op.writes:
             return await loop.run_in_executor(self._workers.executor, self._server.read, op)
         return await self._write_queue.wait(op, loop)
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a blocking function in a thread, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(None, work)
+        return await running_loop().run_in_executor(None, work)
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all connections."""
@@ -93,7 +93,7 @@ class AsyncPostgresEngine:
             self._write_queue.close()
             self._server.close()
         elif self._write_queue.close():
-            await asyncio.get_running_loop().run_in_executor(None, self._workers.finish)
+            await running_loop().run_in_executor(None, self._workers.finish)
 
 
 class _WorkerThreads:

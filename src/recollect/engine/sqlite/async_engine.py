@@ -1,4 +1,4 @@
-"""The SQLite engine for asyncio: a writer thread with group commit, and reader threads.
+"""The SQLite engine for asyncio and trio: a writer thread with group commit, and reader threads.
 
 One fsync serves every operation of a batch, and none is acknowledged before it. If an operation fails, the batch
 runs again with a savepoint per operation. A full disk or an I/O error can roll back the whole batch, savepoints
@@ -7,7 +7,6 @@ included; then each operation runs again alone, from a new generator.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import queue
@@ -22,6 +21,7 @@ import apsw
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import Maintenance
+from recollect.engine.event_loop import running_loop
 from recollect.engine.sqlite.connection import GROUP_CHECKPOINT_PAGES, TIMEOUT, set_lock_timeout
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.engine.sqlite.file_identity import FileIdentity
@@ -77,7 +77,7 @@ class AsyncSqliteEngine:
             raise StoreClosed
         if self._file.after_fork():
             self._start()
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if not op.writes and not self._file.memory:
             return await loop.run_in_executor(self._writer.readers, self._file.read, op)
         return await self._write_queue.wait(op, loop)
@@ -90,7 +90,7 @@ class AsyncSqliteEngine:
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a blocking function in a thread, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(None, work)
+        return await running_loop().run_in_executor(None, work)
 
     @property
     def maintenance(self) -> Maintenance:
@@ -115,7 +115,7 @@ class AsyncSqliteEngine:
         if self._file.after_fork():
             self._start()
         if self._write_queue.close():
-            await asyncio.get_running_loop().run_in_executor(None, self._writer.finish)
+            await running_loop().run_in_executor(None, self._writer.finish)
 
 
 class _WriterThread:
