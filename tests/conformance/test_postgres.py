@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("connect", ["sync", "asyncio", "trio"], ind
 
 @pytest.fixture
 def database(connect, postgres, databases, long, monkeypatch):
-    monkeypatch.setattr("recollect.storage.search.index._SETTLE_THRESHOLD", 1)  # each search settles its index entries
+    monkeypatch.setattr("recollect.engine.postgres.search._SETTLE_THRESHOLD", 1)  # each search clears the flags
     with databases.pools.reuse(), DatabaseUnderTest(lambda owner: connect(postgres, owner), thorough=long) as database:
         yield database
         # Contents are read once, by a new store: the first store would read the same rows, because a server has no file

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 import recollect
+from recollect.engine.sqlite import search
 from recollect.storage.search import index, retrieval
 
 SECRETS = {
@@ -120,7 +121,7 @@ class TestErase:
     @pytest.mark.parametrize("deletion", ["rewrite", "secure", "either"])
     def test_erasing_removes_every_word(self, path, tmp_path, monkeypatch, sessions, messages, deletion):
         if deletion != "either":
-            monkeypatch.setattr(index, "_REWRITE_FACTOR", 1 << 40 if deletion == "rewrite" else 0)
+            monkeypatch.setattr(search, "_REWRITE_FACTOR", 1 << 40 if deletion == "rewrite" else 0)
         folder = tmp_path / "store"
         folder.mkdir()
         path = str(folder / "recollect.db")
@@ -162,7 +163,7 @@ class TestErase:
             assert find_secrets(copy_files(path, tmp_path)) == []
 
     def test_erasing_with_secure_delete_and_rewrite(self, path, tmp_path, monkeypatch):
-        monkeypatch.setattr(index, "_REWRITE_FACTOR", 300)
+        monkeypatch.setattr(search, "_REWRITE_FACTOR", 300)
         with recollect.open(path) as store:
             add_sessions(store, 2, 700)
             add_secret_session(store)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 
 import apsw
 import pytest
 
-import recollect.storage
+import recollect
 from recollect import sql
 from recollect.engine.sqlite.connection import CHECKPOINT_PAGES, connect
 from recollect.engine.sqlite.database_file import DatabaseFile
@@ -266,28 +265,6 @@ def test_every_exception_names_an_existing_query():
 
 
 class TestNames:
-    def source(self) -> str:
-        folder = os.path.dirname(recollect.storage.__file__)
-        texts = []
-        for name in sorted(glob.glob(os.path.join(folder, "**", "*.py"), recursive=True)):
-            with open(name, encoding="utf-8") as file:
-                texts.append(file.read())
-        return "\n".join(texts)
-
-    def used_names(self) -> set[str]:
-        """Return the names of the statements that operations run, yield or list."""
-        source = self.source()
-        names = set(re.findall(r'\b(?:fetch_one|fetch_all|execute|execute_many)\(\s*"([a-z_]+)"', source))
-        names |= set(re.findall(r'\byield "([a-z_]+)"', source))
-        return names | {name for name in QUERIES if f'"{name}"' in source}
-
-    def test_every_query_that_is_used_exists(self):
-        assert self.used_names() <= set(QUERIES)
-
-    def test_every_query_that_exists_is_used(self):
-        assert set(QUERIES) - set(STEPS) <= self.used_names()
-        assert {f'"{name.removeprefix("sessions_")}"' in self.source() for name in STEPS} == {True}
-
     @pytest.mark.parametrize("name", QUERIES)
     def test_a_query_is_named_after_its_table(self, name):
         assert re.fullmatch(r"[a-z]+(_[a-z]+)+", name)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import re
-import sys
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 
 import apsw
 import apsw.ext
@@ -14,6 +13,8 @@ import psycopg
 import pytest
 
 import recollect
+import recollect.engine.postgres
+import recollect.engine.sqlite
 import recollect.storage
 from recollect import sql
 from recollect.engine.postgres.statements import StatementRegistry
@@ -22,11 +23,10 @@ from recollect.engine.sqlite.ranking import register_ranking
 from recollect.storage.operation import Query
 
 
-def storage_modules() -> Iterator[object]:
-    """Import every module of storage, and return all loaded modules of the package."""
-    for module in pkgutil.walk_packages(recollect.storage.__path__, "recollect.storage."):
-        importlib.import_module(module.name)
-    return (module for name, module in list(sys.modules.items()) if name.startswith("recollect."))
+def package_modules(package: ModuleType) -> list[ModuleType]:
+    """Import every module of a package, and return them with the package."""
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return [package, *(importlib.import_module(module.name) for module in found)]
 
 
 def queries_in(value: object) -> Iterator[Query]:
@@ -41,14 +41,23 @@ def queries_in(value: object) -> Iterator[Query]:
             yield from queries_in(item)
 
 
-def declared_queries() -> list[Query]:
-    """Return the queries that the modules declare, each once."""
-    queries = {id(query): query for module in storage_modules() for query in queries_in(vars(module))}
+def declared_queries(*packages: ModuleType) -> list[Query]:
+    """Return the queries that the modules of packages declare, each once."""
+    modules = [module for package in packages for module in package_modules(package)]
+    queries = {id(query): query for module in modules for query in queries_in(vars(module))}
     return sorted(queries.values(), key=lambda query: query.name)
 
 
-QUERIES = declared_queries()
-NAMES = [query.name for query in QUERIES]
+# An engine declares the queries of its search dialect.
+QUERIES = {
+    "sqlite": declared_queries(recollect.storage, recollect.engine.sqlite),
+    "postgres": declared_queries(recollect.storage, recollect.engine.postgres),
+}
+
+
+def parametrize_queries(engine: str):
+    queries = QUERIES[engine]
+    return pytest.mark.parametrize("query", queries, ids=[query.name for query in queries])
 
 
 @pytest.fixture(scope="module")
@@ -89,28 +98,29 @@ def fields_of(query: Query) -> list[str]:
     return list(query.row_class._fields)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=NAMES)
+@parametrize_queries("sqlite")
 def test_the_columns_on_sqlite(sqlite, query):
     assert sqlite_columns(sqlite, query.name) == fields_of(query)
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=NAMES)
+@parametrize_queries("postgres")
 def test_the_columns_on_postgres(postgres, query):
     assert postgres_columns(postgres, query.name) == fields_of(query)
 
 
-def test_a_query_is_declared_once():
-    assert len(NAMES) == len(set(NAMES)), sorted({name for name in NAMES if NAMES.count(name) > 1})
+@pytest.mark.parametrize("engine", QUERIES)
+def test_a_query_is_declared_once(engine):
+    names = [query.name for query in QUERIES[engine]]
+    assert len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1})
 
 
 def test_a_row_class_belongs_to_a_query():
     """Find row classes of storage that no query returns."""
-    used = {query.row_class for query in QUERIES}
+    row_classes = {query.row_class for queries in QUERIES.values() for query in queries}
     classes = {
         value
-        for module in storage_modules()
-        if re.match(r"recollect\.storage\.", getattr(module, "__name__", ""))
+        for module in package_modules(recollect.storage)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, tuple) and value.__name__.endswith("Row")
     }
-    assert {value.__name__ for value in classes - used} == set()
+    assert {value.__name__ for value in classes - row_classes} == set()

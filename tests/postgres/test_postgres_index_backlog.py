@@ -11,7 +11,7 @@ import pytest
 
 import recollect
 from recollect import export, sql
-from recollect.storage.search import index
+from recollect.engine.postgres import search
 from recollect_conformance.examples import user
 
 UNINDEXED_SESSIONS = """
@@ -30,7 +30,7 @@ def admin(databases, database):
 
 @pytest.fixture
 def store(postgres, monkeypatch):
-    monkeypatch.setattr(index, "_SETTLE_THRESHOLD", 1)
+    monkeypatch.setattr(search, "_SETTLE_THRESHOLD", 1)
     with recollect.open(postgres) as store:
         yield store
 
@@ -196,7 +196,7 @@ def test_copied_and_imported_messages_are_found(store, admin, tmp_path, postgres
 
 
 def test_a_search_clears_the_flags_only_if_many_sessions_wait(postgres, admin, monkeypatch):
-    monkeypatch.setattr(index, "_SETTLE_THRESHOLD", 5)
+    monkeypatch.setattr(search, "_SETTLE_THRESHOLD", 5)
     with recollect.open(postgres) as store:
         for number in range(4):
             store.session(f"s{number}").append([user(f"word{number}")])
@@ -211,7 +211,7 @@ def test_a_search_clears_the_flags_only_if_many_sessions_wait(postgres, admin, m
 
 
 def test_flags_of_more_sessions_than_a_batch_are_cleared(store, admin, monkeypatch):
-    monkeypatch.setattr(index, "_SETTLE_BATCH", 3)
+    monkeypatch.setattr(search, "_SETTLE_BATCH", 3)
     for number in range(10):
         store.session(f"s{number}").append([user(f"word{number}")])
     store.index()
@@ -245,7 +245,7 @@ def test_check_repairs_a_missing_flag(store, admin):
 
 def test_messages_are_found_while_others_append_and_search(postgres, admin, monkeypatch):
     """Clear flags, append, and end turns on inactive branches concurrently: each search finds the word just written."""
-    monkeypatch.setattr(index, "_SETTLE_THRESHOLD", 1)
+    monkeypatch.setattr(search, "_SETTLE_THRESHOLD", 1)
     with recollect.open(postgres, timeout=60) as store:
         for number in range(4):
             store.session(f"s{number}").append([user("first"), user("second")])

@@ -333,6 +333,7 @@ def test_a_superuser_uses_the_default_owner(databases, database, ann):
 
 def test_a_reused_connection_does_not_keep_the_owner(postgres):
     """One connection serves several owners in turn, as behind a pooler: the owner ends with the transaction."""
+    from recollect.engine.postgres.search import PostgresSearch
     from recollect.engine.postgres.server import DatabaseServer
     from recollect.storage import listing, sessions
     from recollect.storage.operation import Scope
@@ -343,7 +344,7 @@ def test_a_reused_connection_does_not_keep_the_owner(postgres):
 
     def work(owner):
         for number in range(15):
-            scope = Scope(owner, "h", 1, lambda _: False)
+            scope = Scope(owner, "h", 1, lambda _: False, PostgresSearch)
             owner_server = DatabaseServer.__new__(DatabaseServer)
             owner_server.__dict__.update(server.__dict__, owner=owner)
             owner_server.write(sessions.create(scope, f"{owner}{number}", {}))

@@ -23,10 +23,6 @@ SUMS = {"messages", "tokens", "input_tokens", "output_tokens", "now", "expected"
 ROWS = {"rows", "calls", "turn"}
 
 
-def test_both_engines_have_the_same_queries():
-    assert sorted(sql.queries("postgres")) == sorted(sql.queries("sqlite"))
-
-
 def test_both_engines_have_the_same_migrations():
     assert [migration[:2] for migration in sql.migrations("postgres")] == [
         migration[:2] for migration in sql.migrations("sqlite")
@@ -63,10 +59,11 @@ def test_parameters_have_the_same_names():
     registry = StatementRegistry()
     list_parameters = {"sort_limit", *(name.removeprefix("sessions_") for name in sql.first_steps("sqlite"))}
     session_parameters = {*re.findall(r":([a-z_]+)", sql.queries("sqlite")["session_insert"]), "folded"}
-    for name, text in sql.queries("sqlite").items():
+    queries = sql.queries("sqlite")
+    for name in queries.keys() & sql.queries("postgres").keys() - {"search_backlog"}:  # each engine has its own rows
+        text = queries[name]
         parameters = set(re.findall(r"(?<!:):([a-z_]+)", text))
         if parameters:
-            parameters |= {"tsquery", "phrases"} if "match" in parameters else set()  # words of a search on PostgreSQL
             parameters |= SUMS if name in sql.second_steps("sqlite") else set()  # computed between the two steps
             parameters |= (
                 SUMS | ROWS if name in sql.queries_without_tool_calls("postgres") else set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import psycopg
@@ -13,9 +12,11 @@ from hypothesis import strategies as st
 from psycopg import sql
 
 import recollect
+from recollect.engine.postgres import search
 from recollect.engine.postgres.statements import StatementRegistry
-from recollect.storage.search import expressions, query, retrieval
+from recollect.storage.search import query, retrieval
 from recollect.storage.search.analysis import fold, tokenize
+from recollect.storage.search.dialect import Condition
 from recollect_conformance.examples import tool_call_message, tool_result_message, user
 
 SEARCH = {"search_index", "search_titles", "search_terms"}
@@ -206,11 +207,11 @@ def test_searches_use_the_indexes(postgres, databases, database, admin, role):
     )
     admin.execute("INSERT INTO recollect.search_terms (term) SELECT md5(n::text) FROM generate_series(1, 20000) AS n")
     admin.execute("VACUUM ANALYZE")
-    tsquery = expressions.TsqueryExpression({}).of(query.parse_query("w77", 0).words)
+    expression, weights = search.PostgresSearch().compile(Condition(query.parse_query("w77", 0).words))
     params = {
         **NO_FILTERS,
-        "tsquery": tsquery,
-        "phrases": f'[["{tsquery}", 1]]',
+        "expression": expression,
+        "weights": weights,
         "owner": owner,
         "piece": "abcdef0",
         "ending": False,
@@ -284,7 +285,7 @@ def test_walk_and_index_find_the_same_hits_of_a_frequent_word(postgres, database
     """Reading the messages from the newest backward, or the index: the same hits, page by page."""
     monkeypatch.setattr(retrieval, "POOL_SIZE", 40)
     monkeypatch.setattr(retrieval, "_MAX_COUNTED", 40)
-    monkeypatch.setattr(retrieval, "_SAMPLE_SIZE", 20)
+    monkeypatch.setattr(search, "_SAMPLE_SIZE", 20)
     with recollect.open(postgres, owner="bob") as other:
         add_session(other, *["heron"] * 50)
     with recollect.open(postgres, owner=owner) as store:
@@ -302,13 +303,13 @@ def test_walk_and_index_find_the_same_hits_of_a_frequent_word(postgres, database
         ):  # fmt: skip
             hits = {}
             for index_cost in (0, 1e9):
-                monkeypatch.setattr(retrieval, "_INDEXED_COST", index_cost)
-                monkeypatch.setattr(retrieval, "_PAGE_COST", index_cost)
+                monkeypatch.setattr(search, "_INDEXED_COST", index_cost)
+                monkeypatch.setattr(search, "_PAGE_COST", index_cost)
                 hits[index_cost] = search_all_pages(store, text)
                 assert ("search_newest" in names) == bool(index_cost)
             for newest in (1, 60, 150, 10_000):  # fewer of the newest messages than needed, enough, and more than exist
                 with monkeypatch.context() as patch:
-                    patch.setattr(retrieval, "newest_count", lambda *_, newest=newest, **__: newest)
+                    patch.setattr(search, "newest_count", lambda *_, newest=newest, **__: newest)
                     assert search_all_pages(store, text) == hits[0]
                 assert "search_newest_start" in names
             names.clear()
@@ -329,14 +330,14 @@ def test_walk_and_index_find_the_same_hits_of_a_frequent_word(postgres, database
 def test_the_loose_tsquery_has_no_phrases(text, loose):
     """An excluded phrase is left out: without positions, it would exclude too much."""
     parsed = query.parse_query(text, 0)
-    assert (
-        expressions.tsquery_condition(expressions.TsqueryExpression({}, loose=True), parsed.words, parsed.filters)
-        == loose
-    )
+    condition = Condition(query.message_condition(parsed.words, parsed.filters))
+    assert search.TsqueryCompiler(condition, loose=True).compile(condition.node) == loose
 
 
 def test_a_walk_is_cheaper_for_frequent_words():
-    is_walk_cheaper = functools.partial(retrieval.is_walk_cheaper, pool=2_000)
+    def is_walk_cheaper(*density):
+        return search.is_walk_cheaper(search.DensityRow(*density), pool=2_000)
+
     million = (1e6, 1e6, 150_000)
     assert is_walk_cheaper(100, 100, 300, *million)  # a frequent word
     assert not is_walk_cheaper(3, 3, 300, *million)
@@ -352,7 +353,9 @@ def test_a_walk_is_cheaper_for_frequent_words():
 
 
 def test_newest_count_is_twice_the_expected_need():
-    newest_count = functools.partial(retrieval.newest_count, pool=2_000)
+    def newest_count(*density):
+        return search.newest_count(search.DensityRow(*density), pool=2_000)
+
     million = (1e6, 1e6, 150_000)
     assert newest_count(10, 10, 300, *million) == 120_000  # twice the expected number
     assert newest_count(200, 200, 300, *million) is None  # a walk is faster
@@ -396,8 +399,8 @@ def test_every_statement_finds_the_same_hits_of_one_session(
 ):
     """Its branches lie between those of a fork; the branches before and after belong to other sessions."""
     monkeypatch.setattr(retrieval, "POOL_SIZE", 5)
-    monkeypatch.setattr(retrieval, "_SHORT_SESSION", short_session)
-    monkeypatch.setattr(retrieval, "_FEW_MESSAGES", few_messages)
+    monkeypatch.setattr(search, "_SHORT_SESSION", short_session)
+    monkeypatch.setattr(search, "_FEW_MESSAGES", few_messages)
     with recollect.open(postgres) as store:
         add_session(store, *["before fox"] * 12, id="0")
         session = add_session(store, *[f"fox {number}" for number in range(12)], id="a")
@@ -448,9 +451,9 @@ def test_the_statement_for_rare_words_finds_the_same_hits(postgres, monkeypatch,
         store.delete_session("web:2")
         store.session("web:4").fork(id="web:forked").append([user("the fox of a fork")])
         for text in QUERIES_WITH_FEW_HITS:
-            monkeypatch.setattr(retrieval, "_FEW_MESSAGES", 0)
+            monkeypatch.setattr(search, "_FEW_MESSAGES", 0)
             expected = [(hit.session, hit.message, hit.score) for hit in store.search(text, 100)]
-            monkeypatch.setattr(retrieval, "_FEW_MESSAGES", 1_000)
+            monkeypatch.setattr(search, "_FEW_MESSAGES", 1_000)
             names = record_statement_names(monkeypatch)
             assert [(hit.session, hit.message, hit.score) for hit in store.search(text, 100)] == expected
             assert "search_rare" in names

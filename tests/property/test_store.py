@@ -205,7 +205,7 @@ class Comparison(RuleBasedStateMachine):
 
     def open_store(self):
         store = recollect.open(os.path.join(self.folder.name, "sessions.db"))
-        store.scope = lambda: Scope("", self.holder, self.now, is_gone)
+        store.scope = lambda: Scope("", self.holder, self.now, is_gone, store._engine.search_dialect)
         return store
 
     def teardown(self):

@@ -21,7 +21,7 @@ def test_comparison_on_postgres(databases, long):
 
         def open_store(self):
             store = recollect.open(databases.url_of(databases.common, "plain"))
-            store.scope = lambda: Scope("", self.holder, self.now, is_gone)
+            store.scope = lambda: Scope("", self.holder, self.now, is_gone, store._engine.search_dialect)
             return store
 
         def check_order(self, sessions, expected, time):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from recollect.engine.postgres.async_engine import _single_session
+from recollect.engine.postgres.search import PostgresSearch
 from recollect.model.message import Draft, TextPart
 from recollect.storage import appends, branches, messages, retention, sessions, settings, tools, turns
 from recollect.storage.operation import Scope
 
-SCOPE = Scope("", "h", 1, lambda _: False)
+SCOPE = Scope("", "h", 1, lambda _: False, PostgresSearch)
 DRAFT = Draft(role="user", parts=(TextPart(text="x"),))
 TURN = turns.HeldTurn(1, 1, 1, 1)
 STREAM = turns.OpenStream(TURN, 2)

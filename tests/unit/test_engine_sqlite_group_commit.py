@@ -8,6 +8,7 @@ import sqlite3
 import recollect
 from recollect.engine.sqlite import async_engine
 from recollect.engine.sqlite.database_file import DatabaseFile
+from recollect.engine.sqlite.search import SqliteSearch
 from recollect.engine.write_queue import QueuedOperation
 from recollect.storage import sessions
 from recollect.storage.operation import Scope
@@ -28,7 +29,7 @@ def test_earlier_operations_are_answered_before_waiting_for_a_lock(tmp_path):
             blocker.execute("ROLLBACK")
         lock_states.append(blocker.in_transaction)
 
-    scope = Scope(owner="", holder="test", now=1, is_gone=lambda _: False)
+    scope = Scope(owner="", holder="test", now=1, is_gone=lambda _: False, search_dialect=SqliteSearch)
     batch = [QueuedOperation(sessions.create(scope, name, {}), loop) for name in ("a", "b")]
     assert async_engine._commit_together(file, batch, async_engine._run_without_savepoint, answer_callers)
     assert [job.error for job in batch] == [None, None]

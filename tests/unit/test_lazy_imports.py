@@ -12,6 +12,7 @@ import os, sys, threading
 import recollect
 from recollect import storage
 
+store = recollect.open(":memory:")
 stop = threading.Event()
 {thread}
 pid = os.fork()
@@ -19,14 +20,14 @@ if pid == 0:
     os._exit(0)
 os.waitpid(pid, 0)
 stop.set()
-print("recollect.storage.transfer" in sys.modules, "recollect.formats.ai_sdk" in sys.modules)
+print(*("recollect." + name in sys.modules for name in ("storage.transfer", "formats.ai_sdk", "engine.sqlite.search")))
 """
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork() on this system")
 @pytest.mark.parametrize(
     ("thread", "expected"),
-    [("", "False False"), ("from recollect import formats; formats.FORMATS; threading.Thread(target=stop.wait).start()", "True True")],
+    [("", "False False False"), ("from recollect import formats; formats.FORMATS; threading.Thread(target=stop.wait).start()", "True True True")],
     ids=["one-thread", "two-threads"],
 )  # fmt: skip
 def test_a_fork_imports_modules_only_if_other_threads_run(thread, expected):

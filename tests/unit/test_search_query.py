@@ -6,18 +6,22 @@ import datetime
 
 import pytest
 
+from recollect.engine.sqlite.search import SqliteSearch
 from recollect.errors import InvalidValue
-from recollect.storage.search.expressions import Fts5Expression, fts5_condition, infix_pieces, rarity_weights
+from recollect.storage.search.dialect import Condition, Expression
 from recollect.storage.search.query import (
     NO_FILTERS,
     AllOf,
     AnyOf,
     Phrase,
     filter_values,
+    infix_pieces,
+    message_condition,
     parse_query,
     parse_time_argument,
     wanted_phrases,
 )
+from recollect.storage.search.retrieval import rarity_weights
 
 NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
 MIDNIGHT = 1_763_251_200_000  # milliseconds: the beginning of the day of NOW, in UTC
@@ -159,6 +163,10 @@ def test_filter_arguments():
             filter_values(value)
 
 
+def compile_condition(node, word_weights=None, forms=None) -> Expression:
+    return SqliteSearch().compile(Condition(node, word_weights or {}, forms))
+
+
 class TestExpression:
     """Expressions for SQLite's full-text search."""
 
@@ -174,39 +182,45 @@ class TestExpression:
         ],
     )
     def test_the_expression_of_a_query(self, text, expected):
-        expression = Fts5Expression({})
-        assert expression.of(parse(text)) == expected
-        assert len(expression.weights) == expected.count('"') // 2 - expected.count("+")
+        expression = compile_condition(parse(text))
+        assert expression.text == expected
+        assert expression.weights.count(",") + 1 == expected.count('"') // 2 - expected.count("+")
 
     def test_excluded_words_have_no_weight_and_no_infix_matches(self):
-        expression = Fts5Expression(
-            {"abc": 2.0, "abd": 3.0}, {("abc", False): ["abc", "xabc"], ("abd", False): ["abd", "xabd"]}
-        )
-        text = expression.of(parse("abc -abd"))
+        forms = {("abc", False): ["abc", "xabc"], ("abd", False): ["abd", "xabd"]}
+        text, weights = compile_condition(parse("abc -abd"), {"abc": 2.0, "abd": 3.0}, forms)
         assert "xabc" in text
         assert "xabd" not in text
-        assert expression.weights == [2.0, 2.0, 0.0]
-        assert expression.encoded_weights() == "2,2,0"
+        assert weights == "2,2,0"
 
     def test_quoted_phrases_do_not_match_inside_words(self):
-        assert infix_pieces(wanted_phrases(parse('"abc" abd abe_f'))) == [("abd", False), ("abe", True)]
-        expression = Fts5Expression({}, {("abc", False): ["abc", "xabc"]})
-        assert "xabc" not in expression.of(parse('"abc"'))
-        assert "*" not in expression.of(parse('"abc d"'))
-        assert "*" in expression.of(parse("abc_d"))
-        assert "xabc" in expression.of(parse("abc"))
-        # The first of several tokens must be the end of a word, which is the key ("abc", True).
-        assert "xabc" not in expression.of(parse("abc_d"))
+        assert infix_pieces(parse('"abc" abd abe_f')) == [("abd", False), ("abe", True)]
+        forms = {("abc", False): ["abc", "xabc"]}
+        for text, piece, is_found in (
+            ('"abc"', "xabc", False), ('"abc d"', "*", False), ("abc_d", "*", True), ("abc", "xabc", True),
+            # The first of several tokens must be the end of a word, which is the key ("abc", True).
+            ("abc_d", "xabc", False),
+        ):  # fmt: skip
+            assert (piece in compile_condition(parse(text), forms=forms).text) == is_found, text
 
     def test_filters_are_tags(self):
-        expression = Fts5Expression({})
         query = parse_query("a role:user -tool:x", NOW)
         user, tool = "r" + b"user".hex(), "t" + b"x".hex()
-        assert (
-            fts5_condition(expression, query.words, query.filters)
-            == f'(- tags : "a" AND tags : "{user}") NOT (tags : "{tool}")'
+        assert compile_condition(message_condition(query.words, query.filters)) == (
+            f'((- tags : "a" AND (tags : "{user}")) NOT (tags : "{tool}"))',
+            "1,0,0",
         )
-        assert expression.weights == [1.0, 0.0, 0.0]
+
+    def test_a_wider_search_excludes_the_narrow_matches(self):
+        query = parse_query("abc", NOW)
+        node = message_condition(query.words, query.filters, narrower=query.words)
+        assert compile_condition(node, forms={("abc", False): ["abc", "xabc"]}) == (
+            '(((- tags : "abc" OR - tags : "xabc")) NOT (- tags : "abc"))',
+            "1,1,0",
+        )
+
+    def test_titles_have_no_tags(self):
+        assert SqliteSearch().compile(Condition(parse("a b")), titles=True).text == '("a" AND "b")'
 
     def test_rare_words_weigh_more(self):
         weights = rarity_weights({"often": 2_000, "some": 100, "never": 0}, 2_000)

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from recollect.storage.search.expressions import TsqueryExpression, limit_size, tsquery_condition
-from recollect.storage.search.query import parse_query
+from recollect.engine.postgres.search import PostgresSearch, limit_size
+from recollect.storage.search.dialect import Condition, Expression
+from recollect.storage.search.query import message_condition, parse_query
 
 
 @pytest.mark.parametrize(
@@ -28,30 +29,31 @@ from recollect.storage.search.query import parse_query
 )
 def test_the_tsquery_of_a_query(text: str, expected: str):
     query = parse_query(text, 0)
-    assert tsquery_condition(TsqueryExpression({}), query.words, query.filters) == expected
+    assert compile_condition(message_condition(query.words, query.filters)).text == expected
+
+
+def compile_condition(node, word_weights=None, forms=None) -> Expression:
+    return PostgresSearch().compile(Condition(node, word_weights or {}, forms))
 
 
 def test_infix_matches_widen_only_wanted_words():
     query = parse_query("abc -abc x.y", 0)
-    infix_matches = {("abc", False): ["abc", "xabc"]}
-    text = tsquery_condition(
-        TsqueryExpression({}, infix_matches), query.words, query.filters, parse_query("abc", 0).words
-    )
+    node = message_condition(query.words, query.filters, narrower=parse_query("abc", 0).words)
+    text = compile_condition(node, forms={("abc", False): ["abc", "xabc"]}).text
     assert text == "(((('abc' | 'xabc') & (('x' <-> 'y':*) | '=+x y':*)) & !'abc') & !'abc')"
 
 
 def test_a_phrase_weighs_the_sum_of_its_words():
-    query = parse_query("rare OR usual.usual -gone", 0)
-    expression = TsqueryExpression({"rare": 3.0, "usual": 0.5, "gone": 9.0})
-    expression.of(query.words)
-    assert json.loads(expression.encoded_phrases()) == [["'rare'", 3.0], ["('usual' <-> 'usual')", 1.0]]
+    words = parse_query("rare OR usual.usual -gone", 0).words
+    weights = compile_condition(words, {"rare": 3.0, "usual": 0.5, "gone": 9.0}).weights
+    assert json.loads(weights) == [["'rare'", 3.0], ["('usual' <-> 'usual')", 1.0]]
 
 
 def test_a_long_word_is_truncated_and_stays_distinct():
-    one, other = (TsqueryExpression({}).of(parse_query("x" * 300 + end, 0).words) for end in "ab")
+    one, other = (compile_condition(parse_query("x" * 300 + end, 0).words).text for end in "ab")
     assert one != other
     assert len(one) == len(other) == 160 + 32 + 2
-    assert TsqueryExpression({}).of(parse_query("x" * 300 + "*", 0).words) == f"'{'x' * 160}':*"
+    assert compile_condition(parse_query("x" * 300 + "*", 0).words).text == f"'{'x' * 160}':*"
 
 
 def test_a_query_that_is_too_large_matches_nothing():

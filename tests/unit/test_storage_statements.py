@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from recollect import sql
+from recollect.engine.sqlite.search import SqliteSearch
 from recollect.errors import (
     InvalidValue,
     KeyReused,
@@ -25,7 +26,7 @@ from recollect.storage import appends, listing, messages, paths, retention, sess
 from recollect.storage.operation import Operation, Scope
 
 NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
-SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead")
+SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead", SqliteSearch)
 NO_FILTERS = dict.fromkeys(("archived", "pinned", "channel", "model", "status", "role", "tool", "parent", "delegates"))
 HELLO = Draft(role="user", parts=(TextPart(text="hello"),))
 COUNTS = (8, 3, 30, 0, 0, NOW, NOW - 5, NOW)  # revision, messages, tokens, in, out, updated, active, last message

@@ -8,11 +8,14 @@ steps, and the conformance suite tests the result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.model.reports import Backup, Finding, OptimizeReport, Space
 from recollect.storage.operation import Operation
+
+if TYPE_CHECKING:
+    from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 
@@ -68,6 +71,10 @@ class Engine(Protocol):
         """Return whether the process with this holder name has ended. False if that cannot be known."""
         ...
 
+    def search_dialect(self) -> SearchDialect:
+        """Return the search of this engine. Import its modules on the first call: most programs do not search."""
+        ...
+
     def run(self, op: Operation[T]) -> T:
         """Run an operation in one transaction and return its result; its writes are durable by then.
 
@@ -104,6 +111,10 @@ class AsyncEngine(Protocol):
 
     def is_gone(self, name: str) -> bool:
         """Return whether the process with this holder name has ended. False if that cannot be known."""
+        ...
+
+    def search_dialect(self) -> SearchDialect:
+        """Return the search of this engine. Import its modules on the first call: most programs do not search."""
         ...
 
     async def run(self, op: Operation[T]) -> T:

@@ -79,8 +79,6 @@ class SessionStateRow(NamedTuple):
     head_number: int | None
     open_branches: int
     sort_title: str | None
-    relatives_differ: bool
-    is_skipped: bool
 
 
 class BranchExtentRow(NamedTuple):
@@ -350,7 +348,9 @@ def _check_session_row(
             yield from execute("session_set_open_turns", session=current.session, count=state.open_branches)
         message = f"Session {id!r} counts {state.open_turns} open turns; there are {state.open_branches}."
         findings.append(Finding(kind="counter", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
-    findings += yield from _check_derived_columns(current, state, repair)
+    for kind, problem in (yield from scope.search_dialect().check_session(current.session, repair=repair)):
+        message = f"Session {id!r} {problem}."
+        findings.append(Finding(kind=kind, message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
     sort_title = None if current.value.title is None else title_sort_key(current.value.title)
     if state.sort_title != sort_title:
         if repair:
@@ -361,24 +361,6 @@ def _check_session_row(
         findings.append(
             Finding(kind="title", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair, level=level)
         )
-    return findings
-
-
-def _check_derived_columns(
-    current: sessions.StoredSession, state: SessionStateRow, repair: bool
-) -> Steps[list[Finding]]:
-    """Report wrong values in the columns that PostgreSQL derives from other rows."""
-    id, findings = current.value.id, list[Finding]()
-    if state.relatives_differ:
-        if repair:
-            yield from execute("session_set_relatives", session=current.session)
-        message = f"Session {id!r} stores a wrong parent id or a wrong number of sub-agents."
-        findings.append(Finding(kind="counter", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
-    if state.is_skipped:
-        if repair:
-            yield from execute("session_set_waiting", session=current.session)
-        message = f"Session {id!r} has messages that search would never index."
-        findings.append(Finding(kind="search", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
     return findings
 
 

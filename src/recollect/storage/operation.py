@@ -22,6 +22,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from recollect.storage.fast_paths import FastPath
+    from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -87,6 +88,8 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
     now: int
     is_gone: Callable[[str], bool]
     """Return whether a holder is a process of this machine that no longer runs."""
+    search_dialect: Callable[[], SearchDialect]
+    """Return the search of the engine. Its modules are imported on the first call."""
 
 
 class Query(Generic[R]):

@@ -51,7 +51,8 @@ class Store:
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
-        return Scope(self._owner, self._engine.holder(), time.time_ns() // 1_000_000, self._engine.is_gone)
+        engine = self._engine
+        return Scope(self._owner, engine.holder(), time.time_ns() // 1_000_000, engine.is_gone, engine.search_dialect)
 
     def run(self, op: Operation[T]) -> T:
         """Run one operation of recollect.storage in one transaction, and return its result."""
@@ -67,7 +68,7 @@ class Store:
         try:
             return self._engine.run(op)
         except IndexDamaged:
-            self._engine.run(storage.search.clear())
+            self._engine.run(storage.search.clear(self.scope()))
             return self._engine.run(op)
 
     def follow(self, plan: Plan[T]) -> T:

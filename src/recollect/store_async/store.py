@@ -50,7 +50,8 @@ class AsyncStore:
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
-        return Scope(self._owner, self._engine.holder(), time.time_ns() // 1_000_000, self._engine.is_gone)
+        engine = self._engine
+        return Scope(self._owner, engine.holder(), time.time_ns() // 1_000_000, engine.is_gone, engine.search_dialect)
 
     def run(self, op: Operation[T]) -> Coroutine[Any, Any, T]:
         """Run one operation of recollect.storage in one transaction, and return its result."""
@@ -66,7 +67,7 @@ class AsyncStore:
         try:
             return await self._engine.run(op)
         except IndexDamaged:
-            await self._engine.run(storage.search.clear())
+            await self._engine.run(storage.search.clear(self.scope()))
             return await self._engine.run(op)
 
     async def follow(self, plan: Plan[T]) -> T:

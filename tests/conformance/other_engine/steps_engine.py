@@ -14,6 +14,7 @@ from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import AsyncEngine, Engine, Maintenance
 from recollect.engine.registry import find_provider
 from recollect.storage.operation import Operation
+from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 SCHEME = "steps:"
@@ -61,6 +62,9 @@ class StepsEngine:
     def is_gone(self, name: str) -> bool:
         return self._engine.is_gone(name)
 
+    def search_dialect(self) -> SearchDialect:
+        return self._engine.search_dialect()
+
     def run(self, op: Operation[T]) -> T:
         return self._engine.run(_without_fast_path(op))
 
@@ -90,6 +94,9 @@ class AsyncStepsEngine:
 
     def is_gone(self, name: str) -> bool:
         return self._engine.is_gone(name)
+
+    def search_dialect(self) -> SearchDialect:
+        return self._engine.search_dialect()
 
     async def run(self, op: Operation[T]) -> T:
         return await self._engine.run(_without_fast_path(op))

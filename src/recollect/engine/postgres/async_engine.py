@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
@@ -22,6 +22,9 @@ from recollect.engine.postgres.server import DatabaseServer
 from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
 from recollect.errors import StoreClosed, StoreUnavailable
 from recollect.storage.operation import Operation
+
+if TYPE_CHECKING:
+    from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 
@@ -78,6 +81,12 @@ class AsyncPostgresEngine:
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a blocking function in a thread, and return its result."""
         return await running_loop().run_in_executor(None, work)
+
+    def search_dialect(self) -> SearchDialect:
+        """Return the search of this engine."""
+        from recollect.engine.postgres.search import PostgresSearch  # noqa: PLC0415  most programs do not search
+
+        return PostgresSearch()
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recollect.engine.engine import AsyncEngine, Engine
 from recollect.engine.postgres.sync_engine import PostgresEngine
+from recollect.lazy_imports import import_before_fork
 
 backups = None  # the files belong to the server
 
@@ -18,3 +19,11 @@ def open_async(url: str, *, owner: str, timeout: float) -> AsyncEngine:
     from recollect.engine.postgres.async_engine import AsyncPostgresEngine  # noqa: PLC0415  it imports asyncio: 40 ms
 
     return AsyncPostgresEngine(url, owner=owner, timeout=timeout)
+
+
+def _load_search() -> None:
+    """Import the module that a search imports on first use."""
+    __import__("recollect.engine.postgres.search")
+
+
+import_before_fork(_load_search)

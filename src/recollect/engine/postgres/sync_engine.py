@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
@@ -10,6 +10,9 @@ from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
 from recollect.errors import StoreClosed
 from recollect.storage.operation import Operation
+
+if TYPE_CHECKING:
+    from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 
@@ -43,6 +46,12 @@ class PostgresEngine:
         if self._closed:
             raise StoreClosed
         return self._server.write(op) if op.writes else self._server.read(op)
+
+    def search_dialect(self) -> SearchDialect:
+        """Return the search of this engine."""
+        from recollect.engine.postgres.search import PostgresSearch  # noqa: PLC0415  most programs do not search
+
+        return PostgresSearch()
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all connections."""

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -29,6 +29,9 @@ from recollect.engine.sqlite.transactions import rollback
 from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
 from recollect.errors import RecollectError, StoreClosed
 from recollect.storage.operation import Operation
+
+if TYPE_CHECKING:
+    from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 
@@ -81,6 +84,12 @@ class AsyncSqliteEngine:
         if not op.writes and not self._file.memory:
             return await loop.run_in_executor(self._writer.readers, self._file.read, op)
         return await self._write_queue.wait(op, loop)
+
+    def search_dialect(self) -> SearchDialect:
+        """Return the search of this engine."""
+        from recollect.engine.sqlite.search import SqliteSearch  # noqa: PLC0415  most programs do not search
+
+        return SqliteSearch()
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all processes."""

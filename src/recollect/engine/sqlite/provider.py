@@ -6,6 +6,7 @@ import time
 
 from recollect.engine.engine import AsyncEngine, Engine
 from recollect.engine.sqlite.sync_engine import SqliteEngine
+from recollect.lazy_imports import import_before_fork
 from recollect.model.reports import Backup
 
 
@@ -39,3 +40,11 @@ def open_async(url: str, *, owner: str, timeout: float) -> AsyncEngine:  # noqa:
     from recollect.engine.sqlite.async_engine import AsyncSqliteEngine  # noqa: PLC0415  it imports asyncio: 40 ms
 
     return AsyncSqliteEngine(url, timeout=timeout)
+
+
+def _load_search() -> None:
+    """Import the module that a search imports on first use."""
+    __import__("recollect.engine.sqlite.search")
+
+
+import_before_fork(_load_search)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import Maintenance
@@ -12,6 +12,9 @@ from recollect.engine.sqlite.connection import CHECKPOINT_PAGES, TIMEOUT
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.errors import StoreClosed, StoreLocked
 from recollect.storage.operation import Operation
+
+if TYPE_CHECKING:
+    from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 
@@ -51,6 +54,12 @@ class SqliteEngine:
             return self._file.write(op)
         finally:
             self._lock.release()
+
+    def search_dialect(self) -> SearchDialect:
+        """Return the search of this engine."""
+        from recollect.engine.sqlite.search import SqliteSearch  # noqa: PLC0415  most programs do not search
+
+        return SqliteSearch()
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all processes."""

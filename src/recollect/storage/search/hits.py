@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from recollect.model import json
 from recollect.model.message import Part, ToolResultPart
 from recollect.model.search import Hit
-from recollect.storage.operation import Row, Scope, Steps, fetch_all, fetch_one
+from recollect.storage.operation import Query, Scope, Steps, fetch_one, fetch_tuples
 from recollect.storage.search import index
 from recollect.storage.search.analysis import TextPiece, fold, text_pieces, token_spans
 
@@ -161,7 +161,9 @@ def _single_line(
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
     """Return a part on one line, with ellipses where the text continues; offsets stay valid."""
     before = "…" if start > 0 else ""
-    line = "".join(" " if char.isspace() or not char.isprintable() else char for char in text[start:end])
+    line = text[start:end]
+    if not line.isprintable():  # of all spaces, only the ordinary one is printable
+        line = "".join([" " if char.isspace() or not char.isprintable() else char for char in line])
     shift = len(before) - start
     after = "…" if end < len(text) else ""
     return before + line + after, tuple((low + shift, high + shift) for low, high in marks)
@@ -173,6 +175,64 @@ READ_BATCH = 32
 MessagePosition = tuple[int, int]
 
 
+class HitSession(NamedTuple):
+    """The session in which a hit is shown, which also is a row of `search_sharing_session`."""
+
+    id: str
+    title: str | None
+    channel: str | None
+    archived_at: int | None
+    deleted_at: int | None
+    parent_id: str | None
+
+
+class TitleMatchRow(NamedTuple):
+    """A session whose title matches, and the rank of the title; lower is better."""
+
+    session: int
+    rank: float | None
+    id: str
+    title: str
+    channel: str | None
+    archived_at: int | None
+    deleted_at: int | None
+    parent_id: str | None
+    created_at: int
+
+
+class MatchedMessageRow(NamedTuple):
+    """The message of a hit with the session of its branch, and whether that session passes the filters."""
+
+    branch: int
+    position: int
+    number: int
+    role: str
+    created_at: int
+    blobs: str | None
+    parts: bytes
+    session_matches: bool | None
+    id: str | None
+    title: str | None
+    channel: str | None
+    archived_at: int | None
+    deleted_at: int | None
+    parent_id: str | None
+
+
+class ResultToolRow(NamedTuple):
+    """The tool name of a tool result: the part of the message that holds it."""
+
+    branch: int
+    position: int
+    part: int
+    tool: str
+
+
+MESSAGES = Query("search_hits", MatchedMessageRow)
+SHARING_SESSION = Query("search_sharing_session", HitSession)
+RESULT_TOOLS = Query("search_hits_tools", ResultToolRow)
+
+
 class _FoundMessage(NamedTuple):
     """The message of a hit, and the session in which it is shown."""
 
@@ -180,23 +240,22 @@ class _FoundMessage(NamedTuple):
     role: str
     created: int
     parts: Sequence[Part]
-    session: Row
+    session: HitSession
 
 
-def title_hit(row: Row, score: float, needles: Sequence[Needle]) -> Hit:
+def title_hit(row: TitleMatchRow, score: float, needles: Sequence[Needle]) -> Hit:
     """Return the hit of a title."""
-    id_, text, channel, archived_at, deleted_at, parent, created = row
-    snippet = make_snippet(text, needles)
+    snippet = make_snippet(row.title, needles)
     return Hit(
-        id_, text, "title", snippet.text, snippet.marks, -score, created, channel=channel, archived_at=archived_at,
-        deleted_at=deleted_at, parent=parent,
+        row.id, row.title, "title", snippet.text, snippet.marks, -score, row.created_at, channel=row.channel,
+        archived_at=row.archived_at, deleted_at=row.deleted_at, parent=row.parent_id,
     )  # fmt: skip
 
 
 def message_hits(
     scope: Scope,
     params: Mapping[str, Any],
-    session: Row | None,
+    session: HitSession | None,
     entries: Sequence[tuple[float, MessagePosition]],
     needles: Sequence[Needle],
 ) -> Steps[list[Hit | None]]:
@@ -214,26 +273,27 @@ def message_hits(
         piece, snippet = _best_snippet(list(text_pieces(message.parts, tools.get(position, {}))), needles)
         hits.append(
             Hit(
-                message.session[0], message.session[1], piece.kind, snippet.text, snippet.marks, -score,
-                message.created, f"{message.number}.{position[1]}", message.role, piece.tool, *message.session[2:],
+                message.session.id, message.session.title, piece.kind, snippet.text, snippet.marks, -score,
+                message.created, f"{message.number}.{position[1]}", message.role, piece.tool, message.session.channel,
+                message.session.archived_at, message.session.deleted_at, message.session.parent_id,
             )
         )  # fmt: skip
     return hits
 
 
 def _read_messages(
-    scope: Scope, params: Mapping[str, Any], session: Row | None, positions: Sequence[MessagePosition]
+    scope: Scope, params: Mapping[str, Any], session: HitSession | None, positions: Sequence[MessagePosition]
 ) -> Steps[dict[MessagePosition, _FoundMessage]]:
     result: dict[MessagePosition, _FoundMessage] = {}
-    for branch, position, number, role, created, blobs, parts, matches, *session_columns in (
-        yield from fetch_all("search_hits", hits=json.encode(positions), **params)
+    for branch, position, number, role, created, blobs, parts, session_matches, *session_columns in (
+        yield from fetch_tuples(MESSAGES, hits=json.encode(positions), **params)
     ):
-        session_row: Row | None = session or (tuple(session_columns) if matches else None)
-        if session_row is None:  # its own session is filtered out; another one may share the message
-            session_row = yield from fetch_one("search_sharing_session", branch=branch, position=position, **params)
-        if session_row is not None:
+        shown_session = session or (HitSession(*session_columns) if session_matches else None)
+        if shown_session is None:  # its own session is filtered out; another one may share the message
+            shown_session = yield from fetch_one(SHARING_SESSION, branch=branch, position=position, **params)
+        if shown_session is not None:
             all_parts = yield from index.read_parts(scope, parts, blobs)
-            result[branch, position] = _FoundMessage(number, role, created, all_parts, session_row)
+            result[branch, position] = _FoundMessage(number, role, created, all_parts, shown_session)
     return result
 
 
@@ -246,7 +306,7 @@ def _read_tool_names(positions: Sequence[MessagePosition]) -> Steps[dict[Message
     names: dict[MessagePosition, dict[int, str]] = {}
     if positions:
         for branch, position, part, tool in (
-            yield from fetch_all("search_hits_tools", hits=json.encode(positions), call_distance=index.CALL_DISTANCE)
+            yield from fetch_tuples(RESULT_TOOLS, hits=json.encode(positions), call_distance=index.CALL_DISTANCE)
         ):
             names.setdefault((branch, position), {})[part] = tool
     return names

@@ -20,7 +20,7 @@ from recollect.model import validation
 from recollect.model.message import ROLES
 from recollect.model.session import SESSION_STATUSES
 from recollect.model.times import DAY, TimeLike, parse_time_text, to_milliseconds
-from recollect.storage.search.analysis import MIN_INFIX_LENGTH, fold, tokenize
+from recollect.storage.search.analysis import ALL_TAG, MIN_INFIX_LENGTH, ROLE_TAG, TOOL_TAG, encode_tag, fold, tokenize
 
 # Limits of a query, so that any pasted text is searched in bounded time. The excess is ignored.
 _MAX_WORDS = 48  # words, phrases and filters
@@ -62,6 +62,12 @@ class Phrase(NamedTuple):
         return not self.quoted and len(self.tokens) > 1
 
 
+class Tag(NamedTuple):
+    """A property of a message, such as its role. Only a condition for an engine has tags, a parsed text has none."""
+
+    name: str
+
+
 class AllOf(NamedTuple):
     """A conjunction: all of some nodes and none of others."""
 
@@ -75,7 +81,7 @@ class AnyOf(NamedTuple):
     any_of: tuple[Node, ...]
 
 
-Node: TypeAlias = "Phrase | AllOf | AnyOf"
+Node: TypeAlias = "Phrase | Tag | AllOf | AnyOf"
 
 
 class Filters(NamedTuple):
@@ -100,7 +106,7 @@ NO_FILTERS = Filters(
 )
 
 
-class Query(NamedTuple):
+class ParsedQuery(NamedTuple):
     """A parsed query."""
 
     words: Node | None
@@ -118,12 +124,12 @@ class _Lexeme(NamedTuple):
     prefix: bool = False
 
 
-def parse_query(text: str, now: int) -> Query:
+def parse_query(text: str, now: int) -> ParsedQuery:
     """Parse a query. `now` is the reference of relative times, in milliseconds."""
     query = _QueryParser(text, now).read()
     if query.words is None and query.filters == NO_FILTERS:  # operators alone are words
         tokens = tuple(tokenize(fold(text))[:_MAX_PHRASE_TOKENS])
-        return Query(Phrase(tokens, prefix=False, quoted=False) if tokens else None, NO_FILTERS)
+        return ParsedQuery(Phrase(tokens, prefix=False, quoted=False) if tokens else None, NO_FILTERS)
     return query
 
 
@@ -142,14 +148,14 @@ class _QueryParser:
         self.no_session: set[str] = set()
         self.negated = False
 
-    def read(self) -> Query:
+    def read(self) -> ParsedQuery:
         nodes: list[Node] = []
         while self.at < len(self.lexemes):  # an unmatched closing bracket is skipped
             node = self._parse_or(0)
             if node is not None:
                 nodes.append(node)
             self.at += 1
-        return Query(_make_all_of(nodes, []), self._filters())
+        return ParsedQuery(_make_all_of(nodes, []), self._filters())
 
     def _filters(self) -> Filters:
         sets = {name: (frozenset(any_of), frozenset(none_of)) for name, (any_of, none_of) in self.sets.items()}
@@ -307,7 +313,7 @@ def _parse_time(text: str, now: int) -> int | None:
 
 
 def combine_filters(
-    query: Query,
+    query: ParsedQuery,
     *,
     session: str | None,
     sets: dict[str, frozenset[str]],
@@ -315,7 +321,7 @@ def combine_filters(
     until: int | None,
     archived: bool | None,
     pinned: bool | None,
-) -> Query:
+) -> ParsedQuery:
     """Combine the typed filters with those of the caller; both must hold."""
     filters = query.filters
     session_id = session if filters.session is None else filters.session
@@ -331,7 +337,7 @@ def combine_filters(
         sets_by_name[name] = (any_of & values if any_of and values else any_of | values, none_of)
         if any_of and values and not any_of & values:
             sets_by_name[name] = (frozenset(("\0",)), none_of)  # matches nothing
-    return Query(
+    return ParsedQuery(
         query.words,
         filters._replace(
             **sets_by_name,
@@ -353,12 +359,35 @@ def all_phrases(node: Node | None, *, include_excluded: bool = True) -> Iterator
     """Yield all phrases, including the excluded ones."""
     if isinstance(node, Phrase):
         yield node
-    elif node is not None:
+    elif node is not None and not isinstance(node, Tag):
         children = (
             node.any_of if isinstance(node, AnyOf) else (*node.all_of, *(node.none_of if include_excluded else ()))
         )
         for item in children:
             yield from all_phrases(item, include_excluded=include_excluded)
+
+
+def infix_pieces(node: Node | None) -> list[tuple[str, bool]]:
+    """Return the pieces that may match inside words; True if they must be the end of a word."""
+    pieces = [(phrase.tokens[0], len(phrase.tokens) > 1) for phrase in wanted_phrases(node) if phrase.allows_infix]
+    return list(dict.fromkeys(pieces))
+
+
+def message_condition(words: Node | None, filters: Filters, *, narrower: Node | None = None) -> Node:
+    """Return the condition for messages: the words, the tags, and not the matches of an earlier, narrower search."""
+    required: list[Node] = [Tag(ALL_TAG) if words is None else words]
+    none_of: list[Node] = []
+    for kind, (values, exclusions) in ((ROLE_TAG, filters.role), (TOOL_TAG, filters.tool)):
+        if values:
+            required.append(AnyOf(_tags(kind, values)))
+        none_of += _tags(kind, exclusions)
+    if narrower is not None:
+        none_of.append(narrower)
+    return AllOf(tuple(required), tuple(none_of)) if none_of or len(required) > 1 else required[0]
+
+
+def _tags(kind: str, values: Iterable[str]) -> tuple[Tag, ...]:
+    return tuple(Tag(name) for name in sorted({encode_tag(kind, value) for value in values}))
 
 
 def parse_time_argument(value: TimeLike | None, name: str, now: int) -> int | None:

@@ -1,8 +1,8 @@
 """Retrieval: titles first, then messages with the words as typed, then messages with the words inside other words.
 
 If a query matches very many messages, they are ranked in pools of POOL_SIZE, newest pool first, so that a page takes as
-long in a large store as in a small one. Later pages continue with the next pool. Costs are estimated from a sample;
-the unit is one message that is read and skipped.
+long in a large store as in a small one. Later pages continue with the next pool. The dialect of the engine finds the
+messages of a pool.
 """
 
 from __future__ import annotations
@@ -15,12 +15,23 @@ from recollect.errors import IndexDamaged, InvalidValue, SessionNotFound, format
 from recollect.model import json, validation
 from recollect.model.search import Hit
 from recollect.storage import sessions
-from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, fetch_all, fetch_one
+from recollect.storage.operation import Operation, Plan, Query, Scope, Steps, fetch_all, fetch_one
 from recollect.storage.paths import LAST_POSITION, MAX_BRANCH_NUMBER
-from recollect.storage.search import expressions, hits, index
-from recollect.storage.search.expressions import Fts5Expression, fts5_condition, infix_pieces, rarity_weights
-from recollect.storage.search.hits import Needle
-from recollect.storage.search.query import NO_FILTERS, AllOf, AnyOf, Node, Phrase, Query, wanted_phrases
+from recollect.storage.search import hits, index
+from recollect.storage.search.dialect import Condition, Match, MessageFinder, MessageSearch, PoolBounds
+from recollect.storage.search.hits import HitSession, Needle, TitleMatchRow
+from recollect.storage.search.query import (
+    NO_FILTERS,
+    AllOf,
+    AnyOf,
+    Node,
+    ParsedQuery,
+    Phrase,
+    Tag,
+    infix_pieces,
+    message_condition,
+    wanted_phrases,
+)
 
 TITLES, EXACT, WIDE_TITLES, WIDE, END = range(5)
 """The stages of a search, in order: titles, messages, and both again with the words inside longer words."""
@@ -72,55 +83,9 @@ def parse_cursor(text: str) -> SearchCursor:
     return cursor
 
 
-_INDEXED_COST, _PAGE_COST = 1.2, 4
-"""Costs of reading a message through the word index, and of fetching its page. The unit is one message passed over."""
-
-_RANGE_COST = 0.1
-"""Cost of one index entry in a bitmap. The unit is one message passed over."""
-
-_NEWEST_MARGIN, _MAX_NEWEST_SHARE, _MIN_SAMPLE_HITS = 2, 0.7, 5
-"""Safety factor of the estimate, maximum share of all messages, and minimum hits in the sample to use it."""
-
-
-def is_walk_cheaper(
-    hits: int, candidates: int, sample: int, own_total: float, total: float, pages: int, *, pool: int
-) -> bool:
-    """Return whether walking back from the newest message is cheaper than reading all matches of the word index.
-
-    Of `sample` messages, `hits` match and `candidates` have the words in any order. `own_total` messages of the owner
-    are among `total` of all owners, on `pages` pages. Rare matches are on separate pages, frequent ones share them.
-    """
-    walk_cost, index_cost = _estimate_costs(hits, candidates, sample, own_total, total, pages, pool)
-    return walk_cost <= index_cost
-
-
-def newest_count(
-    hits: int, candidates: int, sample: int, own_total: float, total: float, pages: int, *, pool: int
-) -> int | None:
-    """Return how many of the newest messages contain enough hits, if reading these through the index is cheapest."""
-    share = _NEWEST_MARGIN * pool * sample / (hits * own_total) if hits >= _MIN_SAMPLE_HITS and own_total else 1.0
-    if share > _MAX_NEWEST_SHARE:
-        return None
-    walk_cost, index_cost = _estimate_costs(hits, candidates, sample, own_total, total, pages, pool)
-    cost = share * (index_cost + _RANGE_COST * total) + _RANGE_COST * own_total * candidates / sample
-    return math.ceil(share * own_total) if cost < min(walk_cost, index_cost) else None
-
-
-def _estimate_costs(
-    hits: int, candidates: int, sample: int, own_total: float, total: float, pages: int, pool: int
-) -> tuple[float, float]:
-    """Return the costs of walking back and of reading all index matches, in messages passed over."""
-    if not own_total:  # so few that none was in the sample
-        return 1.0, 0.0
-    share = min(1.0, pool * sample / (hits * own_total)) if hits else 1.0
-    candidate_share = candidates / sample
-    page_count = pages * own_total / total * (1 - (1 - candidate_share) ** (total / max(pages, 1)))
-    return share * total, _INDEXED_COST * own_total * candidate_share + _PAGE_COST * page_count
-
-
 def max_matches(node: Node | None, counts: Mapping[str, float]) -> float:
     """Return an upper bound of the matches, from the number of messages with each word."""
-    if node is None:
+    if node is None or isinstance(node, Tag):
         return math.inf
     if isinstance(node, AnyOf):
         return sum([max_matches(each, counts) for each in node.any_of])
@@ -128,6 +93,11 @@ def max_matches(node: Node | None, counts: Mapping[str, float]) -> float:
         return min([max_matches(each, counts) for each in node.all_of], default=math.inf)
     full_tokens = node.tokens[:-1] if node.prefix else node.tokens
     return min([counts.get(token, math.inf) for token in full_tokens], default=math.inf)
+
+
+def rarity_weights(counts: Mapping[str, int], max_count: int) -> dict[str, float]:
+    """Return the weight of each word: rarer words weigh more. Counts stop at `max_count`."""
+    return {word: math.log(1 + (2 * max_count + 0.5) / (count + 0.5)) for word, count in counts.items()}
 
 
 POOL_SIZE = 2_000
@@ -145,17 +115,32 @@ _MAX_WEIGHED, _MAX_COUNTED = 64, 2_000
 _MAX_WORD_FORMS = 48
 """Words in which a piece is searched."""
 
-_SAMPLE_SIZE = 200
-"""Messages of the sample that estimates how many match."""
 
-_NEWEST_ATTEMPTS, _NEWEST_GROWTH = 2, 1.2
-"""Attempts to find a pool among the newest messages, and the growth factor of the second one."""
+class MatchCountRow(NamedTuple):
+    """A number of messages that match, up to a limit."""
 
-_FEW_MESSAGES = 2_000
-"""Messages. Below this number, looking up their sessions one by one is faster than reading all sessions."""
+    matches: int
 
-_SHORT_SESSION = 3_000
-"""Messages. A shorter session is scanned faster than the index of all sessions."""
+
+class SearchRangeRow(NamedTuple):
+    """A span of a branch that a session reaches: positions after `low`, up to `high`."""
+
+    branch: int
+    low: int
+    high: int
+
+
+class IndexedWordRow(NamedTuple):
+    """A word of the index."""
+
+    term: str
+
+
+RANGES = Query("search_ranges", SearchRangeRow)
+SESSION_MATCHES = Query("search_session_matches", index.ExistenceRow)
+TITLE_MATCHES = Query("search_titles_match", TitleMatchRow)
+WORD_COUNT = Query("search_count", MatchCountRow)
+WORDS_WITH = Query("search_terms_with", IndexedWordRow)
 
 
 class HitPage(NamedTuple):
@@ -170,7 +155,7 @@ class HitPage(NamedTuple):
 class SearchRequest(NamedTuple):
     """A search: the query, and which sessions are searched."""
 
-    query: Query
+    query: ParsedQuery
     deleted: bool
     delegates: bool
     typed: bool = False
@@ -181,19 +166,19 @@ class _SearchedSession(NamedTuple):
     """The branch ranges of the session, if only one is searched."""
 
     session: sessions.StoredSession
-    ranges: list[tuple[int, int, int]]
+    ranges: list[SearchRangeRow]
 
     def narrow(self, upper: CandidatePosition, lower: CandidatePosition) -> tuple[CandidatePosition, CandidatePosition]:
         """Return the bounds of the candidates, narrowed to those of this session."""
         if not self.ranges:
             return BOTTOM, BOTTOM
         last, first = max(self.ranges), min(self.ranges)
-        return min(upper, (last[0], last[2] + 1)), max(lower, (first[0], first[1] + 1))
+        return min(upper, (last.branch, last.high + 1)), max(lower, (first.branch, first.low + 1))
 
     @property
-    def short(self) -> bool:
-        """True if the session is short enough to scan."""
-        return sum(high - low for _, low, high in self.ranges) <= _SHORT_SESSION
+    def length(self) -> int:
+        """The number of positions in the ranges."""
+        return sum(span.high - span.low for span in self.ranges)
 
 
 def search_pages(scope: Scope, request: SearchRequest, *, limit: int, after: str | None) -> Plan[HitPage]:
@@ -216,7 +201,7 @@ def _search(scope: Scope, request: SearchRequest, limit: int, cursor: SearchCurs
         except IndexDamaged:  # everything in the index can be rebuilt from the messages
             if last or rebuilt:
                 raise
-            yield index.clear()
+            yield index.clear(scope)
             rebuilt = True
         else:
             if page is not None:
@@ -250,7 +235,7 @@ def _find_page(
     finder = _Finder(scope, request, target, cursor.counts)
     if (
         target is not None
-        and (yield from fetch_one("search_session_matches", session=target.session.session, **finder.params)) is None
+        and (yield from fetch_one(SESSION_MATCHES, session=target.session.session, **finder.params)) is None
     ):
         return HitPage([], None)
     entries: list[tuple[Hit, SearchCursor]] = []
@@ -269,8 +254,7 @@ def _searched_session(scope: Scope, request: SearchRequest) -> Steps[_SearchedSe
     if row is None:
         raise SessionNotFound(session=name)
     current = sessions.stored_from_row(row)
-    ranges = yield from fetch_all("search_ranges", session=current.session)
-    return _SearchedSession(current, [(row[0], row[1], row[2]) for row in ranges])
+    return _SearchedSession(current, (yield from fetch_all(RANGES, session=current.session)))
 
 
 class _Finder:
@@ -280,6 +264,7 @@ class _Finder:
         self, scope: Scope, request: SearchRequest, target: _SearchedSession | None, counts: tuple[int, ...] | None
     ) -> None:
         self.scope = scope
+        self.dialect = scope.search_dialect()
         self.words = request.query.words
         self.filters = request.query.filters
         self.target = target
@@ -288,8 +273,7 @@ class _Finder:
         self.rarity: dict[str, float] | None = None
         self.max_matches = math.inf
         """An upper bound of the messages that contain the typed words."""
-        self.dense: dict[bool, bool] = {}
-        self.newest: dict[bool, int | None] = {}
+        self.message_finders: dict[bool, MessageFinder] = {}
         self.wider: dict[tuple[str, bool], list[str]] | None = None
 
     def read(self, cursor: SearchCursor, limit: int) -> Steps[tuple[list[tuple[Hit, SearchCursor]], SearchCursor]]:
@@ -299,100 +283,86 @@ class _Finder:
             return [], SearchCursor(END)
         fresh = cursor.score is None
         pool = POOL_SIZE if fresh else -1
-        titles = cursor.stage in (TITLES, WIDE_TITLES)
-        rows = yield from (self._titles if titles else self._messages)(cursor, pool, wide=wide)
+        titles: dict[int, TitleMatchRow] | None = None
+        if cursor.stage in (TITLES, WIDE_TITLES):
+            titles = {row.session: row for row in (yield from self._find_titles(cursor, pool, wide=wide))}
+            matches: list[Match] = [(0, row.session, row.rank) for row in titles.values()]
+        else:
+            matches = yield from self._find_messages(cursor, pool, wide=wide)
         low = cursor.low
-        if fresh and len(rows) == POOL_SIZE:
-            low = min((row[0], row[1]) for row in rows)
-        entries = yield from self._hits(cursor._replace(low=low, counts=self.counts), rows, limit, wide=wide)
+        if fresh and len(matches) == POOL_SIZE:
+            low = min((branch, position) for branch, position, _ in matches)
+        cursor = cursor._replace(low=low, counts=self.counts)
+        entries = yield from self._hits(cursor, matches, titles, limit, wide=wide)
         if len(entries) >= limit:
             return entries, entries[-1][1]
         return entries, SearchCursor(cursor.stage, low, counts=self.counts) if low != BOTTOM else SearchCursor(
             cursor.stage + 1
         )
 
-    def _messages(self, cursor: SearchCursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
-        terms: dict[str, Any] = {**(yield from self._expression(wide=wide))}
+    def _find_messages(self, cursor: SearchCursor, pool: int, *, wide: bool) -> Steps[list[Match]]:
+        if self.rarity is None:
+            self.rarity = yield from self._count_words()
         if not wide and not self.max_matches:
             return []
+        finder = self.message_finders.get(wide)
+        if finder is None:
+            finder = self.message_finders[wide] = self._message_finder(self.rarity, wide=wide)
         below, low = cursor.below, cursor.low
         if self.target is not None:
             below, low = self.target.narrow(below, low)
-        upper = (None, None) if below == TOP else below
-        dense = yield from self._is_dense(terms.pop("loose_tsquery"), terms["tsquery"], wide=wide)
-        query = (
-            "search_newest"
-            if dense
-            else "search_rare"
-            if self.max_matches < _FEW_MESSAGES and not wide
-            else "search_messages"
+        return (yield from finder.find_pool(PoolBounds(None if below == TOP else below, low, pool)))
+
+    def _message_finder(self, rarity: Mapping[str, float], *, wide: bool) -> MessageFinder:
+        node = message_condition(self.words, self.filters, narrower=self.words if wide else None)
+        return self.dialect.message_finder(
+            MessageSearch(
+                Condition(node, rarity, self.wider if wide else None),
+                self.params,
+                POOL_SIZE,
+                max_matches=math.inf if wide else self.max_matches,
+                may_be_frequent=wide or all(count >= _MAX_COUNTED for count in self.counts or ()),
+                session_length=None if self.target is None else self.target.length,
+            )
         )
-        terms.update(self.params, below_branch=upper[0], below_position=upper[1], pool=pool)
-        newest = self.newest.get(wide)
-        attempts = _NEWEST_ATTEMPTS if (below, low, pool) == (TOP, BOTTOM, POOL_SIZE) else 0
-        while newest is not None and attempts:
-            row = yield from fetch_one("search_newest_start", owner=self.scope.owner, min_messages=newest)
-            if row is None:
-                break
-            rows = yield from fetch_all("search_messages", low_branch=row[0], low_position=0, **terms)
-            if len(rows) == pool:  # the pool is full, so it contains all newer matches
-                return rows
-            newest, attempts = math.ceil(_NEWEST_GROWTH * newest * pool / len(rows)) if rows else None, attempts - 1
-        return (yield from fetch_all(query, low_branch=low[0], low_position=low[1], **terms))
 
-    def _is_dense(self, loose_tsquery: str, tsquery: str, *, wide: bool) -> Steps[bool]:
-        """Return whether so many messages match that walking back from the newest is faster than finding all matches.
-
-        SQLite returns no sample: its index yields the newest matches first.
-        """
-        dense = self.dense.get(wide)
-        if dense is None:
-            dense = self.target is not None and self.target.short
-            if not dense and (wide or all(count >= _MAX_COUNTED for count in self.counts or ())):
-                row = yield from fetch_one(
-                    "search_density", tsquery=tsquery, loose_tsquery=loose_tsquery, sample=_SAMPLE_SIZE
-                )
-                if row is not None and row[2] >= _SAMPLE_SIZE:
-                    dense = is_walk_cheaper(*row, pool=POOL_SIZE)
-                    self.newest[wide] = newest_count(*row, pool=POOL_SIZE) if self.target is None else None
-            self.dense[wide] = dense
-        return dense
-
-    def _titles(self, cursor: SearchCursor, pool: int, *, wide: bool) -> Steps[list[Row]]:
+    def _find_titles(self, cursor: SearchCursor, pool: int, *, wide: bool) -> Steps[list[TitleMatchRow]]:
         if self.words is None or not self._may_be_title():
             return []
-        wider = self.wider if wide else None
-        expression, tsquery = Fts5Expression({}, wider, column=""), expressions.TsqueryExpression({}, wider)
-        match, condition = expression.of(self.words), tsquery.of(self.words)
-        if wide:
-            match = f"({match}) NOT ({Fts5Expression({}, column='').of(self.words)})"
-            condition = expressions.exclude(condition, [expressions.TsqueryExpression({}).of(self.words)])
+        condition = Condition(AllOf((self.words,), (self.words,)), forms=self.wider) if wide else Condition(self.words)
+        expression = self.dialect.compile(condition, titles=True)
         below = None if cursor.below == TOP else cursor.below[1]
         return (
             yield from fetch_all(
-                "search_titles_match", match=match, weights=expression.encoded_weights(),
-                tsquery=expressions.limit_size(condition), phrases=tsquery.encoded_phrases(), below=below,
-                low=cursor.low[1], pool=pool, **self.params,
+                TITLE_MATCHES, expression=expression.text, weights=expression.weights, below=below, low=cursor.low[1],
+                pool=pool, **self.params,
             )
         )  # fmt: skip
 
     def _hits(
-        self, cursor: SearchCursor, rows: Sequence[Row], limit: int, *, wide: bool
+        self,
+        cursor: SearchCursor,
+        matches: Sequence[Match],
+        titles: Mapping[int, TitleMatchRow] | None,
+        limit: int,
+        *,
+        wide: bool,
     ) -> Steps[list[tuple[Hit, SearchCursor]]]:
+        """Return the best matches as hits, each with the cursor that continues after it."""
         needles = self._needles(wide=wide)
-        ranking = sorted((row[2], -row[0], -row[1], *row[3:]) for row in rows if row[2] is not None)
+        ranking = sorted([(rank, -branch, -position) for branch, position, rank in matches if rank is not None])
         if cursor.score is not None:
             last = (cursor.score, -cursor.place[0], -cursor.place[1])
-            ranking = [row for row in ranking if row[:3] > last]
+            ranking = [entry for entry in ranking if entry > last]
         entries: list[tuple[Hit, SearchCursor]] = []
         while ranking and len(entries) < limit:
             count = min(limit - len(entries), hits.READ_BATCH)
             batch, ranking = ranking[:count], ranking[count:]
-            places = [(row[0], (-row[1], -row[2])) for row in batch]
-            if len(batch[0]) > len(("score", "branch", "position")):
-                batch_hits: list[Hit | None] = [hits.title_hit(row[3:], row[0], needles) for row in batch]
-            else:
+            places = [(rank, (-branch, -position)) for rank, branch, position in batch]
+            if titles is None:
                 batch_hits = yield from hits.message_hits(self.scope, self.params, self._session(), places, needles)
+            else:
+                batch_hits = [hits.title_hit(titles[key], rank, needles) for rank, (_, key) in places]
             entries += [
                 (hit, cursor._replace(score=score, place=place))
                 for hit, (score, place) in zip(batch_hits, places, strict=True)
@@ -400,34 +370,18 @@ class _Finder:
             ]
         return entries
 
-    def _session(self) -> Row | None:
-        """Return the columns of the session for hits, if only one is searched."""
+    def _session(self) -> HitSession | None:
+        """Return the session of all hits, if only one is searched."""
         if self.target is None:
             return None
         value = self.target.session.value
-        return value.id, value.title, value.channel, value.archived_at, value.deleted_at, value.parent
+        return HitSession(value.id, value.title, value.channel, value.archived_at, value.deleted_at, value.parent)
 
     def _may_be_title(self) -> bool:
         """Return whether titles can match: they have no role, tool or time, and a word is required."""
         filters = self.filters
         messages_only = any((*filters.role, *filters.tool)) or (filters.since, filters.until) != (None, None)
         return self.target is None and not messages_only and _requires_word(self.words)
-
-    def _expression(self, *, wide: bool) -> Steps[dict[str, str]]:
-        """Return the condition and the weights for every engine."""
-        if self.rarity is None:
-            self.rarity = yield from self._count_words()
-        wider, excluded_words = (self.wider, self.words) if wide else (None, None)
-        expression, tsquery = Fts5Expression(self.rarity, wider), expressions.TsqueryExpression(self.rarity, wider)
-        match = fts5_condition(expression, self.words, self.filters, excluded_words)
-        condition = expressions.tsquery_condition(tsquery, self.words, self.filters, excluded_words)
-        loose_condition = expressions.tsquery_condition(
-            expressions.TsqueryExpression({}, wider, loose=True), self.words, self.filters, excluded_words
-        )
-        return {
-            "match": match, "weights": expression.encoded_weights(), "tsquery": expressions.limit_size(condition),
-            "loose_tsquery": expressions.limit_size(loose_condition), "phrases": tsquery.encoded_phrases(),
-        }  # fmt: skip
 
     def _count_words(self) -> Steps[dict[str, float]]:
         """Count the messages with each word, up to _MAX_COUNTED, and return the weights of the words."""
@@ -437,10 +391,9 @@ class _Finder:
         if self.counts is None or len(self.counts) != len(tokens):
             counts: list[int] = []
             for token in tokens:
-                word = Phrase((token,), prefix=False, quoted=False)
-                match, tsquery = Fts5Expression({}).of(word), expressions.TsqueryExpression({}).of(word)
-                row = yield from fetch_one("search_count", match=match, tsquery=tsquery, max_count=_MAX_COUNTED)
-                counts.append(0 if row is None else row[0])
+                word = self.dialect.compile(Condition(Phrase((token,), prefix=False, quoted=False)))
+                row = yield from fetch_one(WORD_COUNT, expression=word.text, max_count=_MAX_COUNTED)
+                counts.append(0 if row is None else row.matches)
             self.counts = tuple(counts)
         count_by_token = dict(zip(tokens, self.counts, strict=True))
         exact_counts = {token: count for token, count in count_by_token.items() if count < _MAX_COUNTED}
@@ -451,9 +404,9 @@ class _Finder:
         """Find the words that contain the typed pieces; return whether a wider search can match more."""
         if self.wider is None:
             self.wider = {}
-            for piece, at_end in infix_pieces(wanted_phrases(self.words)):
-                rows = yield from fetch_all("search_terms_with", piece=piece, ending=at_end, limit=_MAX_WORD_FORMS)
-                forms = [row[0] for row in rows if row[0] != piece]
+            for piece, at_end in infix_pieces(self.words):
+                rows = yield from fetch_all(WORDS_WITH, piece=piece, ending=at_end, limit=_MAX_WORD_FORMS)
+                forms = [row.term for row in rows if row.term != piece]
                 if forms:
                     self.wider[piece, at_end] = [piece, *forms]
         return bool(self.wider) or any(words.allows_prefix for words in wanted_phrases(self.words))

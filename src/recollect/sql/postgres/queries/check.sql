@@ -34,14 +34,19 @@ ORDER BY tree, number LIMIT :limit
 SELECT s.branch, s.open_turns, (b.tree << 20) | b.session AS head_session, b.number AS head_number,
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL) AS open_branches,
-    s.folded AS sort_title,
-    s.delegates <> {delegate_count} OR s.parent_id IS DISTINCT FROM {parent_id} AS relatives_differ,
+    s.folded AS sort_title
+FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
+WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
+
+-- name: session_derived_state
+-- Return whether the stored parent id or number of delegates is wrong, and whether search would skip messages.
+SELECT s.delegates <> {delegate_count} OR s.parent_id IS DISTINCT FROM {parent_id} AS relatives_differ,
     NOT s.waiting AND EXISTS (
         SELECT FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number
             AND CASE WHEN s.branch = o.number THEN s.last ELSE o.last END > o.indexed_to
     ) AS is_skipped
-FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
+FROM recollect.sessions AS s
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 
 -- name: session_recount
@@ -65,11 +70,11 @@ WHERE tree = :branch::bigint >> 20 AND number = (:branch::bigint & 1048575)::int
 UPDATE recollect.sessions SET open_turns = :count WHERE {is_session}
 
 -- name: session_set_relatives
--- Correct the stored parent id and number of delegates (PostgreSQL).
+-- Correct the stored parent id and number of delegates.
 UPDATE recollect.sessions AS s SET delegates = {delegate_count}, parent_id = {parent_id} WHERE {is_session}
 
 -- name: session_set_waiting
--- Mark a session as having messages to index (PostgreSQL).
+-- Mark a session as having messages to index.
 UPDATE recollect.sessions SET waiting = true WHERE {is_session}
 
 -- name: session_set_branch

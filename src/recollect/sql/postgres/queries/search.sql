@@ -7,7 +7,7 @@
 -- The newest messages that match the searched expression, with their rank. One half is empty: with row-level security
 -- the policy contains the expression, otherwise the query does.
 WITH {ranking_phrases}
-SELECT (f.tree << 20) | f.branch, f.position, {rank_expression}
+SELECT (f.tree << 20) | f.branch AS branch, f.position, {rank_expression} AS rank
 FROM (
     (SELECT i.* {matching_rows} AND NOT {policies_bypassed} {newest_first})
     UNION ALL
@@ -94,7 +94,7 @@ tree = :branch::bigint >> 20 AND number = (:branch::bigint & 1048575)::int
 
 -- shared: index_rows
 -- The messages of a span with their index entries, if any.
-SELECT m.position, m.role, m.state, m.blobs, m.parts::varchar
+SELECT m.position, m.role, m.state, m.blobs, m.parts::varchar AS parts
 FROM recollect.messages AS m
 LEFT JOIN recollect.search_index AS i ON i.tree = m.tree AND i.branch = m.branch AND i.position = m.position
 WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575)::int
@@ -102,7 +102,7 @@ WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575):
 
 -- shared: changed_titles
 -- The titles that are not indexed.
-SELECT (tree << 20) | number, title FROM recollect.sessions WHERE owner = :owner AND title_changed
+SELECT (tree << 20) | number AS session, title FROM recollect.sessions WHERE owner = :owner AND title_changed
 
 -- shared: last_position
 -- The last position of a branch; that of a head branch is in the session row.
@@ -114,7 +114,7 @@ FROM recollect.sessions AS s WHERE s.owner = :owner AND s.waiting
 
 -- shared: index_mark
 -- The generation mark of the index, stored as a term. It begins with a control character, which no word contains.
-SELECT term FROM recollect.search_terms WHERE owner = recollect.owner() AND term < ' ' LIMIT 1
+SELECT term AS mark FROM recollect.search_terms WHERE owner = recollect.owner() AND term < ' ' LIMIT 1
 
 -- shared: index_lock
 -- Lock the index of the owner until the transaction ends. One writer at a time, as in SQLite.
@@ -122,7 +122,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('recollect search ' || recollect.o
 
 -- shared: query_setting
 -- The searched expression, for the policies of the index tables.
-SELECT set_config('recollect.sought', :tsquery::text, true)
+SELECT set_config('recollect.sought', :expression::text, true)
 
 -- shared: index_scans_only
 -- Settings that leave only nested loops over index scans in key order: the walk stops at the limit.
@@ -166,7 +166,7 @@ NOT (SELECT row_security_active('recollect.search_index'))
 phrases AS MATERIALIZED (
     SELECT array_agg((p.value ->> 0)::tsquery) AS queries, array_agg((p.value ->> 1)::float8) AS weights,
         set_config('plan_cache_mode', 'auto', true)
-    FROM json_array_elements(:phrases::json) AS p
+    FROM json_array_elements(:weights::json) AS p
 )
 
 -- shared: rank_expression
@@ -183,11 +183,12 @@ phrases AS MATERIALIZED (
 SELECT {nested_loops_only}
 
 -- name: search_backlog
--- Return the index mark and the branches and titles that are not indexed.
-SELECT NULL::bigint AS key, (SELECT count(*) FROM (SELECT {waiting_sessions} LIMIT :max_sessions::bigint) AS u), NULL::int, ({index_mark}),
-    EXISTS ({changed_titles})
+-- Return the index mark, the number of waiting sessions, and the branches and titles that are not indexed.
+SELECT NULL::bigint AS branch, NULL::bigint AS session, NULL::int AS last, ({index_mark}) AS mark,
+    EXISTS ({changed_titles}) AS titles,
+    (SELECT count(*) FROM (SELECT {waiting_sessions} LIMIT :max_sessions::bigint) AS u) AS waiting_sessions
 UNION ALL
-SELECT (tree << 20) | number, (tree << 20) | session, last, NULL, NULL
+SELECT (tree << 20) | number, (tree << 20) | session, last, NULL, NULL, NULL
 FROM (
     SELECT b.tree, b.number, b.session, b.indexed_to, {last_position} AS last
     FROM (SELECT s.tree, s.number, s.branch, s.last {waiting_sessions} OFFSET 0) AS s
@@ -200,13 +201,13 @@ FROM (
     FROM recollect.branches AS b WHERE b.owner = :owner AND b.session IS NULL
 ) AS branch_ends
 WHERE last > indexed_to
-ORDER BY key NULLS FIRST
+ORDER BY branch NULLS FIRST
 
 -- final: search_backlog
 
 -- name: search_waiting_sessions
--- Return a page of sessions with messages to index, and lock them (PostgreSQL).
-SELECT (s.tree << 20) | s.number {waiting_sessions} AND (s.tree, s.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
+-- Return a page of sessions with messages to index, and lock them.
+SELECT (s.tree << 20) | s.number AS session {waiting_sessions} AND (s.tree, s.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
 ORDER BY s.tree, s.number LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: search_clear_waiting
@@ -256,7 +257,7 @@ FROM recollect.search_words(:title::text, '', '', 'a') AS w
 
 -- name: search_indexed_to
 -- Return up to which position a branch is indexed without a gap.
-SELECT indexed_to FROM recollect.branches WHERE {is_branch}
+SELECT indexed_to AS position FROM recollect.branches WHERE {is_branch}
 
 -- name: search_unindexed
 -- Return messages of a span that are not in the index.
@@ -271,20 +272,16 @@ ORDER BY m.position LIMIT :limit
 {index_rows} AND i.position IS NOT NULL
 ORDER BY m.position LIMIT :limit
 
--- name: search_count_range
--- Count the indexed messages of a span (FTS5; otherwise 0).
-SELECT 0
-
 -- name: search_unfinished
 -- Return a row if a message is still being written by an open turn.
-SELECT 1 FROM recollect.messages AS m
+SELECT 1 AS one FROM recollect.messages AS m
 JOIN recollect.turns AS t ON t.tree = m.tree AND t.branch = m.branch AND t.position = m.turn
 WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575)::int AND m.position = :position
     AND m.state IN ('pending', 'streaming') AND t.status = 'open'
 
 -- name: search_tools
 -- Return the tool names of results on a branch whose calls are in a span.
-SELECT message_position, result, result_part, tool FROM recollect.tool_calls
+SELECT message_position AS position, result, result_part AS part, tool FROM recollect.tool_calls
 WHERE tree = :call_branch::bigint >> 20 AND message_branch = (:call_branch::bigint & 1048575)::int
     AND message_position > :low::bigint AND message_position <= :high::bigint
     AND branch = (:branch::bigint & 1048575)::int AND result IS NOT NULL
@@ -296,7 +293,7 @@ SELECT ?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2::int, w.words, w.length
 FROM recollect.search_words(?3, ?4, ?5, ?6) AS w
 
 -- name: search_delete
--- Remove a message from the index; FTS5 needs the same text again.
+-- Remove a message from the index.
 DELETE FROM recollect.search_index
 WHERE tree = ?1::bigint >> 20 AND branch = (?1::bigint & 1048575)::int AND position = ?2::int
 
@@ -319,26 +316,6 @@ UPDATE recollect.branches SET indexed_to = :position WHERE {is_branch}
 -- Lower the position up to which a branch is indexed.
 UPDATE recollect.branches SET indexed_to = :position::int WHERE {is_branch} AND indexed_to > :position::int
 
--- name: search_set_secure_delete
--- Turn secure deletion of index entries on or off (FTS5).
-SELECT 1 WHERE false
-
--- name: search_total
--- Count the indexed messages (FTS5; otherwise 0).
-SELECT 0
-
--- name: search_optimize
--- Merge the segments of the index (FTS5).
-SELECT 1 WHERE false
-
--- name: search_add_marker
--- Add a temporary entry, so that the next optimize merges all levels (FTS5).
-SELECT 1 WHERE false
-
--- name: search_remove_marker
--- Remove the temporary entry of search_add_marker (FTS5).
-SELECT 1 WHERE false
-
 -- name: search_terms_delete_unused
 -- Delete words that no message and no title has any more.
 SELECT recollect.search_sweep(:terms)
@@ -350,10 +327,6 @@ DELETE FROM recollect.search_index WHERE owner = recollect.owner()
 -- name: search_clear_terms
 -- Delete the list of indexed words.
 DELETE FROM recollect.search_terms WHERE owner = recollect.owner()
-
--- name: search_rebuild_titles
--- Rebuild the title index, so that deleting from it cannot fail (FTS5).
-SELECT 1 WHERE false
 
 -- name: search_clear_titles
 -- Delete all entries of the title index.
@@ -367,13 +340,9 @@ UPDATE recollect.branches SET indexed_to = 0 WHERE owner = recollect.owner() AND
 -- Mark every title as not indexed.
 UPDATE recollect.sessions SET title_changed = true WHERE owner = recollect.owner() AND title_changed IS NULL
 
--- name: search_verify
--- Check the structure of the index (FTS5).
-SELECT 1 WHERE false
-
 -- name: search_sample
 -- Return the last indexed message of some branches, for a check.
-SELECT (tree << 20) | number, indexed_to FROM recollect.branches
+SELECT (tree << 20) | number AS branch, indexed_to AS position FROM recollect.branches
 WHERE owner = :owner AND indexed_to > fork_at ORDER BY tree DESC, number DESC LIMIT :limit
 
 -- before: search_contains
@@ -381,12 +350,12 @@ WHERE owner = :owner AND indexed_to > fork_at ORDER BY tree DESC, number DESC LI
 
 -- name: search_contains
 -- Return a row if the index finds a message by an expression.
-SELECT 1 FROM recollect.search_index
+SELECT 1 AS one FROM recollect.search_index
 WHERE {on_branch} AND position = :position AND (NOT {policies_bypassed} OR words @@ (SELECT recollect.sought()))
 
 -- name: search_count
 -- Count the messages that match an expression, up to a limit.
-SELECT recollect.search_count(:tsquery::text, :max_count::bigint)
+SELECT recollect.search_count(:expression::text, :max_count::bigint) AS matches
 
 -- before: search_terms_with
 SELECT set_config('recollect.piece', '%' || :piece::text || CASE WHEN :ending::boolean THEN '' ELSE '%' END, true)
@@ -407,26 +376,26 @@ WITH RECURSIVE path (tree, number, parent, low, high) AS (
     SELECT b.tree, b.number, b.parent, b.fork_at, p.low
     FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
 )
-SELECT (tree << 20) | number, min(low), max(high) FROM path GROUP BY tree, number
+SELECT (tree << 20) | number AS branch, min(low) AS low, max(high) AS high FROM path GROUP BY tree, number
 
 -- name: search_session_matches
 -- Return a row if a session passes the filters of a search.
-SELECT 1 FROM recollect.sessions AS s
+SELECT 1 AS one FROM recollect.sessions AS s
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int AND {session_filters}
 
 -- before: search_density
 SELECT set_config('recollect.sought', '', true), {index_scans_only}
 
 -- name: search_density
--- Estimate from a sample how many messages match; no estimate in SQLite. The sample is the newest :sample messages and those
+-- Estimate from a sample how many messages match. The sample is the newest :sample messages and those
 -- of 16 pages that are spread evenly over the table; the latter also show which share of the table is the owner's.
-SELECT s.hits, s.candidates, s.sample_size, s.own_messages, greatest(s.own_messages, c.reltuples)::float8,
-    pg_relation_size('recollect.search_index') / current_setting('block_size')::bigint
+SELECT s.hits, s.candidates, s.sample_size, s.own_total, greatest(s.own_total, c.reltuples)::float8 AS total,
+    pg_relation_size('recollect.search_index') / current_setting('block_size')::bigint AS pages
 FROM pg_class AS c CROSS JOIN (
-    SELECT count(*) FILTER (WHERE words @@ :tsquery::tsquery) AS hits, count(*) FILTER (WHERE words @@ :loose_tsquery::tsquery) AS candidates,
+    SELECT count(*) FILTER (WHERE words @@ :expression::tsquery) AS hits, count(*) FILTER (WHERE words @@ :loose_expression::tsquery) AS candidates,
         count(*) AS sample_size, count(*) FILTER (WHERE is_spread) * greatest(
             pg_relation_size('recollect.search_index') / current_setting('block_size')::float8 / 16, 1
-        ) AS own_messages
+        ) AS own_total
     FROM (
         (SELECT words, false AS is_spread FROM recollect.search_index WHERE owner = recollect.owner()
             ORDER BY tree DESC, branch DESC, position DESC LIMIT :sample)
@@ -438,21 +407,21 @@ FROM pg_class AS c CROSS JOIN (
 WHERE c.oid = 'recollect.search_index'::regclass
 
 -- name: search_newest_start
--- Return the oldest tree that holds some of the newest messages of an owner (PostgreSQL).
-SELECT tree << 20 FROM (
+-- Return the oldest tree that holds some of the newest messages of an owner.
+SELECT tree << 20 AS low_branch FROM (
     SELECT tree, sum(message_count) OVER (ORDER BY tree DESC, number DESC) AS newer_messages FROM recollect.sessions
     WHERE owner = :owner
 ) AS running_totals WHERE newer_messages >= :min_messages::bigint LIMIT 1
 
 -- before: search_newest
-SELECT set_config('recollect.sought', :tsquery::text, true), {index_scans_only}
+SELECT set_config('recollect.sought', :expression::text, true), {index_scans_only}
 
 -- name: search_newest
 -- Return the newest messages that match, by walking back from the newest.
 {ranked_messages}
 
 -- before: search_messages
-SELECT set_config('recollect.sought', :tsquery::text, true), set_config('enable_bitmapscan', 'on', true),
+SELECT set_config('recollect.sought', :expression::text, true), set_config('enable_bitmapscan', 'on', true),
     set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true),
     set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), {custom_plan_setting}, {work_mem_setting}
 
@@ -461,13 +430,13 @@ SELECT set_config('recollect.sought', :tsquery::text, true), set_config('enable_
 {ranked_messages}
 
 -- before: search_rare
-SELECT set_config('recollect.sought', :tsquery::text, true), set_config('enable_bitmapscan', 'on', true),
+SELECT set_config('recollect.sought', :expression::text, true), set_config('enable_bitmapscan', 'on', true),
     set_config('enable_sort', 'on', true), {nested_loops_only}
 
 -- name: search_rare
 -- Return messages that match words which few messages have, with their rank.
 WITH {ranking_phrases}
-SELECT (f.tree << 20) | f.branch, f.position, {rank_expression}
+SELECT (f.tree << 20) | f.branch AS branch, f.position, {rank_expression} AS rank
 FROM (
     (SELECT i.* FROM {indexed_messages} WHERE {in_bounds_after_match} AND {passes_filters} AND NOT {policies_bypassed})
     UNION ALL
@@ -479,8 +448,9 @@ FROM (
 
 -- name: search_hits
 -- Return the messages of hits and the sessions that they belong to.
-SELECT (m.tree << 20) | m.branch, m.position, b.number, m.role, m.created_at, m.blobs, m.parts::varchar,
-    s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {session_filters}, {session_columns}
+SELECT (m.tree << 20) | m.branch AS branch, m.position, b.number, m.role, m.created_at, m.blobs, m.parts::varchar AS parts,
+    s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {session_filters} AS session_matches,
+    {session_columns}
 FROM {hit_list}
 CROSS JOIN LATERAL (
     SELECT * FROM recollect.messages AS n WHERE n.tree = h.tree AND n.branch = h.branch AND n.position = h.position OFFSET 0
@@ -499,7 +469,7 @@ WITH RECURSIVE path (tree, branch, position, number, parent, fork_at, high) AS (
     FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
     WHERE p.fork_at > p.position - :call_distance::int
 )
-SELECT (p.tree << 20) | p.branch, p.position, c.result_part, c.tool
+SELECT (p.tree << 20) | p.branch AS branch, p.position, c.result_part AS part, c.tool
 FROM path AS p
 CROSS JOIN LATERAL (
     SELECT n.result_part, n.tool FROM recollect.tool_calls AS n
@@ -530,7 +500,7 @@ ORDER BY s.active_at DESC LIMIT 1
 -- name: search_titles_match
 -- Return the titles that match, with their rank.
 WITH {ranking_phrases}
-SELECT 0, (f.tree << 20) | f.session, {rank_expression}, {session_columns}, s.created_at
+SELECT (f.tree << 20) | f.session AS session, {rank_expression} AS rank, {session_columns}, s.created_at
 FROM (
     SELECT * FROM recollect.search_titles WHERE NOT {policies_bypassed}
     UNION ALL

@@ -10,8 +10,7 @@ SELECT key FROM sessions WHERE key > :after AND +owner = :owner ORDER BY key LIM
 -- Return the derived columns of a session and their actual values, for a check.
 SELECT s.branch, s.open_turns, b.session AS head_session, b.number AS head_number,
     (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL) AS open_branches,
-    (SELECT t.folded FROM titles AS t WHERE t.session = s.key) AS sort_title,
-    false AS relatives_differ, false AS is_skipped
+    (SELECT t.folded FROM titles AS t WHERE t.session = s.key) AS sort_title
 FROM sessions AS s LEFT JOIN branches AS b ON b.key = s.head
 WHERE s.key = :session
 
@@ -33,14 +32,6 @@ UPDATE branches SET last = :last WHERE key = :branch
 -- name: session_set_open_turns
 -- Correct the number of open turns of a session.
 UPDATE sessions SET open_turns = :count WHERE key = :session
-
--- name: session_set_relatives
--- Correct the stored parent id and number of delegates (PostgreSQL).
-SELECT 1 WHERE false
-
--- name: session_set_waiting
--- Mark a session as having messages to index (PostgreSQL).
-SELECT 1 WHERE false
 
 -- name: session_set_branch
 -- Correct the branch number of a session.

@@ -1,32 +1,3 @@
--- shared: ranked_messages
--- The newest messages that match an FTS5 expression and the filters, with their rank. A message of a session that does
--- not pass the filters stays if a fork shares it; the fork is tested later.
-SELECT search_index.rowid >> 32, search_index.rowid & 4294967295, recollect_rank(search_index, :weights)
-FROM search_index
-CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
-LEFT JOIN sessions AS s ON s.key = b.session
-WHERE search_index MATCH :match AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
-    AND search_index.rowid >= (:low_branch << 32) | :low_position
-    AND CASE
-        WHEN :ranges IS NOT NULL THEN EXISTS (
-            SELECT 1 FROM json_each(:ranges) AS r
-            WHERE r.value ->> 0 = b.key AND r.value ->> 1 < (search_index.rowid & 4294967295)
-                AND r.value ->> 2 >= (search_index.rowid & 4294967295)
-        )
-        WHEN s.owner <> :owner THEN 0
-        WHEN s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters} THEN 1
-        ELSE EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
-    END
-    AND (:unfiltered OR EXISTS (
-        SELECT 1 FROM messages AS m
-        WHERE m.key = search_index.rowid AND (:since IS NULL OR m.created_at >= :since)
-            AND (:until IS NULL OR m.created_at < :until)
-            AND (:models IS NULL OR coalesce(m.model, s.model) IN (SELECT value FROM json_each(:models)))
-            AND (:no_models IS NULL OR coalesce(m.model, s.model, '')
-                NOT IN (SELECT value FROM json_each(:no_models)))
-    ))
-ORDER BY search_index.rowid DESC LIMIT :pool
-
 -- shared: session_filters
 -- Conditions on the session of a hit; a parameter that is NULL does not filter.
 (:delegates OR s.relation IS NOT 'delegate')
@@ -40,25 +11,25 @@ AND (:no_sessions IS NULL OR s.id NOT IN (SELECT value FROM json_each(:no_sessio
 
 -- shared: changed_titles
 -- The titles that are not indexed.
-SELECT key, title FROM sessions INDEXED BY sessions_title_changed WHERE owner = :owner AND title_changed = 1
+SELECT key AS session, title FROM sessions INDEXED BY sessions_title_changed WHERE owner = :owner AND title_changed = 1
 
 -- shared: index_mark
 -- The generation mark of the index, stored as a term. It begins with a control character, which no word contains.
-SELECT term FROM search_terms WHERE term < ' ' LIMIT 1
+SELECT term AS mark FROM search_terms WHERE term < ' ' LIMIT 1
 
 -- shared: index_rows
 -- The messages of a span, with the columns that indexing reads.
-SELECT m.key & 4294967295, m.role, m.state, m.blobs, CAST(m.parts AS BLOB)
+SELECT m.key & 4294967295 AS position, m.role, m.state, m.blobs, CAST(m.parts AS BLOB) AS parts
 FROM messages AS m
 WHERE m.key > (:branch << 32) | :low AND m.key <= (:branch << 32) | :high
 
 -- shared: session_columns
 -- The columns of the session that a hit shows.
-s.id, s.title, s.channel, s.archived_at, s.deleted_at, (SELECT p.id FROM sessions AS p WHERE p.key = s.parent)
+s.id, s.title, s.channel, s.archived_at, s.deleted_at, (SELECT p.id FROM sessions AS p WHERE p.key = s.parent) AS parent_id
 
 -- name: search_backlog
 -- Return the index mark and the branches and titles that are not indexed.
-SELECT NULL, 0 * :max_sessions, NULL, ({index_mark}), EXISTS ({changed_titles})
+SELECT NULL AS branch, NULL AS session, NULL AS last, ({index_mark}) AS mark, EXISTS ({changed_titles}) AS titles
 UNION ALL
 SELECT b.key, s.key, s.last, NULL, NULL
 FROM sessions AS s CROSS JOIN branches AS b ON b.key = s.head
@@ -74,14 +45,6 @@ CROSS JOIN messages AS m ON m.key = (
     SELECT n.key FROM messages AS n WHERE n.key <= (b.key << 32) | 4294967295 ORDER BY n.key DESC LIMIT 1
 )
 WHERE b.session IS NULL AND t.owner = :owner AND m.key > (b.key << 32) | b.indexed_to
-
--- name: search_waiting_sessions
--- Return a page of sessions with messages to index, and lock them (PostgreSQL).
-SELECT 1 WHERE false
-
--- name: search_clear_waiting
--- Mark sessions as indexed if nothing of them is left to index.
-SELECT 1 WHERE false
 
 -- name: search_changed_titles
 -- Return a page of titles that changed since they were indexed.
@@ -105,7 +68,7 @@ INSERT INTO search_titles (rowid, title) VALUES (:session, :title)
 
 -- name: search_indexed_to
 -- Return up to which position a branch is indexed without a gap.
-SELECT indexed_to FROM branches WHERE key = :branch
+SELECT indexed_to AS position FROM branches WHERE key = :branch
 
 -- name: search_unindexed
 -- Return messages of a span that are not in the index.
@@ -120,17 +83,17 @@ ORDER BY m.key LIMIT :limit
 ORDER BY m.key LIMIT :limit
 
 -- name: search_count_range
--- Count the indexed messages of a span (FTS5; otherwise 0).
-SELECT count(*) FROM search_index_docsize WHERE id > (:branch << 32) | :low AND id <= (:branch << 32) | :high
+-- Count the indexed messages of a span.
+SELECT count(*) AS entries FROM search_index_docsize WHERE id > (:branch << 32) | :low AND id <= (:branch << 32) | :high
 
 -- name: search_unfinished
 -- Return a row if a message is still being written by an open turn.
-SELECT 1 FROM messages AS m JOIN turns AS t ON t.key = (:branch << 32) | m.turn
+SELECT 1 AS one FROM messages AS m JOIN turns AS t ON t.key = (:branch << 32) | m.turn
 WHERE m.key = (:branch << 32) | :position AND m.state IN ('pending', 'streaming') AND t.status = 'open'
 
 -- name: search_tools
 -- Return the tool names of results on a branch whose calls are in a span.
-SELECT message & 4294967295, result & 4294967295, result_part, tool FROM tool_calls
+SELECT message & 4294967295 AS position, result & 4294967295 AS result, result_part AS part, tool FROM tool_calls
 WHERE message > (:call_branch << 32) | :low AND message <= (:call_branch << 32) | :high AND branch = :branch AND result IS NOT NULL
 
 -- name: search_insert
@@ -159,23 +122,23 @@ UPDATE branches SET indexed_to = :position WHERE key = :branch
 UPDATE branches SET indexed_to = :position WHERE key = :branch AND indexed_to > :position
 
 -- name: search_set_secure_delete
--- Turn secure deletion of index entries on or off (FTS5).
+-- Turn secure deletion of index entries on or off.
 INSERT INTO search_index (search_index, rank) VALUES ('secure-delete', :value)
 
 -- name: search_total
--- Count the indexed messages (FTS5; otherwise 0).
-SELECT count(*) FROM search_index_docsize
+-- Count the indexed messages.
+SELECT count(*) AS entries FROM search_index_docsize
 
 -- name: search_optimize
--- Merge the segments of the index (FTS5).
+-- Merge the segments of the index.
 INSERT INTO search_index (search_index) VALUES ('optimize')
 
 -- name: search_add_marker
--- Add a temporary entry, so that the next optimize merges all levels (FTS5).
+-- Add a temporary entry, so that the next optimize merges all levels.
 INSERT INTO search_index (rowid, tags) VALUES (0, 'a')
 
 -- name: search_remove_marker
--- Remove the temporary entry of search_add_marker (FTS5).
+-- Remove the temporary entry of search_add_marker.
 INSERT INTO search_index (search_index, rowid, tags) VALUES ('delete', 0, 'a')
 
 -- name: search_terms_delete_unused
@@ -195,7 +158,7 @@ INSERT INTO search_index (search_index) VALUES ('delete-all')
 DELETE FROM search_terms
 
 -- name: search_rebuild_titles
--- Rebuild the title index, so that deleting from it cannot fail (FTS5).
+-- Rebuild the title index, so that deleting from it cannot fail.
 INSERT INTO search_titles (search_titles) VALUES ('rebuild')
 
 -- name: search_clear_titles
@@ -211,22 +174,22 @@ UPDATE branches SET indexed_to = 0
 UPDATE sessions SET title_changed = 1
 
 -- name: search_verify
--- Check the structure of the index (FTS5).
+-- Check the structure of the index.
 INSERT INTO search_index (search_index) VALUES ('integrity-check')
 
 -- name: search_sample
 -- Return the last indexed message of some branches, for a check.
-SELECT b.key, b.indexed_to FROM branches AS b
+SELECT b.key AS branch, b.indexed_to AS position FROM branches AS b
 WHERE b.indexed_to > b.fork_at AND EXISTS (SELECT 1 FROM trees AS t WHERE t.key = b.tree AND t.owner = :owner)
 ORDER BY b.key DESC LIMIT :limit
 
 -- name: search_contains
 -- Return a row if the index finds a message by an expression.
-SELECT 1 FROM search_index WHERE search_index MATCH :match AND search_index.rowid = (:branch << 32) | :position
+SELECT 1 AS one FROM search_index WHERE search_index MATCH :expression AND search_index.rowid = (:branch << 32) | :position
 
 -- name: search_count
 -- Count the messages that match an expression, up to a limit.
-SELECT count(*) FROM (SELECT 1 FROM search_index WHERE search_index MATCH :match LIMIT :max_count)
+SELECT count(*) AS matches FROM (SELECT 1 FROM search_index WHERE search_index MATCH :expression LIMIT :max_count)
 
 -- name: search_terms_with
 -- Return indexed words that contain a piece, shortest first.
@@ -243,36 +206,47 @@ WITH RECURSIVE path (key, parent, low, high) AS (
     UNION
     SELECT b.key, b.parent, b.fork_at, p.low FROM path AS p JOIN branches AS b ON b.key = p.parent
 )
-SELECT key, min(low), max(high) FROM path GROUP BY key
+SELECT key AS branch, min(low) AS low, max(high) AS high FROM path GROUP BY key
 
 -- name: search_session_matches
 -- Return a row if a session passes the filters of a search.
-SELECT 1 FROM sessions AS s WHERE s.key = :session AND {session_filters}
+SELECT 1 AS one FROM sessions AS s WHERE s.key = :session AND {session_filters}
 
 -- name: search_messages
--- Return the newest messages that match, with their rank.
-{ranked_messages}
-
--- name: search_rare
--- Return messages that match words which few messages have, with their rank.
-{ranked_messages}
-
--- name: search_density
--- Estimate from a sample how many messages match; no estimate in SQLite.
-SELECT 0, 0, 0, 0, 0, 0 WHERE :tsquery AND :loose_tsquery AND :sample
-
--- name: search_newest_start
--- Return the oldest tree that holds some of the newest messages of an owner (PostgreSQL).
-SELECT 0 WHERE :owner AND :min_messages AND false
-
--- name: search_newest
--- Return the newest messages that match, by walking back from the newest.
-{ranked_messages}
+-- Return the newest messages that match an FTS5 expression and the filters, with their rank. A message of a session that
+-- does not pass the filters stays if a fork shares it; the fork is tested later.
+SELECT search_index.rowid >> 32 AS branch, search_index.rowid & 4294967295 AS position,
+    recollect_rank(search_index, :weights) AS rank
+FROM search_index
+CROSS JOIN branches AS b ON b.key = search_index.rowid >> 32
+LEFT JOIN sessions AS s ON s.key = b.session
+WHERE search_index MATCH :expression AND search_index.rowid < coalesce((:below_branch << 32) | :below_position, 9223372036854775807)
+    AND search_index.rowid >= (:low_branch << 32) | :low_position
+    AND CASE
+        WHEN :ranges IS NOT NULL THEN EXISTS (
+            SELECT 1 FROM json_each(:ranges) AS r
+            WHERE r.value ->> 0 = b.key AND r.value ->> 1 < (search_index.rowid & 4294967295)
+                AND r.value ->> 2 >= (search_index.rowid & 4294967295)
+        )
+        WHEN s.owner <> :owner THEN 0
+        WHEN s.key IS NOT NULL AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters} THEN 1
+        ELSE EXISTS (SELECT 1 FROM branches AS c WHERE c.parent = b.key)
+    END
+    AND (:unfiltered OR EXISTS (
+        SELECT 1 FROM messages AS m
+        WHERE m.key = search_index.rowid AND (:since IS NULL OR m.created_at >= :since)
+            AND (:until IS NULL OR m.created_at < :until)
+            AND (:models IS NULL OR coalesce(m.model, s.model) IN (SELECT value FROM json_each(:models)))
+            AND (:no_models IS NULL OR coalesce(m.model, s.model, '')
+                NOT IN (SELECT value FROM json_each(:no_models)))
+    ))
+ORDER BY search_index.rowid DESC LIMIT :pool
 
 -- name: search_hits
 -- Return the messages of hits and the sessions that they belong to.
-SELECT m.key >> 32, m.key & 4294967295, b.number, m.role, m.created_at, m.blobs, CAST(m.parts AS BLOB),
-    s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters}, {session_columns}
+SELECT m.key >> 32 AS branch, m.key & 4294967295 AS position, b.number, m.role, m.created_at, m.blobs,
+    CAST(m.parts AS BLOB) AS parts,
+    s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters} AS session_matches, {session_columns}
 FROM json_each(:hits) AS h
 CROSS JOIN messages AS m ON m.key = ((h.value ->> 0) << 32) | (h.value ->> 1)
 CROSS JOIN branches AS b ON b.key = h.value ->> 0
@@ -289,7 +263,7 @@ WITH RECURSIVE path (branch, position, key, parent, fork_at, high) AS (
     FROM path AS p CROSS JOIN branches AS b ON b.key = p.parent
     WHERE p.fork_at > p.position - :call_distance
 )
-SELECT p.branch, p.position, c.result_part, c.tool
+SELECT p.branch, p.position, c.result_part AS part, c.tool
 FROM path AS p
 CROSS JOIN tool_calls AS c ON c.message > (p.key << 32) | max(p.fork_at, p.position - :call_distance)
     AND c.message <= (p.key << 32) | p.high AND c.branch = p.branch AND c.result = (p.branch << 32) | p.position
@@ -308,9 +282,9 @@ ORDER BY s.active_at DESC LIMIT 1
 
 -- name: search_titles_match
 -- Return the titles that match, with their rank.
-SELECT 0, s.key, recollect_rank(search_titles, :weights), {session_columns}, s.created_at
+SELECT s.key AS session, recollect_rank(search_titles, :weights) AS rank, {session_columns}, s.created_at
 FROM search_titles CROSS JOIN sessions AS s ON s.key = search_titles.rowid
-WHERE search_titles MATCH :match
+WHERE search_titles MATCH :expression
     AND search_titles.rowid < coalesce(:below, 9223372036854775807) AND search_titles.rowid >= :low
     AND s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted AND {session_filters}
     AND (:models IS NULL OR s.model IN (SELECT value FROM json_each(:models)))
