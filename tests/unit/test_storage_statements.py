@@ -21,7 +21,7 @@ from recollect.errors import (
 from recollect.model import json
 from recollect.model.message import AttachmentPart, Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, listing, messages, paths, retention, sessions, settings, turns
+from recollect.storage import appends, leases, listing, messages, paths, retention, sessions, settings, turns
 from recollect.storage.fast_paths import (
     ACTIVITY_RESOLUTION,
     AdvancedRow,
@@ -34,7 +34,7 @@ from recollect.storage.fast_paths import (
     NewestMessageRow,
     OpenSessionRequest,
     SaveTurnRequest,
-    SessionRow,
+    StoredSessionRow,
 )
 from recollect.storage.operation import Operation, Scope
 
@@ -74,13 +74,13 @@ class Script:
         return next(params for statement, params, _ in self.statements if statement == name)
 
 
-def session_row(*, open_turns: int = 1, **fields: Any) -> SessionRow:
+def session_row(*, open_turns: int = 1, **fields: Any) -> StoredSessionRow:
     """Make a row of session_get. The fields that most sessions lack are one JSON array."""
     value = SessionInfo(id="cli:a", created_at=1, updated_at=2, active_at=3, revision=7, **fields)
-    rare = [name for name in SessionInfo.__struct_fields__ if name not in SessionRow._fields]
+    rare = [name for name in SessionInfo.__struct_fields__ if name not in StoredSessionRow._fields]
     values = {name: getattr(value, name) for name in SessionInfo.__struct_fields__ if name not in rare}
     has_rare = any(getattr(value, name) is not None for name in rare[1:])  # the first one is the schema version
-    return SessionRow(
+    return StoredSessionRow(
         session=11, tree=21, head=31, open_turns=open_turns,
         rare=json.encode([getattr(value, name) for name in rare]) if has_rare else None, **values,
     )  # fmt: skip
@@ -98,6 +98,25 @@ def advanced_row(*, open_turns: int = 0) -> AdvancedRow:
         session=11, head=31, last=2, branch=1, open_turns=open_turns, revision=8, message_count=3, token_count=30,
         input_tokens=0, output_tokens=0, updated_at=NOW, active_at=NOW - 5, last_message_at=NOW,
     )  # fmt: skip
+
+
+def turn_row(**changes: Any) -> leases.TurnRow:
+    """Make a row of turn_get: an open turn of a process that runs."""
+    empty = dict.fromkeys(leases.TurnRow._fields)
+    values = {"position": 1, "status": "open", "started_at": 1, "holder": "other:1:2", "lease_until": NOW + 1_000}
+    return leases.TurnRow(**{**empty, **values, **changes})
+
+
+def branch_row(*, open_turn: int | None = None) -> paths.BranchRow:
+    """Make a row of branch_get: the first branch of the session."""
+    return paths.BranchRow(
+        key=31, number=1, session=11, parent=None, fork_at=0, last=9, open_turn=open_turn, created_at=1
+    )
+
+
+def span(branch: int, *, high: int, number: int = 1, low: int = 0) -> paths.PathSpan:
+    """Make a row of branch_path."""
+    return paths.PathSpan(branch=branch, number=number, low=low, high=high)
 
 
 def key_row(digest: bytes) -> appends.AppendKeyRow:
@@ -242,7 +261,7 @@ class TestAppend:
             {
                 "session_get": [session_row()],
                 "append_get": [key_row(digest)],
-                "branch_get": [(31, 1, 11, None, 0, 9, None, 1)],
+                "branch_get": [branch_row()],
             }
         )
         later = replace(SCOPE, now=NOW + 60_000)
@@ -265,7 +284,7 @@ class TestAppend:
         script.run(appends.append(SCOPE, "cli:a", [image]))
         assert script.names == ["session_advance", "message_insert", "blob_reference", "blob_insert"]
         assert script.params("blob_insert")["data"] == b"AAA" * 1_000
-        script = Script({"session_advance": [advanced_row()], "blob_reference": [(2,)]})
+        script = Script({"session_advance": [advanced_row()], "blob_reference": [appends.BlobReferencesRow(2)]})
         script.run(appends.append(SCOPE, "cli:a", [image]))
         assert script.names == ["session_advance", "message_insert", "blob_reference"]
 
@@ -277,7 +296,7 @@ class TestAppend:
         assert row[:10] == (31, 3, 0, 31, "c", "t", "success", 31, 4, 0)
 
     def test_a_result_without_a_call_is_stored_without_a_tool_call(self):
-        script = Script({"session_advance": [advanced_row()], "branch_path": [(31, 1, 0, 3)]})
+        script = Script({"session_advance": [advanced_row()], "branch_path": [span(31, high=3)]})
         script.run(appends.append(SCOPE, "cli:a", [RESULT]))
         assert script.names[:2] == ["session_advance", "message_insert"]
         assert "tool_call_insert" not in script.names
@@ -299,11 +318,6 @@ class TestAppend:
 
 
 class TestTurn:
-    def turn_row(self, **changes: Any) -> tuple[Any, ...]:
-        row = {"position": 1, "status": "open", "started": 1, "ended": None, "latency": None, "input": None}
-        row |= {"output": None, "model": None, "error": None, "holder": "other:1:2", "until": NOW + 1_000, **changes}
-        return tuple(row.values())
-
     def begin(self, **options: Any) -> Operation[Any]:
         return turns.begin_turn(SCOPE, "cli:a", [HELLO], **{"lease": 5_000, "take_over": False, **options})
 
@@ -311,9 +325,9 @@ class TestTurn:
         return Script(
             {
                 "session_advance": [advanced_row(open_turns=1)],
-                "branch_open": [(31, 1, 1)],
-                "turn_get": [self.turn_row(**changes)],
-                "branch_release": [(1,)],
+                "branch_open": [leases.OpenBranchRow(key=31, number=1, open_turn=1)],
+                "turn_get": [turn_row(**changes)],
+                "branch_release": [paths.BranchKeyRow(31)],
             }
         )
 
@@ -352,7 +366,13 @@ class TestTurn:
 
     @pytest.mark.parametrize(
         "changes",
-        [{"until": NOW}, {"until": NOW - 1}, {"holder": "dead"}, {"status": "completed"}, {"status": "interrupted"}],
+        [
+            {"lease_until": NOW},
+            {"lease_until": NOW - 1},
+            {"holder": "dead"},
+            {"status": "completed"},
+            {"status": "interrupted"},
+        ],
         ids=repr,
     )
     def test_an_abandoned_turn_is_interrupted_first(self, changes):
@@ -375,13 +395,13 @@ class TestTurn:
 
     @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
     def test_a_step_of_a_turn_that_has_ended_is_refused(self, status):
-        script = Script({"turn_get": [self.turn_row(status=status)], "branch_get": [(31, 1, 11, None, 0, 9, None, 1)]})
+        script = Script({"turn_get": [turn_row(status=status)], "branch_get": [branch_row()]})
         with pytest.raises(TurnClosed, match=status):
             script.run(turns.add_messages(SCOPE, "cli:a", held_turn(1), [HELLO], lease=5_000))
         assert "message_insert" not in script.names
 
     def test_a_step_is_refused_if_a_newer_turn_is_open(self):
-        rows = {"turn_get": [self.turn_row(status="interrupted")], "branch_get": [(31, 1, 11, None, 0, 9, 7, 1)]}
+        rows = {"turn_get": [turn_row(status="interrupted")], "branch_get": [branch_row(open_turn=7)]}
         with pytest.raises(TurnClosed):
             Script(rows).run(turns.add_messages(SCOPE, "cli:a", held_turn(1), [HELLO], lease=5_000))
 
@@ -403,7 +423,7 @@ class TestEnsure:
             assert script.names == ["session_get", "session_activate", "session_by_key"]
             assert session == finish(operation, session_row(title="T", open_turns=0))
 
-    def script_of_open(self, row: SessionRow, **rows: Any) -> Script:
+    def script_of_open(self, row: StoredSessionRow, **rows: Any) -> Script:
         """Make the script of a session that exists."""
         return Script(
             {"session_get": [row], "session_activate": [sessions.ActivityRow(NOW)], "session_by_key": [row], **rows}
@@ -426,9 +446,9 @@ class TestEnsure:
     def test_an_open_turn_of_a_dead_process_is_interrupted(self):
         script = self.script_of_open(
             session_row(),
-            branches_open=[(31, 1, 5)],
-            turn_get=[(5, "open", 1, None, None, None, None, None, None, "dead", NOW + 9_999)],
-            branch_release=[(1,)],
+            branches_open=[leases.OpenBranchRow(key=31, number=1, open_turn=5)],
+            turn_get=[turn_row(position=5, holder="dead", lease_until=NOW + 9_999)],
+            branch_release=[paths.BranchKeyRow(31)],
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert script.names == [
@@ -439,8 +459,8 @@ class TestEnsure:
     def test_a_live_turn_is_not_touched(self):
         script = self.script_of_open(
             session_row(),
-            branches_open=[(31, 1, 5)],
-            turn_get=[(5, "open", 1, None, None, None, None, None, None, "alive", NOW + 9_999)],
+            branches_open=[leases.OpenBranchRow(key=31, number=1, open_turn=5)],
+            turn_get=[turn_row(position=5, holder="alive", lease_until=NOW + 9_999)],
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert not {"messages_interrupt", "tool_calls_cancel", "turn_end", "session_change"} & set(script.names)
@@ -449,10 +469,10 @@ class TestEnsure:
         script = Script(
             {
                 "session_get": lambda params: [] if params["id"] == name else parent,
-                "tree_insert": [sessions.TreeRow(21)],
+                "tree_insert": [paths.TreeRow(21)],
                 "session_insert": [sessions.SessionKeyRow(11)],
-                "tree_branch": [sessions.BranchNumberRow(1)],
-                "branch_insert": [sessions.BranchKeyRow(31)],
+                "tree_branch": [paths.BranchNumberRow(1)],
+                "branch_insert": [paths.BranchKeyRow(31)],
                 "session_activate": [sessions.ActivityRow(NOW)],
                 "session_by_key": [session_row()],
             }
@@ -598,12 +618,12 @@ class TestLast:
 
     def test_a_branch_with_too_few_messages_takes_more_statements(self):
         rows = {"messages_last": self.rows(9, 8, fork_at=7), "session_get": [session_row()]}
-        script = Script(rows | {"branch_path": [(31, 2, 7, 9), (30, 1, 0, 7)]})
+        script = Script(rows | {"branch_path": [span(31, number=2, low=7, high=9), span(30, high=7)]})
         script.run(messages.read_backward(SCOPE, "cli:a", limit=3))
         assert script.names == ["messages_last", "session_get", "branch_path", *["messages_backward"] * 2]
 
     def test_messages_before_a_position_are_read_along_the_path(self):
-        script = Script({"session_get": [session_row()], "branch_path": [(31, 1, 0, 9)]})
+        script = Script({"session_get": [session_row()], "branch_path": [span(31, high=9)]})
         op = messages.read_backward(SCOPE, "cli:a", before=5)
         assert op.fast is None
         script.run(op)
