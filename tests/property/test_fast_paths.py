@@ -10,6 +10,7 @@ import asyncio
 import collections
 import copy
 import datetime
+import functools
 import inspect
 import os
 import tempfile
@@ -165,11 +166,16 @@ class FastPathComparison(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         self.stores = [self.wait_for(store) for store in open_pair(self.folder.name)]
-        for store, engine in zip(self.stores, [lambda inner: CountingEngine(inner, answers), StepsEngine], strict=True):
-            store._engine = engine(store._engine)
-            store.scope = lambda: Scope(store._owner, f"here:1:{self.holder}", self.now, self.gone.__contains__)
+        fast, steps = self.stores
+        fast._engine = CountingEngine(fast._engine, answers)
+        steps._engine = StepsEngine(steps._engine)
+        for store in self.stores:
+            store.scope = functools.partial(self.scope, store._owner)
         self.handles = [{}, {}]
         self.turns = [[], []]
+
+    def scope(self, owner):
+        return Scope(owner, f"here:1:{self.holder}", self.now, self.gone.__contains__)
 
     def wait_for(self, value):
         """Return a value, or the result of an awaitable of an async store."""
@@ -216,7 +222,7 @@ class FastPathComparison(RuleBasedStateMachine):
     def teardown(self):
         try:
             for id in IDS:
-                self.compare(lambda store, handles, turns, id=id: store.restore_session(id))
+                self.restore(id)
             assert self.state(0) == self.state(1)
             for store in self.stores:
                 assert self.wait_for(store.check(deep=False)).problems == ()
@@ -278,14 +284,12 @@ class FastPathComparison(RuleBasedStateMachine):
         if offset is not None:
             time = datetime.datetime.fromtimestamp((self.now + offset) / 1_000, datetime.UTC)
             options = {**options, bound: time}
-        cursors = [None, None]
+        cursors = dict.fromkeys(self.stores)
         for _ in range(4):
-            pages = self.compare(
-                lambda store, handles, turns: store.list_sessions(after=cursors[store is self.stores[1]], **options)
-            )
+            pages = self.compare(lambda store, handles, turns: store.list_sessions(after=cursors[store], **options))
             if pages is None or pages[0].next is None:
                 break
-            cursors = [page.next for page in pages]
+            cursors.update(zip(self.stores, [page.next for page in pages], strict=True))
 
     # Rules about a session need a handle, which an earlier rule has kept.
 
