@@ -14,8 +14,8 @@ from recollect.engine.sqlite.connection import CHECKPOINT_PAGES, connect
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.engine.sqlite.ranking import register_ranking
 
-STEPS = sql.first_steps("sqlite")
-QUERIES = {**sql.queries("sqlite"), **STEPS}
+QUERIES = sql.queries("sqlite")
+FILTERS = [name for name in QUERIES if name.startswith("sessions_of_") and name != "sessions_of_tree"]
 LARGE_TABLES = (
     "sessions",
     "messages",
@@ -79,8 +79,8 @@ OWNER_READS = {
     "session_insert": "it reads only the newest entry of the index",
     "session_restore": "it reads only the newest entry of the index",
     "session_advance": "it reads only the newest entry of the index",
-    "session_append": "it reads only the newest entry of the index",
-    "session_save": "it reads only the newest entry of the index",
+    "session_append_state": "it reads only the newest entry of the index",
+    "session_open_state": "it reads only the newest entry of the index",
     "tool_calls_ranked": "statistics cover everything",
     "blobs_refs": "a check reads everything",
     "sessions_trashed": "the trash is small and has its own index",
@@ -220,7 +220,7 @@ def test_a_list_reads_no_message_bodies(connection, name):
     assert bodies <= {("messages", column) for column in ("key", "role", "deleted_at", "created_at", "")}
 
 
-@pytest.mark.parametrize("name", list(STEPS))
+@pytest.mark.parametrize("name", FILTERS)
 def test_filters_use_their_index(connection, name):
     lines = query_plan(connection, QUERIES[name])
     assert re.match(
@@ -275,7 +275,7 @@ class TestNames:
         names = []
         for file in os.listdir(folder):
             with open(os.path.join(folder, file), encoding="utf-8") as text:
-                names += re.findall(r"^-- (?:name|step): *(\S+)", text.read(), re.MULTILINE)
+                names += re.findall(r"^-- name: *(\S+)", text.read(), re.MULTILINE)
         assert len(names) == len(set(names)) == len(QUERIES)
 
     @pytest.mark.parametrize("name", QUERIES)

@@ -44,17 +44,15 @@ def find_waiting(admin):
     return {id for (id,) in admin.execute("SELECT id FROM recollect.sessions WHERE waiting")}
 
 
-@pytest.mark.parametrize("source", ["queries", "without tool calls", "final lookups"])
-def test_every_statement_that_adds_messages_flags_the_session(source):
-    texts = {
-        "queries": sql.queries,
-        "without tool calls": sql.queries_without_tool_calls,
-        "final lookups": sql.final_query_lookups,
-    }[source]("postgres")
-    for name, text in texts.items():
+def test_every_statement_that_adds_messages_flags_the_session():
+    found = set()
+    for name, text in sql.queries("postgres").items():
         for update in re.findall(r"UPDATE recollect\.sessions[^;]*?(?=WHERE|FROM|$)", text):
             if re.search(r"\blast = ", update):
                 assert "waiting = true" in update, name
+                found.add(name)
+    appends = {f"session_{verb}{suffix}" for verb in ("append", "save") for suffix in ("", "_with_calls")}
+    assert {*appends, "session_advance", "session_touch"} <= found
 
 
 class RandomActions:

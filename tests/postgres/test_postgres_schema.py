@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import pathlib
+import re
+from typing import Any
 
 import psycopg
 import pytest
 
 import recollect
 from recollect import sql
-from recollect.engine.postgres.statements import StatementRegistry
+from recollect.engine.postgres.fast_paths import PostgresFastPaths
+from recollect.engine.postgres.search import PostgresSearch
+from recollect.engine.postgres.statements import LOCKS, SETTINGS, StatementRegistry
+from recollect.model.message import Draft, TextPart, ToolCallPart
 from recollect.model.session import DATA_SCHEMA_VERSION
+from recollect.storage import appends, listing, messages, sessions, turns
+from recollect.storage.fast_paths import FAST_PATHS, FastPath
+from recollect.storage.operation import Scope
 
 
 @pytest.fixture
@@ -19,8 +27,7 @@ def admin(databases, database):
         yield connection
 
 
-SUMS = {"messages", "tokens", "input_tokens", "output_tokens", "now", "expected"}
-ROWS = {"rows", "calls", "turn"}
+QUERIES = sql.queries("postgres")
 
 
 def test_both_engines_have_the_same_migrations():
@@ -32,91 +39,118 @@ def test_both_engines_have_the_same_migrations():
 def test_rows_omit_the_default_data_schema_version():
     """A row has the version only if it differs from the default of a session."""
     for name in ("session_get", "sessions_default_list"):
-        assert f"data_schema_version <> {DATA_SCHEMA_VERSION} " in sql.queries("postgres")[name]
+        assert f"data_schema_version <> {DATA_SCHEMA_VERSION} " in QUERIES[name]
 
 
 def test_a_lock_belongs_to_a_query():
-    assert set(sql.locks("postgres")) <= set(sql.queries("postgres"))
+    assert set(LOCKS) <= set(QUERIES)
+    assert set(LOCKS.values()) == {name for name in QUERIES if name.endswith("_lock")}
 
 
-def test_a_second_step_belongs_to_a_query():
-    assert set(sql.second_steps("sqlite")) <= set(sql.queries("sqlite"))
-    assert set(sql.alternative_second_steps("sqlite")) <= set(sql.second_steps("sqlite"))
+def test_settings_belong_to_a_query():
+    assert set(SETTINGS) <= set(QUERIES)
+    assert set(SETTINGS.values()) == {name for name in QUERIES if name.endswith("_settings") or name == "settings_walk"}
 
 
-def test_final_query_lookups_belong_to_queries():
-    assert (
-        set(sql.queries_without_tool_calls("postgres"))
-        <= set(sql.final_query_lookups("postgres"))
-        <= set(sql.queries("postgres"))
-    )
+def requests() -> dict[str, FastPath[Any]]:
+    """Return a request of each kind, in each form that has a statement of its own."""
+    scope = Scope("ann", "here:1:2", 1, lambda _: False, PostgresSearch)
+    text = Draft(role="user", parts=(TextPart(text="x"),))
+    call = Draft(role="assistant", parts=(ToolCallPart(call_id="c", tool="t"),))
+    lists = dict.fromkeys(("pinned", "channel", "model", "status", "role", "tool", "parent"))
+    default = {**lists, "archived": False, "delegates": False}
+    pages = {
+        "sessions_by_activity": {"filters": {**default, "role": "user"}},
+        "sessions_by_creation": {"order": "created", "filters": default},
+        "sessions_by_deletion": {"deleted": True, "filters": default},
+        "sessions_default_list": {"filters": default},
+        "sessions_pinned_first": {"pinned_first": True, "filters": default},
+    }
+    operations = {
+        "session_append": appends.append(scope, "a", [text]),
+        "session_append_with_calls": appends.append(scope, "a", [call]),
+        "session_save": turns.save_turn(scope, "a", [text], []),
+        "session_save_with_calls": turns.save_turn(scope, "a", [text], [call]),
+        "session_open": sessions.open_session(scope, "a"),
+        "session_ensure": sessions.ensure(scope, "a", {}),
+        "session_create": sessions.create(scope, "a", {}),
+        "messages_last": messages.read_backward(scope, "a", limit=3),
+        **{name: listing.read_page(scope, limit=3, **options) for name, options in pages.items()},
+    }
+    return {name: op.fast for name, op in operations.items() if op.fast is not None}
+
+
+def test_every_fast_path_has_a_handler():
+    fast_paths = PostgresFastPaths(StatementRegistry())
+    assert tuple(fast_paths.handlers) == FAST_PATHS
+    assert {type(request) for request in requests().values()} == set(FAST_PATHS)
+
+
+@pytest.mark.parametrize("name", requests())
+def test_a_fast_path_has_the_parameters_of_its_statements(name):
+    fast = PostgresFastPaths(StatementRegistry()).prepare(requests()[name])
+    assert fast is not None
+    assert fast.statement.name.decode().partition("_0")[0].startswith(name)
+    assert len(fast.values) == len(fast.statement.names)
+    assert (fast.lookup is None) == (fast.probe is None)
+    # Opening a session may be repeated; a read is repeated anyway.
+    assert (fast.lookup is None) == (not name.startswith(("session_append", "session_save", "session_create")))
+    if fast.lookup is not None and fast.probe is not None:
+        assert len(fast.lookup.values({**fast.params, "transaction": "1"})) == len(fast.lookup.names)
+        assert len(fast.probe.values(fast.params)) == len(fast.probe.names)
+    if fast.settings is not None:
+        assert len(fast.settings.values(fast.params)) == len(fast.settings.names)
+
+
+@pytest.mark.parametrize("name", ["session_append", "session_save"])
+def test_a_statement_without_calls_has_the_other_parameters(name):
+    registry = StatementRegistry()
+    assert registry.statement(name).names == [
+        parameter for parameter in registry.statement(f"{name}_with_calls").names if not parameter.startswith("calls.")
+    ]
 
 
 def test_parameters_have_the_same_names():
     """The parameters of an operation fit both engines; PostgreSQL may ignore some of them."""
-    import re
-
     registry = StatementRegistry()
-    list_parameters = {"sort_limit", *(name.removeprefix("sessions_") for name in sql.first_steps("sqlite"))}
-    session_parameters = {*re.findall(r":([a-z_]+)", sql.queries("sqlite")["session_insert"]), "folded"}
-    queries = sql.queries("sqlite")
-    for name in queries.keys() & sql.queries("postgres").keys() - {"search_backlog"}:  # each engine has its own rows
-        text = queries[name]
+    for name in sql.queries("sqlite").keys() & QUERIES.keys() - {"search_backlog"}:  # each engine has its own rows
+        text = sql.queries("sqlite")[name]
         parameters = set(re.findall(r"(?<!:):([a-z_]+)", text))
         if parameters:
-            parameters |= SUMS if name in sql.second_steps("sqlite") else set()  # computed between the two steps
-            parameters |= (
-                SUMS | ROWS if name in sql.queries_without_tool_calls("postgres") else set()
-            )  # written by separate statements on SQLite
-            parameters |= {"now"} if name == "session_open" else set()  # the same
-            parameters |= session_parameters if name == "session_ensure" else set()  # the same
             parameters |= (
                 {"has_cursor", "has_bounds"} if {"since", "limit"} <= parameters else set()
             )  # whether these conditions apply
-            parameters |= list_parameters if name.startswith("sessions_through_") else set()  # of a previous step
-            names = registry.statement(name).names
-            assert {parameter.partition(".")[0] for parameter in names} <= parameters, name
+            assert set(registry.statement(name).names) <= parameters, name
         else:
             assert registry.multi_row(name).column_count <= text.count("?") if "?" in text else True, name
 
 
+def test_locks_have_the_parameters_of_their_query():
+    registry = StatementRegistry()
+    for name in LOCKS:
+        lock = registry.lock(name)
+        assert lock is not None
+        assert set(lock.names) <= set(registry.statement(name).names), name
+
+
 def test_the_server_accepts_every_query(admin):
     registry = StatementRegistry()
-    for name in sql.queries("postgres"):
-        text = sql.queries("postgres")[name]
+    for name, text in QUERIES.items():
         statement = registry.multi_row(name)._statements[-1] if "?1" in text else registry.statement(name)
         admin.execute(b"PREPARE checked AS " + statement.text)
         admin.execute("DEALLOCATE checked")
-    for name in sql.locks("postgres"):
+    for name in LOCKS:
         lock = registry.lock(name)
-        assert set(lock.names) <= set(registry.statement(name).names)
-        admin.execute(b"PREPARE checked AS " + lock.text)
-        admin.execute("DEALLOCATE checked")
-    for name in sql.final_query_lookups("postgres"):
-        statement = registry.statement(name)
-        if statement.without_tool_calls is not None:  # pyright: ignore[reportAttributeAccessIssue]
-            shorter = statement.without_tool_calls  # pyright: ignore[reportAttributeAccessIssue]
-            assert set(shorter.names) == {
-                parameter for parameter in statement.names if not parameter.startswith("calls.")
-            }
-            admin.execute(b"PREPARE checked AS " + shorter.text)
-            admin.execute("DEALLOCATE checked")
-        if statement.lookup is not None:  # pyright: ignore[reportAttributeAccessIssue]
-            assert set(statement.lookup.names) <= {*statement.names, "transaction"}  # pyright: ignore[reportAttributeAccessIssue]
-            admin.execute(b"PREPARE checked AS " + statement.lookup.text)  # pyright: ignore[reportAttributeAccessIssue]
-            admin.execute("DEALLOCATE checked")
-            assert set(statement.probe.names) <= set(statement.names)  # pyright: ignore[reportAttributeAccessIssue]
-            admin.execute(b"PREPARE checked AS " + statement.probe.text)  # pyright: ignore[reportAttributeAccessIssue]
-            admin.execute("DEALLOCATE checked")
-    for name in sql.pre_statements("postgres"):
-        admin.execute(b"PREPARE checked AS " + registry.pre_statement(name).text)
-        admin.execute("DEALLOCATE checked")
+        for statement in (lock, lock.waiting):  # pyright: ignore[reportOptionalMemberAccess]
+            if statement is not None:
+                admin.execute(b"PREPARE checked AS " + statement.text)
+                admin.execute("DEALLOCATE checked")
 
 
 def test_every_statement_knows_whether_it_returns_rows(admin):
     """A statement that is treated as one without rows would return none to its operation."""
     registry = StatementRegistry()
-    for name, text in sql.queries("postgres").items():
+    for name, text in QUERIES.items():
         if "?1" not in text:
             pgconn = admin.pgconn
             pgconn.prepare(f"d_{name}".encode(), registry.statement(name).text)
@@ -170,10 +204,12 @@ def test_an_append_uses_no_sequence(postgres, admin):
         )
 
 
-HOT_QUERIES = ("session_advance", "session_open", "session_ensure", "session_create", "messages_last", "session_append", "session_save", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tuples", "turn_get", "turns_of_span",
+HOT_QUERIES = ("session_advance", "session_open", "session_ensure", "session_create", "messages_last", "session_append", "session_save", "session_append_with_calls", "session_save_with_calls", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tuples", "turn_get", "turns_of_span",
        "branch_get", "branch_path", "session_touch", "sessions_by_activity", "sessions_default_list", "sessions_by_creation", "append_get",
        "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_through_activity", "sessions_through_creation", "sessions_through_title",
+       "sessions_of_parent", "sessions_of_pin", "sessions_of_channel", "sessions_of_model", "sessions_of_status",
+       "sessions_of_archive", "sessions_of_untitled", "sessions_pinned_first",
        "messages_pinned", "messages_last_user", "compactions_of_branch", "snapshots_of_session",
        "sessions_created_after", "branches_outline", "messages_rows", "tool_calls_of_span", "sessions_prunable", "messages_tally",
        "turns_tally", "tool_calls_tally", "messages_total_size", "messages_large", "messages_next")  # fmt: skip

@@ -23,11 +23,12 @@ from recollect.engine.event_loop import (
     sleep,
     wait_for,
 )
+from recollect.engine.sqlite.search import SqliteSearch
 from recollect.engine.write_queue import WriteQueue, deliver_results
 from recollect.storage import sessions
 from recollect.storage.operation import Scope
 
-OP = sessions.get(Scope(owner="", holder="test", now=1, is_gone=lambda _: False), "a")
+OP = sessions.get(Scope(owner="", holder="test", now=1, is_gone=lambda _: False, search_dialect=SqliteSearch), "a")
 DEADLINE = 60  # seconds, which only a failure reaches
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from recollect.engine.postgres.async_engine import _single_session
 from recollect.engine.postgres.search import PostgresSearch
 from recollect.model.message import Draft, TextPart
 from recollect.storage import appends, branches, messages, retention, sessions, settings, tools, turns
@@ -20,9 +19,11 @@ STREAM = turns.OpenStream(TURN, 2)
     "op",
     [
         appends.append(SCOPE, "a", [DRAFT]),
+        appends.append(SCOPE, "a", [DRAFT], key="k"),  # it reads and writes rows of its session only
         turns.begin_turn(SCOPE, "a", [DRAFT], lease=1, take_over=False),
         turns.save_turn(SCOPE, "a", [DRAFT], []),
         turns.add_messages(SCOPE, "a", TURN, [DRAFT], lease=1),
+        turns.extend_lease(SCOPE, "a", TURN, lease=1),
         turns.end_turn(SCOPE, "a", TURN, "completed"),
         turns.begin_stream(SCOPE, "a", TURN, DRAFT, lease=1),
         turns.write_stream(SCOPE, "a", STREAM, DRAFT, lease=1),
@@ -30,13 +31,12 @@ STREAM = turns.OpenStream(TURN, 2)
     ids=lambda op: f"{op.steps.__module__.rpartition('.')[2]}{op.steps.__name__}",
 )
 def test_an_operation_on_one_session_shares_a_transaction(op):
-    assert _single_session(op) == "a"
+    assert op.session == "a"
 
 
 @pytest.mark.parametrize(
     "op",
     [
-        appends.append(SCOPE, "a", [DRAFT], key="k"),
         messages.set_deleted(SCOPE, "a", "1.1", deleted=True),
         turns.close_stream(SCOPE, "a", STREAM, Draft(role="assistant"), lease=1),
         branches.rewind(SCOPE, "a", 1),
@@ -50,4 +50,4 @@ def test_an_operation_on_one_session_shares_a_transaction(op):
     ids=lambda op: f"{op.steps.__module__.rpartition('.')[2]}{op.steps.__name__}",
 )
 def test_other_operations_get_their_own_transaction(op):
-    assert _single_session(op) is None
+    assert op.session is None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from recollect import sql
 from recollect.engine.sqlite.search import SqliteSearch
 from recollect.errors import (
     InvalidValue,
@@ -20,9 +19,24 @@ from recollect.errors import (
     StaleRevision,
     TurnClosed,
 )
+from recollect.model import json
 from recollect.model.message import AttachmentPart, Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, listing, messages, paths, retention, sessions, settings, turns
+from recollect.storage import appends, leases, listing, messages, paths, retention, sessions, settings, turns
+from recollect.storage.fast_paths import (
+    ACTIVITY_RESOLUTION,
+    AdvancedRow,
+    AppendRequest,
+    EnsureSessionRequest,
+    FastPath,
+    LastMessagesRequest,
+    ListedSessionRow,
+    ListSessionsRequest,
+    NewestMessageRow,
+    OpenSessionRequest,
+    SaveTurnRequest,
+    StoredSessionRow,
+)
 from recollect.storage.operation import Operation, Scope
 
 NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
@@ -61,54 +75,65 @@ class Script:
         return next(params for statement, params, _ in self.statements if statement == name)
 
 
-def columns(name: str) -> list[str]:
-    """Return the columns of a query, as its text lists them."""
-    text = sql.queries("sqlite")[name]
-    column_list = text.rpartition("RETURNING")[2] if "RETURNING" in text else text.removeprefix("SELECT")
-    names, depth, word = [], 0, ""
-    for piece in re.findall(r"[(),]|[^(),]+", column_list):
-        depth += {"(": 1, ")": -1}.get(piece, 0)
-        ends = depth == 0 and "\nFROM" in piece
-        if depth == 0 and piece == ",":
-            names.append(word.strip())
-            word = ""
-        else:
-            word += piece.partition("\nFROM")[0] if ends else piece
-        if ends:
-            break
-    return [*names, word.strip()]
-
-
-def row_of(name: str, values: dict[str, Any]) -> tuple[Any, ...]:
-    """Make a row of a query: the value of each column by its name or by the words that it begins with."""
-    row = []
-    for column in columns(name):
-        bare = "parent" if "SELECT p.id" in column else column.removeprefix("s.")
-        bare = "delegate_count" if "FROM sessions AS d" in bare else bare
-        key = next(
-            (word for word in sorted(values, key=len, reverse=True) if bare == word or bare.startswith(word + " ")),
-            None,
-        )
-        assert key is not None, column
-        row.append(values[key])
-    return tuple(row)
-
-
-def session_row(*, open_turns: int = 1, **fields: Any) -> tuple[Any, ...]:
-    """Make a row of session_get."""
+def session_row(*, open_turns: int = 1, **fields: Any) -> StoredSessionRow:
+    """Make a row of session_get. The fields that most sessions lack are one JSON array."""
     value = SessionInfo(id="cli:a", created_at=1, updated_at=2, active_at=3, revision=7, **fields)
-    values = {name: getattr(value, name) for name in SessionInfo.__struct_fields__}
-    return row_of("session_get", {**values, "key": 11, "tree": 21, "head": 31, "open_turns": open_turns})
+    rare = [name for name in SessionInfo.__struct_fields__ if name not in StoredSessionRow._fields]
+    values = {name: getattr(value, name) for name in SessionInfo.__struct_fields__ if name not in rare}
+    has_rare = any(getattr(value, name) is not None for name in rare[1:])  # the first one is the schema version
+    return StoredSessionRow(
+        session=11, tree=21, head=31, open_turns=open_turns,
+        rare=json.encode([getattr(value, name) for name in rare]) if has_rare else None, **values,
+    )  # fmt: skip
 
 
-def advance_rows(*, open_turns: int = 0) -> list[tuple[Any, ...]]:
+def listed_row(**fields: Any) -> ListedSessionRow:
+    """Make a row of a list, which has no columns of the branch."""
+    values = session_row(**fields)._asdict()
+    return ListedSessionRow(**{name: values[name] for name in ListedSessionRow._fields})
+
+
+def advanced_row(*, open_turns: int = 0) -> AdvancedRow:
     """Make the row of session_advance: three messages on the branch after one was added, at revision 8."""
-    values = {
-        "key": 11, "head": 31, "last": 2, "branch": 1, "open_turns": open_turns, "revision": 8,
-        "message_count": 3, "token_count": 30, "input_tokens": 0, "output_tokens": 0, "updated_at": NOW,
-        "active_at": NOW - 5, "last_message_at": NOW, "( SELECT o.active_at": None,
-    }  # fmt: skip
-    return [row_of("session_advance", values)[:-1]]  # the engine consumes the last column
+    return AdvancedRow(
+        session=11, head=31, last=2, branch=1, open_turns=open_turns, revision=8, message_count=3, token_count=30,
+        input_tokens=0, output_tokens=0, updated_at=NOW, active_at=NOW - 5, last_message_at=NOW,
+    )  # fmt: skip
+
+
+def turn_row(**changes: Any) -> leases.TurnRow:
+    """Make a row of turn_get: an open turn of a process that runs."""
+    empty = dict.fromkeys(leases.TurnRow._fields)
+    values = {"position": 1, "status": "open", "started_at": 1, "holder": "other:1:2", "lease_until": NOW + 1_000}
+    return leases.TurnRow(**{**empty, **values, **changes})
+
+
+def branch_row(*, open_turn: int | None = None) -> paths.BranchRow:
+    """Make a row of branch_get: the first branch of the session."""
+    return paths.BranchRow(
+        key=31, number=1, session=11, parent=None, fork_at=0, last=9, open_turn=open_turn, created_at=1
+    )
+
+
+def span(branch: int, *, high: int, number: int = 1, low: int = 0) -> paths.PathSpan:
+    """Make a row of branch_path."""
+    return paths.PathSpan(branch=branch, number=number, low=low, high=high)
+
+
+def key_row(digest: bytes) -> appends.AppendKeyRow:
+    """Make a row of append_get: one message at position 3."""
+    return appends.AppendKeyRow(digest=digest, branch=31, position=3, messages=1)
+
+
+def finish(op: Operation[Any], answer: Any) -> Any:
+    """Return the result that an operation makes of the answer to its fast path."""
+    assert op.fast is not None
+    assert op.finish is not None
+    return op.finish(op.fast, answer)
+
+
+def params_of(request: FastPath[Any]) -> dict[str, Any]:
+    return msgspec.structs.asdict(request)
 
 
 def held_turn(position: int) -> turns.HeldTurn:
@@ -122,35 +147,53 @@ RESULT = Draft(role="tool", parts=(ToolResultPart(call_id="c", text="ok"),))
 
 
 class TestAppend:
-    def test_one_message_takes_one_statement(self):
-        script = Script({"session_append": advance_rows()})
-        result, counts = script.run(appends.append(SCOPE, "cli:a", [HELLO]))
-        assert script.names == ["session_append"]
+    def test_the_fast_path_and_the_steps_return_the_same(self):
+        op = appends.append(SCOPE, "cli:a", [HELLO])
+        result, counts = finish(op, advanced_row())
+        assert type(op.fast) is AppendRequest
         assert (result.branch, result.first, result.count, result.revision, result.repeated) == (1, 3, 1, 8, False)
         assert result.ids == ["1.3"]
         assert counts == COUNTS
+        script = Script({"session_advance": [advanced_row()]})
+        assert script.run(op) == (result, counts)
+        assert script.names == ["session_advance", "message_insert"]
 
     def test_the_statement_carries_owner_time_and_sums(self):
         drafts = [
             Draft(role="user", parts=(), tokens=5),
             Draft(role="assistant", parts=(), tokens=7, input_tokens=100, output_tokens=20),
         ]
-        script = Script({"session_advance": advance_rows()})
+        script = Script({"session_advance": [advanced_row()]})
         script.run(appends.append(SCOPE, "cli:a", drafts, expected=7))
         assert script.params("session_advance") == {
             "owner": "me", "id": "cli:a", "now": NOW, "messages": 2, "tokens": 12, "input_tokens": 100,
-            "output_tokens": 20, "expected": 7,
+            "output_tokens": 20, "expected": 7, "activity_resolution": ACTIVITY_RESOLUTION,
         }  # fmt: skip
 
-    def test_the_statement_carries_the_rows_and_the_calls_with_their_results(self):
-        script = Script({"session_append": advance_rows()})
-        script.run(appends.append(SCOPE, "cli:a", [HELLO, CALL, RESULT], expected=7))
-        params = script.params("session_append")
-        assert params.keys() - {"rows", "calls"} == {
+    def test_the_request_carries_owner_time_and_sums(self):
+        drafts = [
+            Draft(role="user", parts=(), tokens=5),
+            Draft(role="assistant", parts=(), tokens=7, input_tokens=100, output_tokens=20),
+        ]
+        op = appends.append(SCOPE, "cli:a", drafts, expected=7)
+        assert op.fast is not None
+        script = Script({"session_advance": [advanced_row()]})
+        script.run(op)
+        params = params_of(op.fast)
+        rows = params.pop("rows")
+        assert (params.pop("calls"), [(31, at, None, *row) for at, row in enumerate(rows, 3)]) == (
+            (), script.params("message_insert"),
+        )  # fmt: skip
+        assert params | {"activity_resolution": ACTIVITY_RESOLUTION} == script.params("session_advance")
+
+    def test_the_request_carries_the_rows_and_the_calls_with_their_results(self):
+        request = appends.append(SCOPE, "cli:a", [HELLO, CALL, RESULT], expected=7).fast
+        assert type(request) is AppendRequest
+        assert params_of(request).keys() - {"rows", "calls"} == {
             "owner", "id", "now", "messages", "tokens", "input_tokens", "output_tokens", "expected",
         }  # fmt: skip
-        assert [row[0] for row in params["rows"]] == ["user", "assistant", "tool"]
-        (row,) = params["calls"]
+        assert [row[0] for row in request.rows] == ["user", "assistant", "tool"]
+        (row,) = request.calls
         assert row[:10] == (0, 2, 0, 0, "c", "t", "success", 0, 3, 0)
 
     @pytest.mark.parametrize(
@@ -163,13 +206,16 @@ class TestAppend:
         ],
         ids=["a result of an older call", "a second result", "a pin", "a payload"],
     )
-    def test_results_pins_and_payloads_take_several_statements(self, drafts):
-        script = Script({"session_advance": advance_rows()})
-        script.run(appends.append(SCOPE, "cli:a", drafts))
+    def test_results_pins_and_payloads_have_no_fast_path(self, drafts):
+        assert turns.save_turn(SCOPE, "cli:a", drafts, []).fast is None
+        op = appends.append(SCOPE, "cli:a", drafts)
+        assert op.fast is None
+        script = Script({"session_advance": [advanced_row()]})
+        script.run(op)
         assert script.names[:2] == ["session_advance", "message_insert"]
 
     def test_rows_get_consecutive_positions(self):
-        script = Script({"session_advance": advance_rows()})
+        script = Script({"session_advance": [advanced_row()]})
         script.run(appends.append(SCOPE, "cli:a", [HELLO] * 3))
         rows = script.params("message_insert")
         assert [row[:3] for row in rows] == [(31, 3, None), (31, 4, None), (31, 5, None)]
@@ -179,7 +225,7 @@ class TestAppend:
         with pytest.raises(SessionNotFound, match="cli:a"):
             script.run(appends.append(SCOPE, "cli:a", [HELLO]))
         lookups = ["session_get", "session_in_trash"] * 2  # a restore may move it from one to the other in between
-        assert script.names == ["session_append", "session_advance", *lookups]
+        assert script.names == ["session_advance", *lookups]
 
     def test_an_append_to_a_session_in_the_trash_is_refused(self):
         script = Script({"session_in_trash": [session_row(deleted_at=5)]})
@@ -194,8 +240,10 @@ class TestAppend:
         assert "message_insert" not in script.names
 
     def test_an_idempotency_key_is_looked_up_first_and_stored(self):
-        script = Script({"session_get": [session_row()], "session_advance": advance_rows()})
-        script.run(appends.append(SCOPE, "cli:a", [HELLO], key="k1"))
+        op = appends.append(SCOPE, "cli:a", [HELLO], key="k1")
+        assert op.fast is None
+        script = Script({"session_get": [session_row()], "session_advance": [advanced_row()]})
+        script.run(op)
         assert script.names == ["session_get", "append_get", "session_advance", "message_insert", "append_insert"]
         params = script.params("append_insert")
         assert (params["session"], params["key"], params["branch"], params["position"], params["count"]) == (
@@ -207,14 +255,14 @@ class TestAppend:
         )
 
     def append_again(self, again: Draft) -> Any:
-        first = Script({"session_get": [session_row()], "session_advance": advance_rows()})
+        first = Script({"session_get": [session_row()], "session_advance": [advanced_row()]})
         first.run(appends.append(SCOPE, "cli:a", [HELLO], key="k1"))
         digest = first.params("append_insert")["digest"]
         second = Script(
             {
                 "session_get": [session_row()],
-                "append_get": [(digest, 31, 3, 1)],
-                "branch_get": [(31, 1, 11, None, 0, 9, None, 1)],
+                "append_get": [key_row(digest)],
+                "branch_get": [branch_row()],
             }
         )
         later = replace(SCOPE, now=NOW + 60_000)
@@ -233,30 +281,30 @@ class TestAppend:
 
     def test_a_payload_is_stored_once_and_counted(self):
         image = Draft(role="user", parts=(AttachmentPart(data="QUFB" * 1_000),))
-        script = Script({"session_advance": advance_rows()})
+        script = Script({"session_advance": [advanced_row()]})
         script.run(appends.append(SCOPE, "cli:a", [image]))
         assert script.names == ["session_advance", "message_insert", "blob_reference", "blob_insert"]
         assert script.params("blob_insert")["data"] == b"AAA" * 1_000
-        script = Script({"session_advance": advance_rows(), "blob_reference": [(2,)]})
+        script = Script({"session_advance": [advanced_row()], "blob_reference": [appends.BlobReferencesRow(2)]})
         script.run(appends.append(SCOPE, "cli:a", [image]))
         assert script.names == ["session_advance", "message_insert", "blob_reference"]
 
     def test_a_call_and_its_result_are_one_row_written_once(self):
-        script = Script({"session_get": [session_row()], "session_advance": advance_rows()})
+        script = Script({"session_get": [session_row()], "session_advance": [advanced_row()]})
         script.run(appends.append(SCOPE, "cli:a", [CALL, RESULT], key="k"))
         assert script.names[2:5] == ["session_advance", "message_insert", "tool_call_insert"]
         (row,) = script.params("tool_call_insert")
         assert row[:10] == (31, 3, 0, 31, "c", "t", "success", 31, 4, 0)
 
     def test_a_result_without_a_call_is_stored_without_a_tool_call(self):
-        script = Script({"session_advance": advance_rows(), "branch_path": [(31, 1, 0, 3)]})
+        script = Script({"session_advance": [advanced_row()], "branch_path": [span(31, high=3)]})
         script.run(appends.append(SCOPE, "cli:a", [RESULT]))
         assert script.names[:2] == ["session_advance", "message_insert"]
         assert "tool_call_insert" not in script.names
 
     def test_an_operation_can_be_run_again(self):
         op = appends.append(SCOPE, "cli:a", [HELLO])
-        scripts = [Script({"session_advance": advance_rows()}) for _ in range(2)]
+        scripts = [Script({"session_advance": [advanced_row()]}) for _ in range(2)]
         assert scripts[0].run(op) == scripts[1].run(op)
         assert scripts[0].statements == scripts[1].statements
 
@@ -271,32 +319,27 @@ class TestAppend:
 
 
 class TestTurn:
-    def turn_row(self, **changes: Any) -> tuple[Any, ...]:
-        row = {"position": 1, "status": "open", "started": 1, "ended": None, "latency": None, "input": None}
-        row |= {"output": None, "model": None, "error": None, "holder": "other:1:2", "until": NOW + 1_000, **changes}
-        return tuple(row.values())
-
     def begin(self, **options: Any) -> Operation[Any]:
         return turns.begin_turn(SCOPE, "cli:a", [HELLO], **{"lease": 5_000, "take_over": False, **options})
 
     def busy_branch(self, **changes: Any) -> Script:
         return Script(
             {
-                "session_advance": advance_rows(open_turns=1),
-                "branch_open": [(31, 1, 1)],
-                "turn_get": [self.turn_row(**changes)],
-                "branch_release": [(1,)],
+                "session_advance": [advanced_row(open_turns=1)],
+                "branch_open": [leases.OpenBranchRow(key=31, number=1, open_turn=1)],
+                "turn_get": [turn_row(**changes)],
+                "branch_release": [paths.BranchKeyRow(31)],
             }
         )
 
     def test_a_turn_on_another_branch_does_not_block(self):
-        script = Script({"session_advance": advance_rows(open_turns=1)})
+        script = Script({"session_advance": [advanced_row(open_turns=1)]})
         script.run(self.begin())
         assert "turn_insert" in script.names
         assert "turn_end" not in script.names
 
     def test_a_turn_begins_on_a_free_branch(self):
-        script = Script({"session_advance": advance_rows()})
+        script = Script({"session_advance": [advanced_row()]})
         step = script.run(self.begin())
         assert script.names == [
             "session_advance",
@@ -324,7 +367,13 @@ class TestTurn:
 
     @pytest.mark.parametrize(
         "changes",
-        [{"until": NOW}, {"until": NOW - 1}, {"holder": "dead"}, {"status": "completed"}, {"status": "interrupted"}],
+        [
+            {"lease_until": NOW},
+            {"lease_until": NOW - 1},
+            {"holder": "dead"},
+            {"status": "completed"},
+            {"status": "interrupted"},
+        ],
         ids=repr,
     )
     def test_an_abandoned_turn_is_interrupted_first(self, changes):
@@ -347,13 +396,13 @@ class TestTurn:
 
     @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
     def test_a_step_of_a_turn_that_has_ended_is_refused(self, status):
-        script = Script({"turn_get": [self.turn_row(status=status)], "branch_get": [(31, 1, 11, None, 0, 9, None, 1)]})
+        script = Script({"turn_get": [turn_row(status=status)], "branch_get": [branch_row()]})
         with pytest.raises(TurnClosed, match=status):
             script.run(turns.add_messages(SCOPE, "cli:a", held_turn(1), [HELLO], lease=5_000))
         assert "message_insert" not in script.names
 
     def test_a_step_is_refused_if_a_newer_turn_is_open(self):
-        rows = {"turn_get": [self.turn_row(status="interrupted")], "branch_get": [(31, 1, 11, None, 0, 9, 7, 1)]}
+        rows = {"turn_get": [turn_row(status="interrupted")], "branch_get": [branch_row(open_turn=7)]}
         with pytest.raises(TurnClosed):
             Script(rows).run(turns.add_messages(SCOPE, "cli:a", held_turn(1), [HELLO], lease=5_000))
 
@@ -366,49 +415,53 @@ class TestTurn:
 
 class TestEnsure:
     def test_an_existing_session_is_opened(self):
-        script = Script({"session_ensure": [session_row(title="T", open_turns=0)]})
-        session = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
-        assert script.names == ["session_ensure"]
-        assert session.title == "T"
+        op = sessions.ensure(SCOPE, "cli:a", {"title": "other"})
+        assert type(op.fast) is EnsureSessionRequest
+        assert finish(op, session_row(title="T", open_turns=0)).title == "T"
+        for operation in (op, sessions.open_session(SCOPE, "cli:a")):
+            script = self.script_of_open(session_row(title="T", open_turns=0))
+            session = script.run(operation)
+            assert script.names == ["session_get", "session_activate", "session_by_key"]
+            assert session == finish(operation, session_row(title="T", open_turns=0))
+
+    def script_of_open(self, row: StoredSessionRow, **rows: Any) -> Script:
+        """Make the script of a session that exists."""
+        return Script(
+            {"session_get": [row], "session_activate": [sessions.ActivityRow(NOW)], "session_by_key": [row], **rows}
+        )
+
+    def test_the_request_to_open_a_session(self):
+        request = sessions.open_session(SCOPE, "cli:a").fast
+        assert request == OpenSessionRequest(owner="me", id="cli:a", now=NOW)
+        op = sessions.open_session(SCOPE, "\ud800")  # no session has such an id
+        assert op.fast is None
+        with pytest.raises(SessionNotFound):
+            Script({}).run(op)
 
     def test_a_session_with_an_open_turn_takes_more_statements(self):
-        script = Script(
-            {
-                "session_ensure": [session_row(title="T")],
-                "session_activate": [(NOW,)],
-                "session_by_key": [session_row(title="T")],
-            }
-        )
+        script = self.script_of_open(session_row(title="T"))
         session = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
-        assert script.names == ["session_ensure", "branches_open", "session_activate", "session_by_key"]
+        assert script.names == ["session_get", "branches_open", "session_activate", "session_by_key"]
         assert session.title == "T"
 
     def test_an_open_turn_of_a_dead_process_is_interrupted(self):
-        script = Script(
-            {
-                "session_ensure": [session_row()],
-                "branches_open": [(31, 1, 5)],
-                "turn_get": [(5, "open", 1, None, None, None, None, None, None, "dead", NOW + 9_999)],
-                "branch_release": [(1,)],
-                "session_activate": [(NOW,)],
-                "session_by_key": [session_row()],
-            }
+        script = self.script_of_open(
+            session_row(),
+            branches_open=[leases.OpenBranchRow(key=31, number=1, open_turn=5)],
+            turn_get=[turn_row(position=5, holder="dead", lease_until=NOW + 9_999)],
+            branch_release=[paths.BranchKeyRow(31)],
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert script.names == [
-            "session_ensure", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
+            "session_get", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
             "branch_release", "session_change_open_turns", "session_change", "session_activate", "session_by_key",
         ]  # fmt: skip
 
     def test_a_live_turn_is_not_touched(self):
-        script = Script(
-            {
-                "session_ensure": [session_row()],
-                "branches_open": [(31, 1, 5)],
-                "turn_get": [(5, "open", 1, None, None, None, None, None, None, "alive", NOW + 9_999)],
-                "session_activate": [(NOW,)],
-                "session_by_key": [session_row()],
-            }
+        script = self.script_of_open(
+            session_row(),
+            branches_open=[leases.OpenBranchRow(key=31, number=1, open_turn=5)],
+            turn_get=[turn_row(position=5, holder="alive", lease_until=NOW + 9_999)],
         )
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert not {"messages_interrupt", "tool_calls_cancel", "turn_end", "session_change"} & set(script.names)
@@ -417,11 +470,11 @@ class TestEnsure:
         script = Script(
             {
                 "session_get": lambda params: [] if params["id"] == name else parent,
-                "tree_insert": [(21,)],
-                "session_insert": [(11,)],
-                "tree_branch": [(1,)],
-                "branch_insert": [(31,)],
-                "session_activate": [(NOW,)],
+                "tree_insert": [paths.TreeRow(21)],
+                "session_insert": [sessions.SessionKeyRow(11)],
+                "tree_branch": [paths.BranchNumberRow(1)],
+                "branch_insert": [paths.BranchKeyRow(31)],
+                "session_activate": [sessions.ActivityRow(NOW)],
                 "session_by_key": [session_row()],
             }
         )
@@ -431,7 +484,7 @@ class TestEnsure:
     def test_a_missing_session_is_created_with_a_tree_and_a_branch(self):
         script = self.create("cli:a", {"title": "T", "pinned": True}, [])
         assert script.names == [
-            "session_ensure", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
+            "session_get", "tree_insert", "session_insert", "title_set", "tree_branch", "branch_insert",
             "session_head", "session_by_key",
         ]  # fmt: skip
         assert script.params("title_set")["folded"] == "t"
@@ -466,37 +519,97 @@ class TestEnsure:
         script = Script({"session_get": [session_row()]})
         with pytest.raises(SessionExists):
             script.run(sessions.create(SCOPE, "cli:a", {}))
-        assert script.names == ["session_create", "session_get"]
+        assert script.names == ["session_get"]
 
     @pytest.mark.parametrize("make", [sessions.create, sessions.ensure])
-    def test_an_engine_may_create_a_session_with_one_statement(self, make):
-        name = "session_create" if make is sessions.create else "session_ensure"
-        script = Script({name: [session_row(title="T", open_turns=0)], "session_get": [session_row()]})
-        assert script.run(make(SCOPE, "cli:b", {"title": "Éa"})).title == "T"
-        assert script.names == [name]
-        assert script.params(name)["parent"] is None
-        script = Script({name: [session_row(title="T", open_turns=0)], "session_get": [session_row()]})
-        script.run(make(SCOPE, "cli:a:delegate:b", {"title": "Éa", "parent": "cli:a"}))
-        params = script.params(name)
-        assert (params["parent"], params["folded"], params["channel"], params["now"]) == ("cli:a", "ea", "cli", NOW)
-        assert make(SCOPE, "cli:a", {}).args[1] == "cli:a"
+    def test_the_request_to_create_a_session(self, make):
+        op = make(SCOPE, "cli:b", {"title": "Éa"})
+        assert type(op.fast) is EnsureSessionRequest
+        assert (op.fast.owner, op.fast.id, op.fast.now) == ("me", "cli:b", NOW)
+        assert (op.fast.parent, op.fast.may_exist) == (None, make is sessions.ensure)
+        assert finish(op, session_row(title="T", open_turns=0)).title == "T"
+        op = make(SCOPE, "cli:a:delegate:b", {"title": "Éa", "parent": "cli:a", "pinned": True})
+        assert type(op.fast) is EnsureSessionRequest
+        columns = op.fast.columns
+        assert (op.fast.parent, columns["folded"], columns["channel"], columns["pinned_at"]) == (
+            "cli:a", "ea", "cli", NOW,
+        )  # fmt: skip
+
+    def test_the_request_has_the_columns_that_the_steps_insert(self):
+        request = sessions.ensure(SCOPE, "cli:a", {"title": "T", "pinned": True, "model": "m"}).fast
+        assert type(request) is EnsureSessionRequest
+        script = self.create("cli:a", {"title": "T", "pinned": True, "model": "m"}, [])
+        inserted = script.params("session_insert")
+        columns = dict(request.columns)
+        assert columns.pop("folded") == script.params("title_set")["folded"]
+        assert {**columns, "owner": request.owner, "id": request.id, "now": request.now, "tree": 21} == inserted
+
+
+class TestSaveTurn:
+    ANSWER = Draft(role="assistant", parts=(TextPart(text="yes"),), input_tokens=9, output_tokens=4, model="m")
+
+    def save(self, *answer: Draft, **options: Any) -> Operation[Any]:
+        return turns.save_turn(SCOPE, "cli:a", [HELLO], answer, **options)
+
+    def test_the_fast_path_and_the_steps_return_the_same(self):
+        op = self.save(self.ANSWER)
+        write = finish(op, advanced_row())
+        assert type(op.fast) is SaveTurnRequest
+        assert (write.held, write.appended.ids, write.counts) == (held_turn(3), ["1.3", "1.4"], COUNTS)
+        script = Script({"session_advance": [advanced_row()]})
+        assert script.run(op) == write
+        assert script.names == ["session_advance", "message_insert", "turn_insert"]
+
+    def test_the_request_has_the_rows_that_the_steps_write(self):
+        op = self.save(self.ANSWER, status="failed", usage=turns.TurnUsage(latency_ms=5, error={"name": "x"}))
+        request = op.fast
+        assert type(request) is SaveTurnRequest
+        script = Script({"session_advance": [advanced_row()]})
+        script.run(op)
+        assert script.params("turn_insert") == [(31, 3, *request.turn, None, None)]
+        assert request.turn == ("failed", NOW, NOW, 5, 9, 4, "m", '{"name":"x"}')
+        assert [(31, at, 3, *row) for at, row in enumerate(request.rows, 3)] == script.params("message_insert")
+        assert (request.messages, request.input_tokens, request.output_tokens) == (2, 9, 4)
+
+    def test_calls_without_a_result_have_a_fast_path_only_in_a_completed_turn(self):
+        assert self.save(CALL).fast is not None
+        assert self.save(CALL, status="cancelled").fast is None
+        assert self.save(self.ANSWER, status="cancelled").fast is not None
+        assert self.save(self.ANSWER, key="k").fast is None
 
 
 class TestLast:
     """The last messages, read together with their session if one branch contains all of them."""
 
-    ROW = (b'[{"kind": "text", "text": "x"}]', 0, "user", 1, None, 3, None, None, None, None, None, None)
-
-    def rows(self, *positions: int, fork_at: int = 0) -> list[tuple[Any, ...]]:
-        return [(self.ROW[0], position, *self.ROW[2:], 31, 1, 9, fork_at) for position in positions]
+    def rows(self, *positions: int, fork_at: int = 0, **columns: Any) -> list[NewestMessageRow]:
+        empty = dict.fromkeys(NewestMessageRow._fields)
+        values = {
+            **empty, "parts": b'[{"kind": "text", "text": "x"}]', "role": "user", "created_at": 1, "tokens": 3,
+            "head": 31, "number": 1, "last": 9, "fork_at": fork_at, **columns,
+        }  # fmt: skip
+        return [NewestMessageRow(**{**values, "position": position}) for position in positions]  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("fork_at", [0, 6])
     def test_the_last_messages_take_one_statement(self, fork_at):
+        op = messages.read_backward(SCOPE, "cli:a", limit=3)
+        assert op.fast == LastMessagesRequest(owner="me", id="cli:a", limit=3, deleted=False)
         script = Script({"messages_last": self.rows(9, 8, 7, fork_at=fork_at)})
-        page = script.run(messages.read_backward(SCOPE, "cli:a", limit=3))
+        page = script.run(op)
         assert script.names == ["messages_last"]
+        assert script.params("messages_last") == params_of(op.fast)
         assert [message.id for message in page.messages] == ["1.7", "1.8", "1.9"]
         assert (page.branch, page.until, page.more) == (31, 9, 7)
+        assert finish(op, self.rows(9, 8, 7, fork_at=fork_at)) == page
+
+    def test_messages_elsewhere_and_payloads_are_read_by_the_steps(self):
+        op = messages.read_backward(SCOPE, "cli:a", limit=3)
+        assert finish(op, []) is None
+        assert finish(op, self.rows(9, 8, fork_at=7)) is None
+        rare = json.encode([None, None, None, None, None, json.encode(["hash"])])
+        assert finish(op, [*self.rows(9), *self.rows(8, rare=rare)]) is None
+        script = Script({"messages_last": self.rows(9, rare=rare), "blob_get": [messages.BlobDataRow(b"x")]})
+        assert len(script.run(op).messages) == 1
+        assert script.names == ["messages_last", "blob_get"]
 
     def test_the_rows_may_come_in_any_order(self):
         script = Script({"messages_last": self.rows(8, 9, 7)})
@@ -506,13 +619,15 @@ class TestLast:
 
     def test_a_branch_with_too_few_messages_takes_more_statements(self):
         rows = {"messages_last": self.rows(9, 8, fork_at=7), "session_get": [session_row()]}
-        script = Script(rows | {"branch_path": [(31, 2, 7, 9), (30, 1, 0, 7)]})
+        script = Script(rows | {"branch_path": [span(31, number=2, low=7, high=9), span(30, high=7)]})
         script.run(messages.read_backward(SCOPE, "cli:a", limit=3))
         assert script.names == ["messages_last", "session_get", "branch_path", *["messages_backward"] * 2]
 
     def test_messages_before_a_position_are_read_along_the_path(self):
-        script = Script({"session_get": [session_row()], "branch_path": [(31, 1, 0, 9)]})
-        script.run(messages.read_backward(SCOPE, "cli:a", before=5))
+        script = Script({"session_get": [session_row()], "branch_path": [span(31, high=9)]})
+        op = messages.read_backward(SCOPE, "cli:a", before=5)
+        assert op.fast is None
+        script.run(op)
         assert script.names == ["session_get", "branch_path", "messages_backward"]
 
     def test_the_last_messages_of_a_missing_session_are_refused(self):
@@ -549,17 +664,113 @@ class TestOthers:
             listing.read_page(SCOPE, limit=limit, filters=NO_FILTERS)
 
     def test_one_more_row_is_read_to_detect_a_next_page(self):
-        row = session_row()
-        # Rows of a list have no columns of the branch.
-        script = Script({"sessions_by_activity": [(row[0], *row[4:])] * 3})
-        page = script.run(listing.read_page(SCOPE, limit=2, filters=NO_FILTERS))
+        script = Script({"sessions_by_activity": [listed_row()] * 3})
+        page = script.run(listing.read_page(SCOPE, limit=2, filters=dict(NO_FILTERS)))
         assert script.params("sessions_by_activity")["limit"] == 3
         assert len(page.sessions) == 2
         second = Script({"sessions_by_activity": []})
-        assert second.run(listing.read_page(SCOPE, limit=2, after=page.next, filters=NO_FILTERS)).next is None
+        assert second.run(listing.read_page(SCOPE, limit=2, after=page.next, filters=dict(NO_FILTERS))).next is None
         params = second.params("sessions_by_activity")
-        assert (params["at"], params["key"]) == (page.sessions[-1].active_at, session_row()[0])
+        assert (params["at"], params["key"]) == (page.sessions[-1].active_at, listed_row().session)
 
+
+class TestLists:
+    def page(self, *, order: str = "activity", **options: Any) -> Operation[Any]:
+        names = ("after", "deleted", "pinned_first", "since", "until")
+        arguments = {name: options.pop(name) for name in names if name in options}
+        return listing.read_page(SCOPE, limit=2, order=order, filters={**NO_FILTERS, **options}, **arguments)
+
+    @pytest.mark.parametrize(
+        ("options", "query"),
+        [
+            ({}, "sessions_by_activity"),
+            ({"order": "created"}, "sessions_by_creation"),
+            ({"deleted": True}, "sessions_by_deletion"),
+            ({"archived": False, "delegates": False}, "sessions_default_list"),
+            ({"since": 5, "role": "user", "tool": "t"}, "sessions_by_activity"),
+        ],
+        ids=repr,
+    )
+    def test_a_list_without_an_index_takes_one_statement(self, options, query):
+        op = self.page(**options)
+        request = op.fast
+        assert type(request) is ListSessionsRequest
+        assert not request.pinned_first
+        assert request.default_filters == (query == "sessions_default_list")
+        script = Script({query: [listed_row(), listed_row(), listed_row()]})
+        page = script.run(op)
+        assert script.names == [query]
+        assert script.params(query) == request.params
+        assert finish(op, [tuple(row) for row in script.rows[query]]) == page
+
+    @pytest.mark.parametrize(
+        ("options", "names"),
+        [
+            ({"channel": "cli"}, ["sessions_of_channel", "sessions_through_activity"]),
+            ({"channel": "cli", "order": "created"}, ["sessions_of_channel", "sessions_through_creation"]),
+            ({"pinned": True, "model": "m"}, ["sessions_of_pin", "sessions_through_activity"]),
+            ({"status": "failed"}, ["sessions_of_status", "sessions_through_activity"]),
+            ({"archived": True}, ["sessions_of_archive", "sessions_through_activity"]),
+            (
+                {"model": "m", "order": "title"},
+                ["sessions_of_model", "sessions_through_title", "sessions_of_untitled", "sessions_through_activity"],
+            ),
+        ],
+        ids=repr,
+    )
+    def test_a_filter_with_an_index_takes_two_statements(self, options, names):
+        op = self.page(**options)
+        assert op.fast is None
+        row = listing.SessionKeysRow("[11]")
+        script = Script({name: [row] for name in names if name.startswith("sessions_of_")})
+        script.run(op)
+        assert script.names == names
+        assert script.params(names[1])["keys"] == "[11]"
+
+    def test_a_filter_without_matches_reads_no_session(self):
+        script = Script({"sessions_of_channel": [listing.SessionKeysRow("[]")]})
+        assert script.run(self.page(channel="cli")).sessions == []
+        assert script.names == ["sessions_of_channel"]
+
+    def test_a_filter_with_many_matches_walks_the_list(self):
+        script = Script({})
+        script.run(self.page(channel="cli", status="failed"))
+        assert script.names == ["sessions_of_channel", "sessions_of_status", "sessions_by_activity"]
+
+    def test_the_first_page_with_pinned_sessions_first(self):
+        op = self.page(pinned_first=True, archived=False, delegates=False)
+        request = op.fast
+        assert type(request) is ListSessionsRequest
+        assert request.pinned_first
+        assert dict(request.params) == {"owner": "me", "limit": 3, "sort_limit": 500}
+        rows = [listed_row(pinned_at=5), listed_row(), listed_row()]
+        page = finish(op, [tuple(row) for row in rows])
+        assert [session.pinned_at for session in page.sessions] == [5, None]
+        script = Script(
+            {
+                "sessions_of_pin": [listing.SessionKeysRow("[11]")],
+                "sessions_through_activity": rows[:1],
+                "sessions_by_activity": rows[1:],
+            }
+        )
+        assert script.run(op) == page
+        assert script.names == ["sessions_of_pin", "sessions_through_activity", "sessions_by_activity"]
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"pinned_first": True},
+            {"pinned_first": True, "archived": False, "delegates": False, "since": 5},
+            {"pinned_first": True, "archived": False, "delegates": False, "order": "created"},
+            {"order": "title"},
+        ],
+        ids=repr,
+    )
+    def test_other_lists_with_several_stages_have_no_fast_path(self, options):
+        assert self.page(**options).fast is None
+
+
+class TestMessageIds:
     @pytest.mark.parametrize("name", ["", "x", "1", "1.", ".5", "1.5.2", "a.b", "-1", -1, True, None])
     def test_an_invalid_message_id_is_refused(self, name):
         with pytest.raises(InvalidValue):
