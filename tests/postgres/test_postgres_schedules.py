@@ -16,7 +16,7 @@ import pytest
 import recollect
 from recollect import storage
 from recollect.model.message import Draft, TextPart
-from recollect.storage.operation import Operation
+from recollect.storage.operation import Deletion, Operation
 
 DEADLINE = 60  # seconds; only a failure reaches it
 LEASE = 60_000  # milliseconds; longer than any test
@@ -59,9 +59,8 @@ class StopPoint:
         return Operation(
             lambda: self._steps(op),
             writes=op.writes,
-            secure_wipe=op.secure_wipe,
+            deletion=op.deletion,
             removes_from_index=op.removes_from_index,
-            frees_space=op.frees_space,
         )
 
     def _steps(self, op):
@@ -223,7 +222,7 @@ def test_an_output_is_dropped_while_a_fork_deletes_or_restores_its_message(store
             (0, 0),
             False,
             removes_from_index=True,
-            frees_space=True,
+            deletion=Deletion.ROWS,
         )
         return drop_outputs, storage.messages.set_deleted(store.scope(), fork.id, 3, deleted=deleted)
 

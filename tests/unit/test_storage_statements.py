@@ -37,7 +37,7 @@ from recollect.storage.fast_paths import (
     SaveTurnRequest,
     StoredSessionRow,
 )
-from recollect.storage.operation import Operation, Scope
+from recollect.storage.operation import Deletion, Operation, Scope
 
 NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
 SCOPE = Scope("me", "here:1:2", NOW, lambda holder: holder == "dead", SqliteSearch)
@@ -648,8 +648,8 @@ class TestOthers:
         assert appends.append(SCOPE, "a", [HELLO]).writes
 
     def test_only_erasing_wipes(self):
-        assert retention.erase_session(SCOPE, "a").secure_wipe
-        assert not sessions.trash(SCOPE, "a").secure_wipe
+        assert retention.erase_session(SCOPE, "a").deletion is Deletion.CONTENT
+        assert sessions.trash(SCOPE, "a").deletion is Deletion.ROWS
         with pytest.raises(InvalidValue):
             retention.erase_session(SCOPE, "a", forks="maybe")
 

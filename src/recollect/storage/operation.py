@@ -15,6 +15,7 @@ arguments. The columns that a query returns are declared once, as the fields of 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -36,18 +37,30 @@ Statement = tuple[str, Params | Sequence[Row], bool]
 Steps = Generator[Statement, list[Row], T]
 
 
+class Deletion(enum.Enum):
+    """What an operation deletes."""
+
+    NOTHING = 0
+    ROWS = 1
+    """Rows, to make room. An engine may give it space that it reserves for a full disk."""
+    CONTENT = 2
+    """Rows, and their content must not stay readable in any file of the engine when run() returns."""
+
+
 class Operation(Generic[T]):
     """One operation, ready to run: its generator function and arguments, and what an engine must know of it.
 
     - `writes`: False if it only reads.
     - `session`: the id of the session whose rows it is confined to, besides shared blobs. Such operations of different
       sessions can share a transaction. None if it may touch others.
+    - `deletion`: what it deletes.
+    - `removes_from_index`: a damaged search index must not stop it. The store then clears the index and runs it again.
     - `fast` and `finish`: a request for a fast path (storage/fast_paths.py), and the function that makes the result of
       the operation from it and the answer. It returns None to run the steps instead.
     """
 
     __slots__ = (
-        "args", "fast", "finish", "frees_space", "removes_from_index", "secure_wipe", "session", "steps", "writes",
+        "args", "deletion", "fast", "finish", "removes_from_index", "session", "steps", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -58,9 +71,8 @@ class Operation(Generic[T]):
         session: str | None = None,
         fast: FastPath[Any] | None = None,
         finish: Callable[[Any, Any], T | None] | None = None,
-        secure_wipe: bool = False,
+        deletion: Deletion = Deletion.NOTHING,
         removes_from_index: bool = False,
-        frees_space: bool = False,
     ) -> None:
         self.steps = steps
         self.args = args
@@ -68,12 +80,8 @@ class Operation(Generic[T]):
         self.session = session
         self.fast = fast
         self.finish = finish
-        # Removing entries from the search index must not fail because the index is damaged: then it is rebuilt.
+        self.deletion = deletion
         self.removes_from_index = removes_from_index
-        # It deletes rows: on a full disk it may use the reserved space.
-        self.frees_space = frees_space
-        # The deleted content must not stay readable in the WAL either.
-        self.secure_wipe = secure_wipe
 
     def start(self) -> Steps[T]:
         """Return a new generator."""

@@ -22,6 +22,7 @@ from recollect.model.tokens import estimate_tokens
 from recollect.model.value import format_iso
 from recollect.storage import leases, messages, paths, presence, search, sessions
 from recollect.storage.operation import (
+    Deletion,
     Operation,
     Plan,
     Query,
@@ -137,9 +138,7 @@ def erase_session(
     `deleted` is True for a session in the trash, False for one that is not; None prefers one that is not in the trash.
     """
     validation.check_choice("forks", forks, FORK_POLICIES)
-    return Operation(
-        _erase_session, scope, session, forks, deleted, secure_wipe=True, removes_from_index=True, frees_space=True
-    )
+    return Operation(_erase_session, scope, session, forks, deleted, deletion=Deletion.CONTENT, removes_from_index=True)
 
 
 def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None) -> Steps[ErasedSessions]:
@@ -287,7 +286,7 @@ def trim_sessions(scope: Scope, max_messages: int, *, dry_run: bool) -> Plan[int
                 after,
                 dry_run,
                 writes=not dry_run,
-                frees_space=True,
+                deletion=Deletion.ROWS,
             )
             counted_messages, after = counted_messages + (step.messages if dry_run else 0), step.after
             total += step.messages
@@ -410,7 +409,7 @@ def drop_outputs(scope: Scope, min_bytes: int, *, dry_run: bool) -> Plan[Dropped
                 dry_run,
                 writes=not dry_run,
                 removes_from_index=True,
-                frees_space=True,
+                deletion=Deletion.ROWS,
             )
             (count, bytes_), cursor = page
             outputs, size = outputs + count, size + bytes_
@@ -566,7 +565,7 @@ def _prune(
     if min_bytes is not None:
         outputs = yield from drop_outputs(scope, min_bytes, dry_run=dry_run)
     if erase and report and not dry_run:
-        yield Operation(_wipe_erased, secure_wipe=True)
+        yield Operation(_wipe_erased, deletion=Deletion.CONTENT)
     return PruneReport(
         dry_run=dry_run, erased=erase, sessions=tuple(report), outputs=outputs.outputs, output_bytes=outputs.bytes,
         trimmed=trim_count,
@@ -649,7 +648,14 @@ def _remove_chosen(
     for start in range(0, len(choices), size):
         batch = choices[start : start + size]
         report += yield Operation(
-            _remove_batch, scope, batch, dry_run, erase, writes=not dry_run, removes_from_index=erase, frees_space=True
+            _remove_batch,
+            scope,
+            batch,
+            dry_run,
+            erase,
+            writes=not dry_run,
+            removes_from_index=erase,
+            deletion=Deletion.ROWS,
         )
     return report
 
@@ -725,14 +731,14 @@ def _empty_trash(scope: Scope, until: int, *, dry_run: bool) -> Plan[PruneReport
             dry_run,
             writes=not dry_run,
             removes_from_index=True,
-            frees_space=True,
+            deletion=Deletion.ROWS,
         )
         report += page[0]
         if page[1] is None:
             break
         after = page[1]
     if report and not dry_run:
-        yield Operation(_wipe_erased, secure_wipe=True)
+        yield Operation(_wipe_erased, deletion=Deletion.CONTENT)
     return PruneReport(dry_run=dry_run, erased=True, sessions=tuple(report))
 
 

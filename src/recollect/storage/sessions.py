@@ -33,6 +33,7 @@ from recollect.model.title import title_sort_key
 from recollect.storage import leases
 from recollect.storage.fast_paths import EnsureSessionRequest, OpenSessionRequest, StoredSessionRow
 from recollect.storage.operation import (
+    Deletion,
     Operation,
     Plan,
     Query,
@@ -493,7 +494,7 @@ def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int |
 
 def trash(scope: Scope, session: str) -> Operation[None]:
     """Move a session to the trash."""
-    return Operation(_trash, scope, session, frees_space=True)
+    return Operation(_trash, scope, session, deletion=Deletion.ROWS)
 
 
 def _trash(scope: Scope, session: str) -> Steps[None]:

@@ -28,7 +28,7 @@ from recollect.engine.sqlite.file_identity import FileIdentity
 from recollect.engine.sqlite.transactions import rollback
 from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
 from recollect.errors import RecollectError, StoreClosed
-from recollect.storage.operation import Operation
+from recollect.storage.operation import Deletion, Operation
 
 if TYPE_CHECKING:
     from recollect.storage.search.dialect import SearchDialect
@@ -315,7 +315,7 @@ def _fail_displaced(file: DatabaseFile, batch: list[QueuedOperation], identity: 
 
 def _after_commit(file: DatabaseFile, batch: list[QueuedOperation]) -> None:
     """Wipe the content that the batch erased from the file, and wake the change notifiers."""
-    file.finish_erasure(has_erased=any(job.op.secure_wipe for job in batch))
+    file.finish_erasure(has_erased=any(job.op.deletion is Deletion.CONTENT for job in batch))
     file.notify_watchers()
 
 

@@ -38,7 +38,7 @@ from recollect.engine.sqlite.ranking import register_ranking
 from recollect.engine.sqlite.transactions import Transactions
 from recollect.engine.url import MEMORY
 from recollect.errors import Corrupted, DiskFull, RecollectError, StoreClosed, StoreUnavailable
-from recollect.storage.operation import Operation
+from recollect.storage.operation import Deletion, Operation
 
 _FORK_POLL_INTERVAL = 0.001  # seconds between two tests whether all operations have ended. fork() waits meanwhile
 
@@ -327,8 +327,8 @@ class DatabaseFile(Forkable):
             result = self._run_write(op, self.writer)
             if identity is not self.identity or self.is_displaced():  # another thread may have noticed it meanwhile
                 raise self.displaced_error(identity)
-            self.finish_erasure(has_erased=op.secure_wipe)
-            if op.frees_space and not self.memory:
+            self.finish_erasure(has_erased=op.deletion is Deletion.CONTENT)
+            if op.deletion is not Deletion.NOTHING and not self.memory:
                 filesystem.keep_reserve(self._real_path)
         finally:
             self.leave()
@@ -342,7 +342,7 @@ class DatabaseFile(Forkable):
         try:
             return self.transactions.run(begin, writer, op)
         except DiskFull:
-            if self.memory or not op.frees_space or not filesystem.release_reserve(self._real_path):
+            if self.memory or op.deletion is Deletion.NOTHING or not filesystem.release_reserve(self._real_path):
                 raise
             return self.transactions.run(begin, writer, op)
 

@@ -21,6 +21,7 @@ from recollect.model.reports import Finding
 from recollect.storage import leases
 from recollect.storage.messages import BLOB_GET
 from recollect.storage.operation import (
+    Deletion,
     Operation,
     Plan,
     Query,
@@ -320,7 +321,7 @@ def invalidate_message(scope: Scope, branch: int, position: int) -> Steps[None]:
 
 def clear(scope: Scope) -> Operation[None]:
     """Clear the index; the next search builds it again."""
-    return Operation(_clear, scope, secure_wipe=True)
+    return Operation(_clear, scope, deletion=Deletion.CONTENT)
 
 
 def read_mark() -> Steps[str | None]:
