@@ -232,7 +232,7 @@ def test_searches_use_the_indexes(postgres, databases, database, admin, role):
 def explain_query(connection, name, params):
     """Return the plan of a query that is run as the engine runs it."""
     registry = StatementRegistry()
-    statements = (registry.pre_statement(name), ""), (registry.statement(name), "EXPLAIN (ANALYZE, COSTS off) ")
+    statements = (registry.settings(name), ""), (registry.statement(name), "EXPLAIN (ANALYZE, COSTS off) ")
     for statement, explain in statements:
         connection.execute(b"PREPARE query AS " + statement.text)
         values = ", ".join(
