@@ -276,10 +276,10 @@ def _read_tree(store: Store, tree: row_stream.CountedTreeRow, start: transfer.Co
     yield item
     numbers = {branch.key: branch.number for branch in outline.branches}
     first, position = (start.branch, start.low) if start.tree == tree.key else (0, 0)
-    for branch, neutral_branch in zip(outline.branches, item.branches, strict=True):
+    for branch, stream_branch in zip(outline.branches, item.branches, strict=True):
         if branch.number < first:
             continue
-        session_id = item.session_of(neutral_branch)
+        session_id = item.session_of(stream_branch)
         low: int | None = position if branch.number == first else 0
         while low is not None:
             page = store.run(row_stream.read_branch_page(session_id, branch.key, low, LAST_POSITION, deleted=True))

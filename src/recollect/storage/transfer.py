@@ -414,7 +414,7 @@ def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
 
 def _insert_rows(batch: RowBatch, new: Sequence[FullMessageRow], turns: Sequence[TurnRow]) -> Steps[None]:
     """Write new messages and turns, and the tool calls and compactions that the store lacks."""
-    yield from execute_many("message_insert", [(batch.branch, *row[:-1]) for row in new])
+    yield from execute_many("message_insert", [(batch.branch, *columns) for *columns, _ in new])
     for row in new:
         if row.deleted_at is not None:
             yield from _mark_deleted(batch.branch, row)
@@ -422,7 +422,11 @@ def _insert_rows(batch: RowBatch, new: Sequence[FullMessageRow], turns: Sequence
         yield from execute("turn_import", branch=batch.branch, **turn._asdict())
     calls = yield from new_calls(batch)
     # PostgreSQL and SQLite encode the position of a result in different ways; a row has the values for both.
-    yield from execute_many("tool_call_insert", [(batch.branch, *row[:6], row.branch, *row[6:]) for row in calls])
+    call_rows = [
+        (batch.branch, position, part, branch, call_id, tool, status, branch, *outcome)
+        for position, part, branch, call_id, tool, status, *outcome in calls
+    ]
+    yield from execute_many("tool_call_insert", call_rows)
     for compaction in batch.compactions:
         yield from _write_compaction(batch.branch, compaction)
 
@@ -719,5 +723,5 @@ class _CopyWriter:
         if item.snapshots:
             snapshots = [row._replace(branch=keys[row.branch]) for row in item.snapshots]
             yield from _store_snapshots(session, snapshots)
-        rows = [(session, row.key, row.digest, keys[row.branch], *row[3:]) for row in item.keys]
+        rows = [(session, key, digest, keys[branch], *columns) for key, digest, branch, *columns in item.keys]
         yield from execute_many("append_copy", rows)

@@ -22,5 +22,5 @@ SELECT r.rolsuper OR r.rolbypassrls OR NOT EXISTS (
             WHERE p.polrelid = c.oid AND p.polname = c.relname || '_listing' AND 0 = ANY(p.polroles)
         )
     )
-)
+) AS everyone
 FROM pg_roles AS r WHERE r.rolname = current_user

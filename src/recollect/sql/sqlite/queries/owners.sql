@@ -4,4 +4,4 @@ SELECT owner FROM trees UNION SELECT owner FROM blobs UNION SELECT owner FROM se
 
 -- name: owners_visible
 -- Return whether owners_all shows every owner to this role.
-SELECT 1
+SELECT 1 AS everyone
