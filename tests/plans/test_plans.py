@@ -60,7 +60,7 @@ SCANS = {
     "blobs_reference_counts": "a check reads everything",
     "trees_miscounted": "a check reads everything",
     "owners_all": "a copy reads everything",
-    "copy_target_used": "it stops at the first row",
+    "copy_begin": "it stops at the first row",
     "copy_size": "a copy reads everything",
 }
 # Intended changes of whole tables: the index is rebuilt.
@@ -86,7 +86,7 @@ OWNER_READS = {
     "sessions_trashed": "the trash is small and has its own index",
     "sessions_of_untitled": "its partial index contains only untitled sessions, and the query reads a few",
     "sessions_with_open_turns": "a server reads all of them when it starts",
-    "copy_target_used": "it stops at the first row",
+    "copy_begin": "it stops at the first row",
     "copy_size": "a copy reads everything",
 }
 # Intended sorts, with the reason.
@@ -102,6 +102,8 @@ SORTS = {
     "sessions_through_activity": "it sorts a few given sessions",
     "sessions_through_creation": "it sorts a few given sessions",
     "sessions_through_title": "it sorts a few given sessions",
+    "compactions_outline": "a branch has few compactions",
+    "snapshots_outline": "a session has few snapshots",
     "session_in_trash": "an id is rarely more than once in the trash",
     "sessions_by_title": "few sessions share a title",
     "sessions_by_similar_title": "few sessions share a title",
@@ -115,8 +117,6 @@ SORTS = {
     "search_titles_match": "the best titles come first",
     "tool_calls_of_path": "a path has few branches",
     "owners_all": "there are few owners",
-    "compactions_full": "a branch has few compactions",
-    "snapshots_full": "a session has few snapshots",
 }
 IN_ORDER = (
     "sessions_by_activity", "sessions_default_list", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward",

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 import recollect
-from recollect.storage.copying import JOURNAL_KEY
+from recollect.storage.transfer import JOURNAL_KEY
 from recollect_conformance.database import read_contents
 
 HOSTILE = [

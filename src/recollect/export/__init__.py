@@ -10,7 +10,7 @@ the files. This package uses operations and a store, never SQL.
     markdown_html.py  Markdown as HTML, also for the web app; plaintext.py prepares the text and bounds the time
     redaction.py      masks secrets
     importer.py       the import of a file: import_reader.py parses it, import_plan.py decides, import_report.py reports
-    copying.py        copies a whole database into another one, row by row, without a file
+    copying.py        copies a whole database: reads the rows of an export, writes them as an import
     pipeline.py       generators that yield operations and output, run by a sync or an async store
 """
 

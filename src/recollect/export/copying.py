@@ -1,6 +1,8 @@
 """The copy of a whole database into another one, on the same engine or another, with a comparison at the end.
 
-Each owner is copied with a store of its own. The comparison hashes each session, payload and setting.
+A copy reads the row stream of an export and passes it to the writer of an import, with the rows that files omit: the
+trash, idempotency keys, settings, blobs without references, holders and counts. Each owner is copied with a store of
+its own. The comparison reads both stores as the copy does, and hashes each session, payload and setting.
 """
 
 from __future__ import annotations
@@ -8,25 +10,47 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
 from recollect.engine.url import MEMORY, StoreTarget, check_owner_and_timeout, parse_target
 from recollect.errors import Conflict, InvalidValue, NotFound, format_value
 from recollect.model import validation
 from recollect.model.reports import CopyReport, Difference, Owners
-from recollect.storage import copying
+from recollect.storage import row_stream, transfer
 from recollect.storage.integrity import CheckProgress
+from recollect.storage.operation import Query
+from recollect.storage.paths import LAST_POSITION
+from recollect.storage.row_stream import (
+    APPENDS_AFTER,
+    BLOBS_AFTER,
+    PAGE_BYTES,
+    PAGE_ROWS,
+    SESSIONS_LINKED,
+    SETTINGS_AFTER,
+    TREES_AFTER,
+    Blob,
+    BranchItem,
+    FullCallRow,
+    FullSnapshotRow,
+    KeyRow,
+    ParentRow,
+    SessionItem,
+    SettingRow,
+    StreamItem,
+    TreeItem,
+)
 from recollect.store import Store, open_target
 
+R = TypeVar("R", bound=tuple[Any, ...])
+B = TypeVar("B", FullCallRow, FullSnapshotRow, KeyRow)
 StoreLocation = str | os.PathLike[str]
 
 _MAX_DIFFERENCES = 1000  # items. A report with more would not be read, and a wrong target differs in everything.
-_KINDS: dict[str, Any] = {"blob": "payload", "tree": "session", "settings": "setting"}
-_COUNT_OF_KIND = {
-    "blob": "payloads", "messages": "messages", "turns": "turns", "calls": "tool_calls", "compactions": "compactions",
-    "snapshots": "snapshots", "appends": "keys", "settings": "settings",
-}  # fmt: skip
-_COUNT_NAMES = ("sessions", *_COUNT_OF_KIND.values())
+_BATCH_ROWS = 512  # rows per transaction, with PAGE_BYTES. With fewer, most of the time would be waiting for the disk.
+_COUNT_NAMES = (
+    "sessions", "payloads", "messages", "turns", "tool_calls", "compactions", "snapshots", "keys", "settings",
+)  # fmt: skip
 
 
 def copy(
@@ -114,7 +138,13 @@ class _CopyProgress:
     def __init__(self, progress: CheckProgress | None) -> None:
         self._progress = progress
         self.done = self.total = 0
-        self.counts = dict.fromkeys(_COUNT_NAMES, 0)
+        self.counts: dict[str, int] = dict.fromkeys(_COUNT_NAMES, 0)
+
+    def count(self, item: StreamItem) -> None:
+        """Count the rows of an item of the source."""
+        for name, rows in _count(item).items():
+            if name in self.counts:
+                self.counts[name] += rows
 
     def advance(self, count: int) -> None:
         self.done += count
@@ -135,24 +165,18 @@ class _OwnerCopy:
         self.tracker = tracker
 
     def run(self) -> list[Difference]:
-        journal = self._begin()
-        messages, payloads = self.source_store.run(copying.copy_size(self.owner))
-        self.tracker.total += 3 * (messages + payloads) + 1
-        self.tracker.advance(journal.messages)
-        while journal.cursor.stage != "end":
-            batch = self.source_store.run(copying.read_slice(self.owner, journal.cursor))
-            journal = self.target_store.run(copying.write_slice(self.target_store.scope(), journal, batch))
-            self.tracker.advance(batch.messages + sum(item.kind == "blob" for item in batch.items))
-        differences = self._compare()
-        if not differences and not journal.whole:
-            final_journal = copying.CopyJournal(
-                journal.source, journal.cursor, journal.tree, journal.messages, whole=True
-            )
-            self.target_store.run(copying.update_journal(self.target_store.scope(), journal, final_journal))
-        return differences
+        state = transfer.CopyState(self._begin())
+        size = self.source_store.run(transfer.copy_size(self.source_store.scope()))
+        self.tracker.total += 3 * (size.messages + size.blobs) + 1
+        self.tracker.advance(state.journal.count)
+        if not state.journal.done:
+            for items in _iter_batches(_read_items(self.source_store, state.journal)):
+                state = self._write(state, items)
+            self._write(state, [], done=True)
+        return self._compare()
 
-    def _begin(self) -> copying.CopyJournal:
-        journal = self.target_store.run(copying.begin_copy(self.target_store.scope(), self.source_path))
+    def _begin(self) -> transfer.CopyJournal:
+        journal = self.target_store.run(transfer.begin_copy(self.target_store.scope(), self.source_path))
         if journal is None:
             raise Conflict(
                 f"{self.target_store.path} is not empty. Copy into an empty database, or merge with `recollect "
@@ -165,12 +189,17 @@ class _OwnerCopy:
             )
         return journal
 
+    def _write(self, state: transfer.CopyState, items: list[StreamItem], *, done: bool = False) -> transfer.CopyState:
+        after = self.target_store.run(transfer.copy_items(self.target_store.scope(), state, items, done=done))
+        self.tracker.advance(after.journal.count - state.journal.count)
+        return after
+
     def _compare(self) -> list[Difference]:
         """Compare both stores in step, and return the differences. Data that only the target has is ignored."""
         differences: list[Difference] = []
         source_units, target_units = (
-            _read_units(self.source_store, self.owner, self.tracker, count=True),
-            _read_units(self.target_store, self.owner, self.tracker),
+            _read_units(self.source_store, self.tracker, count=True),
+            _read_units(self.target_store, self.tracker),
         )
         target_unit = next(target_units, None)
         for unit in source_units:
@@ -180,100 +209,153 @@ class _OwnerCopy:
             for name, source_sum in unit.sums.items():
                 target_sum = None if match is None else match.sums.get(name)
                 if target_sum != source_sum and len(differences) < _MAX_DIFFERENCES:
-                    kind = _KINDS[unit.kind]
-                    differences.append(Difference(owner=self.owner, kind=kind, name=name, missing=target_sum is None))
+                    difference = Difference(owner=self.owner, kind=unit.kind, name=name, missing=target_sum is None)
+                    differences.append(difference)
         for _ in target_units:  # read to the end, so that the progress reaches its total
             pass
         return differences
 
 
-class _ComparedUnit(NamedTuple):
-    """The unit of comparison: a payload, a tree or the settings, with a sum of hashes for each name in it."""
-
-    kind: str
-    order: tuple[int, int | str]
-    sums: dict[str, int]
-
-
-def _read_units(store: Store, owner: str, tracker: _CopyProgress, *, count: bool = False) -> Iterator[_ComparedUnit]:
-    """Read a whole store, and yield the sums of each unit, in an order that is the same on every engine."""
-    tree: _TreeSums | None = None
-    trees = 0
-    settings: dict[str, int] = {}
-    for item in _read_items(store, owner, tracker):
-        if count:
-            _count(tracker.counts, item)
-        if item.kind == "blob":
-            for row in item.rows:
-                yield _ComparedUnit("blob", (0, row[0]), {row[0]: _hash_row("blob", (*row[:4], _digest(row[4])))})
-        elif item.kind == "settings":
-            settings |= {row[0]: _hash_row("setting", row) for row in item.rows}
-        elif item.kind == "tree":
-            if tree is not None:
-                yield _ComparedUnit("tree", (1, trees), tree.sums)
-            trees += 1
-            tree = _TreeSums(_head(item))
-        elif tree is not None and item.kind != "links":
-            tree.add(item)
-    if tree is not None:
-        yield _ComparedUnit("tree", (1, trees), tree.sums)
-    yield _ComparedUnit("settings", (2, ""), settings)
+def _iter_batches(items: Iterator[StreamItem]) -> Iterator[list[StreamItem]]:
+    """Yield the items in batches of _BATCH_ROWS rows or PAGE_BYTES bytes."""
+    batch: list[StreamItem] = []
+    rows = size = 0
+    for item in items:
+        batch.append(item)
+        rows += sum(_count(item).values())
+        size += _count_bytes(item)
+        if rows >= _BATCH_ROWS or size >= PAGE_BYTES:
+            yield batch
+            batch = []
+            rows = size = 0
+    if batch:
+        yield batch
 
 
-def _read_items(store: Store, owner: str, tracker: _CopyProgress) -> Iterator[copying.SliceItem]:
-    cursor = copying.CopyCursor()
-    while cursor.stage != "end":
-        batch = store.run(copying.read_slice(owner, cursor))
-        cursor = batch.cursor
-        yield from batch.items
-        tracker.advance(batch.messages + sum(item.kind == "blob" for item in batch.items))
+def _count(item: StreamItem) -> dict[str, int]:
+    """Return the number of rows of an item by kind."""
+    if isinstance(item, TreeItem | BranchItem | SessionItem):
+        return {name: len(rows) for name, rows in item._asdict().items() if isinstance(rows, list | tuple)}
+    return {"payloads" if isinstance(item, Blob) else "settings" if isinstance(item, SettingRow) else "parents": 1}
 
 
-def _head(item: copying.SliceItem) -> copying.TreeHead:
-    head = item.rows[0]
-    assert isinstance(head, copying.TreeHead)
-    return head
+def _count_bytes(item: StreamItem) -> int:
+    if isinstance(item, BranchItem):
+        return sum(len(row.parts) for row in item.messages)
+    return len(item.data) if isinstance(item, Blob) else 0
 
 
-def _count(counts: dict[str, int], item: copying.SliceItem) -> None:
-    if item.kind == "tree":
-        counts["sessions"] += len(_head(item).sessions)
-    elif item.kind in _COUNT_OF_KIND:
-        counts[_COUNT_OF_KIND[item.kind]] += len(item.rows)
+def _read_items(store: Store, start: transfer.CopyJournal) -> Iterator[StreamItem]:
+    """Read a store in the order of a copy: blobs, trees, parents, settings."""
+    owner = {"owner": store.scope().owner}
+    for blob in _read_pages(store, BLOBS_AFTER, "hash", start.blob, owner):
+        data = store.run(row_stream.read_blob(store.scope(), blob.hash))
+        if data is not None:
+            yield Blob(blob, data)
+    for tree in _read_pages(store, TREES_AFTER, "key", start.tree - 1, owner):
+        yield from _read_tree(store, tree, start)
+    yield from _read_pages(store, SESSIONS_LINKED, "session", 0, owner)
+    for setting in _read_pages(store, SETTINGS_AFTER, "key", "", owner):
+        if setting.key != transfer.JOURNAL_KEY:
+            yield setting
 
 
-class _TreeSums:
-    """The sums of a tree. The hashes of a session's rows are added up, so that the order of rows does not matter."""
+def _read_pages(store: Store, query: Query[R], cursor: str, after: Any, params: dict[str, Any]) -> Iterator[R]:
+    """Yield the rows of a query that reads PAGE_ROWS rows after a cursor, the column `cursor` of the last row."""
+    while rows := store.run(row_stream.read_rows(query, after=after, limit=PAGE_ROWS, **params)):
+        yield from rows
+        after = getattr(rows[-1], cursor)
 
-    def __init__(self, head: copying.TreeHead) -> None:
-        self._names = [row[copying.ID] for row in head.sessions]
+
+def _read_tree(store: Store, tree: row_stream.CountedTreeRow, start: transfer.CopyJournal) -> Iterator[StreamItem]:
+    """Read a tree, from the position of the journal if it began the tree.
+
+    A row of an erased branch refers to nothing and is omitted.
+    """
+    outline, item = store.run(row_stream.read_tree_item(store.scope(), tree))
+    yield item
+    numbers = {branch.key: branch.number for branch in outline.branches}
+    first, position = (start.branch, start.low) if start.tree == tree.key else (0, 0)
+    for branch, stream_branch in zip(outline.branches, item.branches, strict=True):
+        if branch.number < first:
+            continue
+        session_id = item.session_of(stream_branch)
+        low: int | None = position if branch.number == first else 0
+        while low is not None:
+            page = store.run(row_stream.read_branch_page(session_id, branch.key, low, LAST_POSITION, deleted=True))
+            calls = _with_numbers(page.calls, numbers)
+            yield BranchItem(session_id, branch.number, page.messages, page.turns, calls, page.pins, ())
+            low = page.more
+        if compactions := store.run(row_stream.read_compactions(branch.key, LAST_POSITION)):
+            yield BranchItem(session_id, branch.number, (), (), (), (), compactions)
+    for ordinal, (key, session) in enumerate(outline.sessions.items()):
+        if snapshots := store.run(row_stream.read_snapshots(key)):
+            yield SessionItem(session.value.id, ordinal, _with_numbers(snapshots, numbers), ())
+        keys = _read_pages(store, APPENDS_AFTER, "key", "", {"session": key})
+        while rows := list(islice(keys, PAGE_ROWS)):
+            yield SessionItem(session.value.id, ordinal, (), _with_numbers(rows, numbers))
+
+
+def _with_numbers(rows: list[B], numbers: dict[int, int]) -> list[B]:
+    """Replace the keys of branches by their numbers, and omit the rows of other branches."""
+    return [row._replace(branch=numbers[row.branch]) for row in rows if row.branch in numbers]
+
+
+class _ComparedUnit:
+    """The unit of comparison: a payload, a tree or the settings, with a sum of hashes for each name in it.
+
+    The hashes of the rows of a name are added up.
+    """
+
+    def __init__(self, kind: Literal["payload", "session", "setting"], *order: Any) -> None:
+        self.kind: Literal["payload", "session", "setting"] = kind
+        self.order = order
         self.sums: dict[str, int] = {}
-        self._session_of_branch: dict[int, str] = {}
-        first = self._names[0] if self._names else ""
-        self._put(first, "tree", (head.branches_counted,))
-        for index, row in enumerate(head.sessions):
-            self._put(row[copying.ID], "session", (index, *row))
-        for row in head.branches:
-            name = first if row[1] is None else self._names[row[1] - 1]
-            self._session_of_branch[row[0]] = name
-            self._put(name, "branch", row)
 
-    def add(self, item: copying.SliceItem) -> None:
+    def add(self, name: str, kind: str, *row: Any) -> None:
+        """Add a row of a name."""
+        digest = hashlib.sha256(f"{kind}{row!r}".encode("utf-8", "surrogatepass")).digest()
+        self.sums[name] = (self.sums.get(name, 0) + int.from_bytes(digest)) % (1 << 256)
+
+    def add_tree(self, item: TreeItem) -> None:
+        """Add the sessions and branches of a tree."""
+        self.add(item.sessions[0]["id"] if item.sessions else "", "tree", item.branches_counted)
+        for ordinal, columns in enumerate(item.sessions):
+            self.add(columns["id"], "session", ordinal, *sorted(columns.items()))
+        for branch in item.branches:
+            self.add(item.session_of(branch), "branch", *branch)
+
+    def add_rows(self, item: BranchItem | SessionItem) -> None:
         """Add rows of a branch or of a session."""
-        is_ordered = item.kind in ("compactions", "snapshots")  # their order is significant
-        by_session = item.kind in ("appends", "snapshots")
-        name = self._names[item.place - 1] if by_session else self._session_of_branch[item.place]
-        for number, row in enumerate(item.rows):
-            self._put(name, item.kind, (item.place, number if is_ordered else 0, *row))
-
-    def _put(self, name: str, kind: str, row: Any) -> None:
-        self.sums[name] = (self.sums.get(name, 0) + _hash_row(kind, row)) % (1 << 256)
+        place = item.number if isinstance(item, BranchItem) else item.ordinal
+        for kind in item._fields[2:]:
+            is_ordered = kind in ("compactions", "snapshots")  # their order is significant
+            for number, row in enumerate(getattr(item, kind)):
+                self.add(item.session, kind, place, number if is_ordered else 0, *row)
 
 
-def _hash_row(kind: str, row: Any) -> int:
-    text = f"{kind}{tuple(row)!r}"
-    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _read_units(store: Store, tracker: _CopyProgress, *, count: bool = False) -> Iterator[_ComparedUnit]:
+    """Read a whole store, and yield its units, in an order that is the same on every engine."""
+    tree = _ComparedUnit("session", 1, 0)
+    trees = 0
+    settings = _ComparedUnit("setting", 2)
+    for item in _read_items(store, transfer.CopyJournal("")):
+        if count:
+            tracker.count(item)
+        if isinstance(item, Blob):
+            unit = _ComparedUnit("payload", 0, item.row.hash)
+            unit.add(item.row.hash, "blob", *item.row, hashlib.sha256(item.data).hexdigest())
+            yield unit
+            tracker.advance(1)
+        elif isinstance(item, SettingRow):
+            settings.add(item.key, "setting", *item)
+        elif isinstance(item, TreeItem):
+            yield tree
+            trees += 1
+            tree = _ComparedUnit("session", 1, trees)
+            tree.add_tree(item)
+        elif not isinstance(item, ParentRow):
+            tree.add_rows(item)
+            tracker.advance(len(item.messages) if isinstance(item, BranchItem) else 0)
+    yield tree
+    yield settings

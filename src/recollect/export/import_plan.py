@@ -20,8 +20,16 @@ from recollect.export.jsonl import call_row_without_result
 from recollect.export.pipeline import Pipeline, execute
 from recollect.model import session_ids
 from recollect.storage import transfer
-from recollect.storage.operation import Row, Scope
-from recollect.storage.transfer import PAGE_BYTES, PAGE_ROWS, PARTS, blob_names
+from recollect.storage.operation import Scope
+from recollect.storage.row_stream import (
+    PAGE_BYTES,
+    PAGE_ROWS,
+    FullCallRow,
+    FullCompactionRow,
+    FullMessageRow,
+    FullSnapshotRow,
+    TurnRow,
+)
 
 
 class ImportedSession:
@@ -199,10 +207,10 @@ class BranchBatch:
     def __init__(self, number: int) -> None:
         self.number = number
         self.size = 0
-        self.messages: list[Row] = []
-        self.turns: list[dict[str, Any]] = []
-        self.calls: list[Row] = []
-        self.compactions: list[dict[str, Any]] = []
+        self.messages: list[FullMessageRow] = []
+        self.turns: list[TurnRow] = []
+        self.calls: list[FullCallRow] = []
+        self.compactions: list[FullCompactionRow] = []
         self.payloads: dict[str, bytes] = {}
 
     @property
@@ -215,11 +223,11 @@ class BranchBatch:
         """True if the batch has reached its size."""
         return len(self.messages) >= PAGE_ROWS or self.size >= PAGE_BYTES
 
-    def to_import_batch(
+    def to_row_batch(
         self, key: int, session: int | None, payloads: Mapping[str, bytes], *, renew: bool
-    ) -> transfer.ImportBatch:
+    ) -> transfer.RowBatch:
         """Return the batch in the form that transfer.add_batch() takes."""
-        return transfer.ImportBatch(
+        return transfer.RowBatch(
             key, self.number, session, renew, self.messages, self.turns, self.calls, self.compactions, payloads
         )
 
@@ -255,26 +263,26 @@ def _add_record(
         _, row, inline_payloads = records.message_row(record)
         batch.messages.append(row)
         batch.payloads.update(inline_payloads)
-        batch.size += len(row[PARTS]) + sum(map(size, blob_names(row)))
+        batch.size += len(row.parts) + sum(map(size, row.blob_names))
     elif isinstance(record, records.TurnRecord):
-        batch.turns.append(records.turn_columns(record)[1])
+        batch.turns.append(records.turn_row(record)[1])
     elif isinstance(record, records.CompactionRecord):
-        batch.compactions.append(records.compaction_columns(record))
+        batch.compactions.append(records.compaction_row(record))
     elif record.branch in keys:
         row = records.call_row(record, keys[record.branch])
         result_missing = record.result is not None and not group.has(record.branch, record.result)
         batch.calls.append(call_row_without_result(row) if result_missing else row)
 
 
-def session_snapshots(group: SessionGroup, session: str, keys: Mapping[int, int]) -> list[dict[str, Any]]:
+def session_snapshots(group: SessionGroup, session: str, keys: Mapping[int, int]) -> list[FullSnapshotRow]:
     """Return the rows of a session's snapshots."""
-    rows: list[dict[str, Any]] = []
+    rows: list[FullSnapshotRow] = []
     for entry in group.entries():
         record = entry.record
         if isinstance(record, records.SnapshotRecord) and record.session == session:
             number = records.parse_message_id(record.message, 0)[0]
             if number in keys:
-                rows.append(records.snapshot_columns(record, keys[number]))
+                rows.append(records.snapshot_row(record, keys[number]))
     return rows
 
 
@@ -517,7 +525,7 @@ def _compare_content(
         if branch_batch.number not in keys:
             adds = True
             continue
-        batch = branch_batch.to_import_batch(keys[branch_batch.number], existing.key, {}, renew=renew)
+        batch = branch_batch.to_row_batch(keys[branch_batch.number], existing.key, {}, renew=renew)
         difference: transfer.BranchDifference = yield from execute(transfer.compare_batch(batch))
         if difference.differs is not None:
             return _ContentComparison(adds, f"{branch_batch.number}.{difference.differs}")

@@ -25,7 +25,7 @@ from recollect.model.message import Draft
 from recollect.model.times import DAY
 from recollect.storage import appends, sessions, transfer
 from recollect.storage.operation import Scope
-from recollect.storage.transfer import PAGE_ROWS, blob_names
+from recollect.storage.row_stream import PAGE_ROWS
 
 _CHANNEL = "import"
 _TITLE_KEYS = ("title", "name")
@@ -221,7 +221,7 @@ class PlacementWriter:
         keys = self.keys.branches
         for branch_batch in import_plan.iter_batches(self.group, keys, self.placement.includes, self.payloads.size):
             owner = self._owner(branch_batch.number)
-            batch = branch_batch.to_import_batch(
+            batch = branch_batch.to_row_batch(
                 keys[branch_batch.number],
                 None if owner is None else self.keys.sessions[owner.id],
                 self._payloads(branch_batch),
@@ -242,7 +242,7 @@ class PlacementWriter:
     def _payloads(self, branch_batch: import_plan.BranchBatch) -> dict[str, bytes]:
         payloads = dict(branch_batch.payloads)
         for row in branch_batch.messages:
-            for name in blob_names(row):
+            for name in row.blob_names:
                 if name in self.payloads and name not in payloads:
                     payloads[name] = self.payloads[name]
         return payloads
@@ -348,7 +348,7 @@ class Importer:
             return
         if isinstance(record, records.MessageRecord):
             _, row, inline_payloads = records.message_row(record)
-            yield from self._check_payloads([name for name in transfer.blob_names(row) if name not in inline_payloads])
+            yield from self._check_payloads([name for name in row.blob_names if name not in inline_payloads])
             group.add_message(record.id)
         else:
             _check_record(group, record)
@@ -453,14 +453,14 @@ def _check_record(group: SessionGroup, record: Any) -> None:
     group.check_branch(number)
     if isinstance(record, records.TurnRecord):
         group.check_message(record.id)
-        records.turn_columns(record)
+        records.turn_row(record)
     elif isinstance(record, records.ToolCallRecord):
         group.check_message(record.message)
         records.call_row(record, 0)
     elif isinstance(record, records.CompactionRecord):
-        records.compaction_columns(record)
+        records.compaction_row(record)
     else:
-        records.snapshot_columns(record, 0)
+        records.snapshot_row(record, 0)
 
 
 def _chain(first: JsonText, remaining: Iterator[JsonText]) -> Iterator[JsonText]:

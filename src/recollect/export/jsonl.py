@@ -11,9 +11,9 @@ from recollect.export.pipeline import Pipeline, execute
 from recollect.export.redaction import Redactor
 from recollect.export.selection import BranchExtent, SelectedSession, visit_sessions
 from recollect.model import json
-from recollect.storage import transfer
-from recollect.storage.operation import Row, Scope
-from recollect.storage.transfer import POSITION
+from recollect.storage import row_stream
+from recollect.storage.operation import Scope
+from recollect.storage.row_stream import FullCallRow, FullMessageRow
 
 
 class ExportOptions(NamedTuple):
@@ -99,47 +99,51 @@ class _RecordWriter:
         for extent in session.branches:
             yield from self._branch(session, extent)
         numbers = {key: extent.branch.number for key, extent in session.extents.items()}
-        for row in (yield from execute(transfer.read_snapshots(session.key))):
-            if row[2] in numbers:
+        for row in (yield from execute(row_stream.read_snapshots(session.key))):
+            if row.branch in numbers:
                 redacted = redaction.redact_snapshot(row, self.options.redactor)
-                yield self.encoder.add(records.snapshot_record(session_id, redacted, numbers[row[2]]))
+                yield self.encoder.add(records.snapshot_record(session_id, redacted, numbers[row.branch]))
 
     def _branch(self, session: SelectedSession, extent: BranchExtent) -> Pipeline[None]:
         session_id, key, number = session.value.id, extent.branch.key, extent.branch.number
         low: int | None = extent.branch.fork_at
         while low is not None and low < extent.high:
-            page: transfer.BranchPage = yield from execute(
-                transfer.read_branch_page(session_id, key, low, extent.high, deleted=self.options.deleted)
+            page: row_stream.BranchPage = yield from execute(
+                row_stream.read_branch_page(session_id, key, low, extent.high, deleted=self.options.deleted)
             )
             for row in page.messages:
                 yield from self._message(session_id, number, row)
-            positions = {row[POSITION] for row in page.messages}
-            turns = [redaction.redact_turn(row, self.options.redactor) for row in page.turns if row[0] in positions]
-            calls = self._calls(session, extent, [row for row in page.calls if row[0] in positions])
+            positions = {row.position for row in page.messages}
+            turns = [
+                redaction.redact_turn(row, self.options.redactor) for row in page.turns if row.position in positions
+            ]
+            calls = self._calls(session, extent, [row for row in page.calls if row.position in positions])
             turn_records = [records.turn_record(session_id, number, row) for row in turns]
             yield b"".join(self.encoder.add(record) for record in (*turn_records, *calls))
             low = page.more
-        for row in (yield from execute(transfer.read_compactions(key, extent.high))):
+        for row in (yield from execute(row_stream.read_compactions(key, extent.high))):
             yield self.encoder.add(
                 records.compaction_record(session_id, number, redaction.redact_compaction(row, self.options.redactor))
             )
 
-    def _message(self, session_id: str, number: int, row: Row) -> Pipeline[None]:
+    def _message(self, session_id: str, number: int, row: FullMessageRow) -> Pipeline[None]:
         redactor = self.options.redactor
         if redactor is None:
-            for hash in transfer.blob_names(row):
+            for hash in row.blob_names:
                 if bytes.fromhex(hash) not in self.written_blobs:
-                    yield from self._blob(session_id, hash, (yield from execute(transfer.read_blob(self.scope, hash))))
+                    yield from self._blob(
+                        session_id, hash, (yield from execute(row_stream.read_blob(self.scope, hash)))
+                    )
         else:
             payloads: dict[str, bytes] = {}
-            for hash in transfer.blob_names(row):
-                payloads[hash] = (yield from execute(transfer.read_blob(self.scope, hash))) or b""
+            for hash in row.blob_names:
+                payloads[hash] = (yield from execute(row_stream.read_blob(self.scope, hash))) or b""
             row, payloads = redaction.redact_message(row, payloads, redactor)
             for hash, payload in payloads.items():
                 yield from self._blob(session_id, hash, payload)
         yield self.encoder.add(records.message_record(session_id, number, row))
         self.messages += 1
-        if self.options.progress is not None and self.messages % transfer.PAGE_ROWS == 0:
+        if self.options.progress is not None and self.messages % row_stream.PAGE_ROWS == 0:
             self.options.progress(self.messages)
 
     def _blob(self, session_id: str, hash: str, payload: bytes | None) -> Pipeline[None]:
@@ -150,21 +154,24 @@ class _RecordWriter:
         yield self.encoder.add(records.BlobRecord(session=session_id, hash=hash, size=len(payload), data=text))
 
     def _calls(
-        self, session: SelectedSession, extent: BranchExtent, rows: Sequence[Row]
+        self, session: SelectedSession, extent: BranchExtent, rows: Sequence[FullCallRow]
     ) -> Iterator[records.ToolCallRecord]:
         for row in rows:
-            view_extent = session.extents.get(row[2])
+            view_extent = session.extents.get(row.branch)
             if view_extent is not None:
                 redacted = redaction.redact_call(call_row_within(row, view_extent.high), self.options.redactor)
                 number = view_extent.branch.number
                 yield records.call_record(session.value.id, extent.branch.number, redacted, number)
 
 
-def call_row_within(row: Row, high: int) -> Row:
+def call_row_within(row: FullCallRow, high: int) -> FullCallRow:
     """Return the row of a tool call. It is pending if its result comes after position `high`, the last exported one."""
-    return row if row[6] is None or row[6] <= high else call_row_without_result(row)  # column 6: position of the result
+    return row if row.result is None or row.result <= high else call_row_without_result(row)
 
 
-def call_row_without_result(row: Row) -> Row:
-    """Return the row of a tool call as pending, without its result. records.call_record() names the columns."""
-    return (*row[:5], "pending", None, None, row[8], row[9], None, None, None, None)
+def call_row_without_result(row: FullCallRow) -> FullCallRow:
+    """Return the row of a tool call as pending, without its result."""
+    return row._replace(
+        status="pending", result=None, result_part=None, completed_at=None, latency_ms=None, error_code=None,
+        error_message=None,
+    )  # fmt: skip

@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import json as standard
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
 from recollect.errors import InvalidValue, format_value
 from recollect.model import blob, json, session_ids
-from recollect.model.message import CallStatus, Count, Part, Role
+from recollect.model.message import CallStatus, Count, Part, Role, UnfinishedState
 from recollect.model.session import DATA_SCHEMA_VERSION, TEXT_FIELDS, Relation, SessionInfo, SessionStatus, SnapshotKind
 from recollect.model.turn import TurnStatus
 from recollect.model.value import format_iso, parse_iso
 from recollect.storage import sessions
 from recollect.storage.messages import MessageParts
-from recollect.storage.operation import Row
-from recollect.storage.transfer import BranchOutline
+from recollect.storage.row_stream import (
+    BranchOutline,
+    FullCallRow,
+    FullCompactionRow,
+    FullMessageRow,
+    FullSnapshotRow,
+    TurnRow,
+)
+from recollect.storage.transfer import IMPORT_HOLDER
 
 FORMAT = "recollect-export"
 VERSION = 1  # of the records. Raised when older programs could not read them; an import refuses newer versions.
@@ -31,9 +38,8 @@ Time = str | Count
 Position = Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
 Start = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
-Name = Annotated[str, msgspec.Meta(max_length=session_ids.MAX_LENGTH)]
+Name = Annotated[str, msgspec.Meta(max_length=session_ids.MAX_LENGTH)] | None
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-UnfinishedState = Literal["pending", "streaming", "interrupted", "error"]
 
 
 class ExportRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
@@ -51,8 +57,8 @@ class HeaderRecord(ExportRecord, kw_only=True, tag="header"):
     """Whether the file includes deleted messages."""
 
 
-class SessionRecord(ExportRecord, kw_only=True, tag="session"):
-    """The fields of a session. Sessions with the same `tree` share branches."""
+class SessionIdentity(ExportRecord, kw_only=True):
+    """The fields of a session that a caller does not set."""
 
     id: str
     tree: int = 1
@@ -64,18 +70,28 @@ class SessionRecord(ExportRecord, kw_only=True, tag="session"):
     last_message_at: Time | None = None
     parent: str | None = None
     relation: Relation | None = None
-    status: SessionStatus = "active"
-    title: str | None = None
-    task: str | None = None
-    channel: Name | None = None
-    channel_id: str | None = None
-    external_id: str | None = None
-    provider: str | None = None
-    provider_config: str | None = None
-    model: Name | None = None
-    working_dir: str | None = None
-    system_prompt: str | None = None
-    color: str | None = None
+
+
+_TEXT_TYPES: dict[str, Any] = {"status": SessionStatus, "channel": Name, "model": Name}
+# The text fields are those of the model, so that a new one is exported and imported.
+_SessionTexts = cast(
+    "type[SessionIdentity]",
+    msgspec.defstruct(
+        "_SessionTexts",
+        [
+            (name, _TEXT_TYPES.get(name, str | None), "active" if name == "status" else None)
+            for name in SessionInfo.__struct_fields__
+            if name in TEXT_FIELDS
+        ],
+        bases=(SessionIdentity,),
+        kw_only=True,
+    ),
+)
+
+
+class SessionRecord(_SessionTexts, kw_only=True, tag="session"):
+    """The fields of a session. Sessions with the same `tree` share branches."""
+
     pinned_at: Time | None = None
     archived_at: Time | None = None
     metadata: Any = None
@@ -309,55 +325,49 @@ def branch_record(session: str, branch: BranchOutline, parent: int | None, last:
     )  # fmt: skip
 
 
-def message_record(session: str, number: int, row: Row) -> MessageRecord:
+def message_record(session: str, number: int, row: FullMessageRow) -> MessageRecord:
     """Return the record of a message."""
-    (position, turn, role, state, tokens, input_tokens, output_tokens, created, completed, format, model, error,
-     metadata, native, blobs, parts, deleted) = row  # fmt: skip
     return MessageRecord(
-        session=session, id=f"{number}.{position}", role=role, created_at=format_time(created), turn=turn, state=state,
-        completed_at=format_time(completed), deleted_at=format_time(deleted), tokens=tokens, input_tokens=input_tokens,
-        output_tokens=output_tokens, format=format, model=model, error=raw_json(error), metadata=raw_json(metadata),
-        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts),
+        session=session, id=f"{number}.{row.position}", role=row.role, created_at=format_time(row.created_at),
+        turn=row.turn, state=row.state, completed_at=format_time(row.completed_at),
+        deleted_at=format_time(row.deleted_at), tokens=row.tokens, input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens, format=row.format, model=row.model, error=raw_json(row.error),
+        metadata=raw_json(row.metadata), native=raw_json(row.native), blobs=raw_json(row.blobs),
+        parts=raw_json(row.parts),
     )  # fmt: skip
 
 
-def turn_record(session: str, number: int, row: Row) -> TurnRecord:
+def turn_record(session: str, number: int, row: TurnRow) -> TurnRecord:
     """Return the record of a turn, without the holder of an open one, which is a process of this machine."""
-    position, status, started, ended, latency, input_tokens, output_tokens, model, error, _, _ = row
     return TurnRecord(
-        session=session, id=f"{number}.{position}", status=status, started_at=format_time(started),
-        ended_at=format_time(ended), latency_ms=latency, input_tokens=input_tokens, output_tokens=output_tokens,
-        model=model, error=raw_json(error),
+        session=session, id=f"{number}.{row.position}", status=row.status, started_at=format_time(row.started_at),
+        ended_at=format_time(row.ended_at), latency_ms=row.latency_ms, input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens, model=row.model, error=raw_json(row.error),
     )  # fmt: skip
 
 
-def call_record(session: str, number: int, row: Row, branch: int) -> ToolCallRecord:
+def call_record(session: str, number: int, row: FullCallRow, branch: int) -> ToolCallRecord:
     """Return the record of a tool call; `branch` is the number of the branch from which the row sees it."""
-    (position, part, _, call_id, tool, status, result, result_part, created, started, completed, latency, code,
-     message) = row  # fmt: skip
     return ToolCallRecord(
-        session=session, message=f"{number}.{position}", part=part, branch=branch, call_id=call_id, tool=tool,
-        status=status, result=result, result_part=result_part, created_at=format_time(created),
-        started_at=format_time(started), completed_at=format_time(completed), latency_ms=latency, error_code=code,
-        error_message=message,
+        session=session, message=f"{number}.{row.position}", part=row.part, branch=branch, call_id=row.call_id,
+        tool=row.tool, status=row.status, result=row.result, result_part=row.result_part,
+        created_at=format_time(row.created_at), started_at=format_time(row.started_at),
+        completed_at=format_time(row.completed_at), latency_ms=row.latency_ms, error_code=row.error_code,
+        error_message=row.error_message,
     )  # fmt: skip
 
 
-def compaction_record(session: str, branch: int, row: Row) -> CompactionRecord:
+def compaction_record(session: str, branch: int, row: FullCompactionRow) -> CompactionRecord:
     """Return the record of a compaction."""
-    first, last, round_, before, after, summary, created, undone = row
-    return CompactionRecord(
-        session=session, branch=branch, from_position=first, to_position=last, round=round_, tokens_before=before,
-        tokens_after=after, summary=summary, created_at=format_time(created), undone_at=format_time(undone),
-    )  # fmt: skip
+    fields = {**row._asdict(), "created_at": format_time(row.created_at), "undone_at": format_time(row.undone_at)}
+    return CompactionRecord(session=session, branch=branch, **fields)
 
 
-def snapshot_record(session: str, row: Row, number: int) -> SnapshotRecord:
+def snapshot_record(session: str, row: FullSnapshotRow, number: int) -> SnapshotRecord:
     """Return the record of a snapshot."""
-    kind, content, _, position, tokens, created, updated = row
     return SnapshotRecord(
-        session=session, kind=kind, message=f"{number}.{position}", content=raw_json(content), tokens=tokens,
-        created_at=format_time(created), updated_at=format_time(updated),
+        session=session, kind=row.kind, message=f"{number}.{row.position}", content=raw_json(row.content),
+        tokens=row.tokens, created_at=format_time(row.created_at), updated_at=format_time(row.updated_at),
     )  # fmt: skip
 
 
@@ -369,7 +379,7 @@ def session_columns(record: SessionRecord, latest: int) -> dict[str, Any]:
             "The session was written by a newer version of Recollect. Upgrade with `pip install -U recollect`."
         )
     texts = {name: getattr(record, name) for name in TEXT_FIELDS}
-    columns = sessions.columns_of({**texts, **_without_model(record)}, 0)
+    columns = sessions.columns_of(_without_model({**texts, "metadata": record.metadata}), 0)
     for name in ("created_at", "updated_at", "last_message_at", "pinned_at", "archived_at"):
         columns[name] = parse_time(getattr(record, name))
     columns["active_at"] = min(parse_time(record.active_at), latest)
@@ -379,26 +389,27 @@ def session_columns(record: SessionRecord, latest: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _without_model(record: SessionRecord) -> dict[str, Any]:
+def _without_model(fields: dict[str, Any]) -> dict[str, Any]:
     """Move a callable model into the metadata: a file must not decide which provider is called."""
-    model, metadata = record.model, record.metadata
+    model = fields["model"]
     if model is None or not (model == "demo" or ":" in model):
-        return {"metadata": metadata}
-    return {"model": None, "metadata": {**(metadata or {}), IMPORTED_MODEL: model}}
+        return fields
+    return {**fields, "model": None, "metadata": {**(fields["metadata"] or {}), IMPORTED_MODEL: model}}
 
 
-def message_row(record: MessageRecord) -> tuple[int, Row, Mapping[str, bytes]]:
+def message_row(record: MessageRecord) -> tuple[int, FullMessageRow, Mapping[str, bytes]]:
     """Return the branch number of a message, its row, and the payloads that its parts contained."""
     number, position = parse_message_id(record.id)
     parts, blobs, payloads = _encode_parts(record)
     if record.turn is not None and record.turn > position:
         raise InvalidValue("The turn of a message must not begin after it.")
     state = None if record.state == "completed" else record.state
-    row = (
-        position, record.turn, record.role, state, record.tokens, record.input_tokens, record.output_tokens,
-        parse_time(record.created_at), parse_time(record.completed_at), _storable_text(record.format),
-        _storable_text(record.model), _encode_json(record.error), _encode_object(record.metadata),
-        _encode_object(record.native), blobs, parts, parse_time(record.deleted_at),
+    row = FullMessageRow(
+        position=position, turn=record.turn, role=record.role, state=state, tokens=record.tokens,
+        input_tokens=record.input_tokens, output_tokens=record.output_tokens, created_at=parse_time(record.created_at),
+        completed_at=parse_time(record.completed_at), format=_storable_text(record.format),
+        model=_storable_text(record.model), error=_encode_json(record.error), metadata=_encode_object(record.metadata),
+        native=_encode_object(record.native), blobs=blobs, parts=parts, deleted_at=parse_time(record.deleted_at),
     )  # fmt: skip
     return number, row, payloads
 
@@ -455,42 +466,46 @@ def _encode_object(value: Any) -> str | None:
     return _encode_json(value)
 
 
-def turn_columns(record: TurnRecord) -> tuple[int, dict[str, Any]]:
-    """Return the branch number of a turn, and its columns."""
+def turn_row(record: TurnRecord) -> tuple[int, TurnRow]:
+    """Return the branch number of a turn, and its row."""
     number, position = parse_message_id(record.id)
-    return number, {
-        "position": position, "status": record.status, "started_at": parse_time(record.started_at),
-        "ended_at": parse_time(record.ended_at), "latency_ms": record.latency_ms, "input_tokens": record.input_tokens,
-        "output_tokens": record.output_tokens, "model": _storable_text(record.model),
-        "error": _encode_json(record.error),
-    }  # fmt: skip
-
-
-def call_row(record: ToolCallRecord, branch: int) -> Row:
-    """Return the row of a tool call; `branch` is the key of the branch from which the row sees it."""
-    if (record.result is None) != (record.result_part is None):
-        raise InvalidValue("result and result_part must be set together.")
-    return (
-        parse_message_id(record.message)[1], record.part, branch, _storable_text(record.call_id),
-        _storable_text(record.tool), record.status, record.result, record.result_part, parse_time(record.created_at),
-        parse_time(record.started_at), parse_time(record.completed_at), record.latency_ms,
-        _storable_text(record.error_code), _storable_text(record.error_message),
+    is_open = record.status == "open"
+    return number, TurnRow(
+        position=position, status=record.status, started_at=parse_time(record.started_at),
+        ended_at=parse_time(record.ended_at), latency_ms=record.latency_ms, input_tokens=record.input_tokens,
+        output_tokens=record.output_tokens, model=_storable_text(record.model), error=_encode_json(record.error),
+        holder=IMPORT_HOLDER if is_open else None, lease_until=0 if is_open else None,
     )  # fmt: skip
 
 
-def compaction_columns(record: CompactionRecord) -> dict[str, Any]:
-    """Return the columns of a compaction."""
-    names = ("from_position", "to_position", "round", "tokens_before", "tokens_after")
-    return {
-        **{name: getattr(record, name) for name in names}, "summary": json.escape_surrogates(record.summary),
-        "created_at": parse_time(record.created_at), "undone_at": parse_time(record.undone_at),
-    }  # fmt: skip
+def call_row(record: ToolCallRecord, branch: int) -> FullCallRow:
+    """Return the row of a tool call; `branch` is the key of the branch from which the row sees it."""
+    if (record.result is None) != (record.result_part is None):
+        raise InvalidValue("result and result_part must be set together.")
+    return FullCallRow(
+        position=parse_message_id(record.message)[1], part=record.part, branch=branch,
+        call_id=json.escape_surrogates(record.call_id), tool=json.escape_surrogates(record.tool), status=record.status,
+        result=record.result, result_part=record.result_part, created_at=parse_time(record.created_at),
+        started_at=parse_time(record.started_at), completed_at=parse_time(record.completed_at),
+        latency_ms=record.latency_ms, error_code=_storable_text(record.error_code),
+        error_message=_storable_text(record.error_message),
+    )  # fmt: skip
 
 
-def snapshot_columns(record: SnapshotRecord, branch: int) -> dict[str, Any]:
-    """Return the columns of a snapshot; `branch` is the key of the branch of its message."""
-    return {
-        "kind": record.kind, "content": json.encode(json.to_json_data(record.content)), "branch": branch,
-        "position": parse_message_id(record.message, 0)[1], "tokens": record.tokens,
-        "created_at": parse_time(record.created_at), "updated_at": parse_time(record.updated_at),
-    }  # fmt: skip
+def compaction_row(record: CompactionRecord) -> FullCompactionRow:
+    """Return the row of a compaction."""
+    return FullCompactionRow(
+        from_position=record.from_position, to_position=record.to_position, round=record.round,
+        tokens_before=record.tokens_before, tokens_after=record.tokens_after,
+        summary=json.escape_surrogates(record.summary), created_at=parse_time(record.created_at),
+        undone_at=parse_time(record.undone_at),
+    )  # fmt: skip
+
+
+def snapshot_row(record: SnapshotRecord, branch: int) -> FullSnapshotRow:
+    """Return the row of a snapshot; `branch` is the key of the branch of its message."""
+    return FullSnapshotRow(
+        kind=record.kind, content=json.encode(json.to_json_data(record.content)), branch=branch,
+        position=parse_message_id(record.message, 0)[1], tokens=record.tokens,
+        created_at=parse_time(record.created_at), updated_at=parse_time(record.updated_at),
+    )  # fmt: skip

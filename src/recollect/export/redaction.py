@@ -17,10 +17,9 @@ import msgspec
 
 from recollect.model import blob, json
 from recollect.model.message import Part
-from recollect.model.session import SessionInfo
+from recollect.model.session import TEXT_FIELDS, SessionInfo
 from recollect.storage.messages import MessageParts
-from recollect.storage.operation import Row
-from recollect.storage.transfer import BLOBS, ERROR, METADATA, NATIVE, PARTS
+from recollect.storage.row_stream import FullCallRow, FullCompactionRow, FullMessageRow, FullSnapshotRow, TurnRow
 
 _EDGE = r"(?<![A-Za-z0-9_])"
 _END = r"(?![A-Za-z0-9_\-])"
@@ -255,53 +254,57 @@ def _is_secret(value: str, name: str, gap: str, *, quoted: bool) -> bool:
     return has_digit or not _IDENTIFIER.fullmatch(value) or gap.strip("\"'") == "="
 
 
-_TEXT_FIELDS = (
-    "title", "task", "provider", "provider_config", "model", "working_dir", "system_prompt", "external_id",
-)  # fmt: skip
+_UNMASKED_FIELDS = ("status", "color", "channel", "channel_id")
+"""Fields of a session that hold words of the program, or part of the session id."""
 
 
 def redact_session(value: SessionInfo, redactor: Redactor | None) -> SessionInfo:
     """Mask the fields of a session. Its id is not masked, because other records refer to it."""
     if redactor is None:
         return value
-    fields: dict[str, Any] = {name: redactor.value(getattr(value, name)) for name in (*_TEXT_FIELDS, "metadata")}
+    names = [name for name in (*TEXT_FIELDS, "metadata") if name not in _UNMASKED_FIELDS]
+    fields: dict[str, Any] = {name: redactor.value(getattr(value, name)) for name in names}
     return msgspec.structs.replace(value, **fields)
 
 
-def redact_message(row: Row, payloads: Mapping[str, bytes], redactor: Redactor) -> tuple[Row, dict[str, bytes]]:
+def redact_message(
+    row: FullMessageRow, payloads: Mapping[str, bytes], redactor: Redactor
+) -> tuple[FullMessageRow, dict[str, bytes]]:
     """Mask a message and its payloads. Return the row, and the payloads that it refers to then."""
-    data = json.decode(row[PARTS])
-    if row[BLOBS] is not None:
+    data = json.decode(row.parts)
+    if row.blobs is not None:
         data = blob.attach_payloads(data, payloads)
     parts: tuple[Part, ...] = msgspec.convert(redactor.value(data), MessageParts)
     without_payloads, new_payloads = blob.detach_payloads(parts)
-    columns = list(row)
-    columns[PARTS] = json.encode(without_payloads)
-    columns[BLOBS] = None if new_payloads is None else json.encode(sorted(new_payloads))
-    for index in (ERROR, METADATA, NATIVE):
-        columns[index] = _redact_json(row[index], redactor)
-    return tuple(columns), new_payloads or {}
+    new_row = row._replace(
+        parts=json.encode(without_payloads),
+        blobs=None if new_payloads is None else json.encode(sorted(new_payloads)),
+        error=_redact_json(row.error, redactor),
+        metadata=_redact_json(row.metadata, redactor),
+        native=_redact_json(row.native, redactor),
+    )
+    return new_row, new_payloads or {}
 
 
 def _redact_json(text: str | None, redactor: Redactor) -> str | None:
     return None if text is None else json.encode(redactor.value(json.decode(text)))
 
 
-def redact_turn(row: Row, redactor: Redactor | None) -> Row:
-    """Mask the error of a turn, column 8 of its row."""
-    return row if redactor is None else (*row[:8], _redact_json(row[8], redactor), *row[9:])
+def redact_turn(row: TurnRow, redactor: Redactor | None) -> TurnRow:
+    """Mask the error of a turn."""
+    return row if redactor is None else row._replace(error=_redact_json(row.error, redactor))
 
 
-def redact_call(row: Row, redactor: Redactor | None) -> Row:
-    """Mask the error message of a tool call, the last column of its row."""
-    return row if redactor is None else (*row[:13], redactor.value(row[13]))
+def redact_call(row: FullCallRow, redactor: Redactor | None) -> FullCallRow:
+    """Mask the error message of a tool call."""
+    return row if redactor is None else row._replace(error_message=redactor.value(row.error_message))
 
 
-def redact_compaction(row: Row, redactor: Redactor | None) -> Row:
-    """Mask the summary of a compaction, column 5 of its row."""
-    return row if redactor is None else (*row[:5], redactor.value(row[5]), *row[6:])
+def redact_compaction(row: FullCompactionRow, redactor: Redactor | None) -> FullCompactionRow:
+    """Mask the summary of a compaction."""
+    return row if redactor is None else row._replace(summary=redactor.value(row.summary))
 
 
-def redact_snapshot(row: Row, redactor: Redactor | None) -> Row:
-    """Mask the content of a snapshot, column 1 of its row."""
-    return row if redactor is None else (row[0], _redact_json(row[1], redactor), *row[2:])
+def redact_snapshot(row: FullSnapshotRow, redactor: Redactor | None) -> FullSnapshotRow:
+    """Mask the content of a snapshot."""
+    return row if redactor is None else row._replace(content=_redact_json(row.content, redactor) or "")

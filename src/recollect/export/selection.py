@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from recollect.errors import InvalidValue
 from recollect.export.pipeline import Pipeline, execute
 from recollect.model.session import SessionInfo
-from recollect.storage import transfer
+from recollect.storage import row_stream
 from recollect.storage.operation import Scope
 
 
 class BranchExtent(NamedTuple):
     """A branch, up to the last position that the export needs."""
 
-    branch: transfer.BranchOutline
+    branch: row_stream.BranchOutline
     parent: int | None
     """The number of the parent branch."""
     high: int
@@ -49,7 +49,7 @@ def visit_sessions(scope: Scope, ids: Sequence[str] | None, visit: SessionVisito
     if isinstance(ids, str):
         raise InvalidValue("ids must be a list of session ids, or None for all sessions, got a str.")
     names = list(dict.fromkeys(ids))
-    trees: dict[str, int] = yield from execute(transfer.find_trees(scope, names))
+    trees: dict[str, int] = yield from execute(row_stream.find_trees(scope, names))
     selection = frozenset(names)
     for number, key in enumerate(dict.fromkeys(trees.values()), 1):
         yield from _visit_tree(key, selection, number, visit)
@@ -59,7 +59,7 @@ def _visit_all(scope: Scope, visit: SessionVisitor) -> Pipeline[None]:
     tree_keys: set[int] = set()
     after: tuple[int, int] | None = None
     while True:
-        page: transfer.SessionIdPage = yield from execute(transfer.list_session_ids(scope, after))
+        page: row_stream.SessionIdPage = yield from execute(row_stream.list_session_ids(scope, after))
         for _, key in page.sessions:
             if key not in tree_keys:
                 tree_keys.add(key)
@@ -70,17 +70,17 @@ def _visit_all(scope: Scope, visit: SessionVisitor) -> Pipeline[None]:
 
 
 def _visit_tree(key: int, ids: frozenset[str] | None, number: int, visit: SessionVisitor) -> Pipeline[None]:
-    tree: transfer.TreeOutline = yield from execute(transfer.read_tree(key, ids))
+    tree: row_stream.TreeOutline = yield from execute(row_stream.read_tree(key, ids))
     extents = _branch_extents(tree)
     written_keys: set[int] = set()
-    for session, value in sorted(tree.sessions.items()):
-        keys = _needed_branches(session, extents) - written_keys
+    for session_key, session in sorted(tree.sessions.items()):
+        keys = _needed_branches(session_key, extents) - written_keys
         written_keys |= keys
         own_extents = sorted((extents[branch] for branch in keys), key=lambda extent: extent.branch.number)
-        yield from visit(SelectedSession(session, value, number, own_extents, extents))
+        yield from visit(SelectedSession(session_key, session.value, number, own_extents, extents))
 
 
-def _branch_extents(tree: transfer.TreeOutline) -> dict[int, BranchExtent]:
+def _branch_extents(tree: row_stream.TreeOutline) -> dict[int, BranchExtent]:
     """Return each needed branch: all of it if its session is exported, otherwise up to the last fork from it."""
     numbers = {branch.key: branch.number for branch in tree.branches}
     high: dict[int, int] = {}

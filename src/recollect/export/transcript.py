@@ -19,23 +19,10 @@ from recollect.formats.remainder import is_truncated
 from recollect.model import blob, json
 from recollect.model.message import Draft, Part, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
-from recollect.storage import transfer
+from recollect.storage import row_stream
 from recollect.storage.messages import MessageParts, PathRange, count_shown
-from recollect.storage.operation import Row, Scope
-from recollect.storage.transfer import (
-    BLOBS,
-    CREATED,
-    DELETED,
-    ERROR,
-    FORMAT,
-    MODEL,
-    NATIVE,
-    PARTS,
-    POSITION,
-    ROLE,
-    STATE,
-    TOKENS,
-)
+from recollect.storage.operation import Scope
+from recollect.storage.row_stream import FullCallRow, FullCompactionRow, FullMessageRow
 
 SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 """The heading of a message, by its role."""
@@ -190,29 +177,36 @@ class _TranscriptWriter:
         high: int,
     ) -> Pipeline[None]:
         key, number = extent.branch.key, extent.branch.number
-        compactions: list[Row] = yield from execute(transfer.read_compactions(key, high))
-        compactions = [row for row in compactions if row[1] > low]
+        rows: list[FullCompactionRow] = yield from execute(row_stream.read_compactions(key, high))
+        compactions = sorted((row for row in rows if row.to_position > low), key=lambda row: row.to_position)
         after: int | None = low
         while after is not None and after < high:
-            page: transfer.BranchPage = yield from execute(
-                transfer.read_branch_page(session.value.id, key, after, high, deleted=self.options.deleted)
+            page: row_stream.BranchPage = yield from execute(
+                row_stream.read_branch_page(session.value.id, key, after, high, deleted=self.options.deleted)
             )
             for row in page.messages:
-                while compactions and compactions[0][1] < row[POSITION]:
+                while compactions and compactions[0].to_position < row.position:
                     yield self._summary(number, compactions.pop(0))
                 yield from self._message(number, row, page, path, key)
             after = page.more
         for row in compactions:
             yield self._summary(number, row)
 
-    def _summary(self, number: int, row: Row) -> bytes:
-        first, last, _, _, _, summary, _, undone = redaction.redact_compaction(row, self.options.redactor)
+    def _summary(self, number: int, row: FullCompactionRow) -> bytes:
+        row = redaction.redact_compaction(row, self.options.redactor)
         return self.renderer.summary(
-            RenderedSummary(f"{number}.{first}", f"{number}.{last}", summary, undone is not None)
+            RenderedSummary(
+                f"{number}.{row.from_position}", f"{number}.{row.to_position}", row.summary, row.undone_at is not None
+            )
         )
 
     def _message(
-        self, number: int, row: Row, page: transfer.BranchPage, path: Sequence[tuple[BranchExtent, int, int]], key: int
+        self,
+        number: int,
+        row: FullMessageRow,
+        page: row_stream.BranchPage,
+        path: Sequence[tuple[BranchExtent, int, int]],
+        key: int,
     ) -> Pipeline[None]:
         parts = yield from self._parts(row)
         calls: dict[int, RenderedCall] = {}
@@ -222,28 +216,28 @@ class _TranscriptWriter:
         visible = [
             part
             for index, part in enumerate(parts)
-            if not isinstance(part, ToolResultPart) or not self._was_shown((key, row[POSITION], index))
+            if not isinstance(part, ToolResultPart) or not self._was_shown((key, row.position, index))
         ]
         draft = self._draft(row, parts)
         visible += remainder.visible_parts(draft)[len(parts) :]
         self.messages += 1
-        if self.options.progress is not None and self.messages % transfer.PAGE_ROWS == 0:
+        if self.options.progress is not None and self.messages % row_stream.PAGE_ROWS == 0:
             self.options.progress(self.messages)
         if visible or not parts:
             yield self.renderer.message(
                 RenderedMessage(
-                    f"{number}.{row[POSITION]}", row[ROLE], row[STATE] or "completed", row[CREATED], row[MODEL],
-                    row[TOKENS], row[DELETED] is not None, self._error(row[ERROR]), visible,
+                    f"{number}.{row.position}", row.role, row.state or "completed", row.created_at, row.model,
+                    row.tokens, row.deleted_at is not None, self._error(row.error), visible,
                     _calls_by_index(parts, visible, calls), is_truncated(draft),
                 )
             )  # fmt: skip
 
-    def _draft(self, row: Row, parts: tuple[Part, ...]) -> Draft:
+    def _draft(self, row: FullMessageRow, parts: tuple[Part, ...]) -> Draft:
         """Return a message with its provider-specific remainder."""
-        native = None if row[NATIVE] is None else json.decode(row[NATIVE])
+        native = None if row.native is None else json.decode(row.native)
         if self.options.redactor is not None:
             native = self.options.redactor.value(native)
-        return Draft(role=row[ROLE], parts=parts, format=row[FORMAT], native=native)
+        return Draft(role=row.role, parts=parts, format=row.format, native=native)
 
     def _was_shown(self, position: PartPosition) -> bool:
         if position in self.shown_results:
@@ -255,12 +249,12 @@ class _TranscriptWriter:
         value = None if text is None else json.decode(text)
         return value if self.options.redactor is None else self.options.redactor.value(value)
 
-    def _parts(self, row: Row) -> Pipeline[tuple[Part, ...]]:
+    def _parts(self, row: FullMessageRow) -> Pipeline[tuple[Part, ...]]:
         payloads: dict[str, bytes] = {}
-        for name in transfer.blob_names(row):
-            payloads[name] = (yield from execute(transfer.read_blob(self.scope, name))) or b""
-        data = json.decode(row[PARTS])
-        if row[BLOBS] is not None:
+        for name in row.blob_names:
+            payloads[name] = (yield from execute(row_stream.read_blob(self.scope, name))) or b""
+        data = json.decode(row.parts)
+        if row.blobs is not None:
             data = blob.attach_payloads(data, payloads)
         if self.options.redactor is not None:
             data = self.options.redactor.value(data)
@@ -268,24 +262,29 @@ class _TranscriptWriter:
         return parts if self.options.output else tuple(map(_without_output, parts))
 
     def _call(
-        self, row: Row, index: int, page: transfer.BranchPage, path: Sequence[tuple[BranchExtent, int, int]], key: int
+        self,
+        row: FullMessageRow,
+        index: int,
+        page: row_stream.BranchPage,
+        path: Sequence[tuple[BranchExtent, int, int]],
+        key: int,
     ) -> Pipeline[RenderedCall]:
-        call = _find_call_row(row[POSITION], index, page.calls, path)
+        call = _find_call_row(row.position, index, page.calls, path)
         if call is None:
             return RenderedCall("pending", None, None, None, None)
         call = redaction.redact_call(call, self.options.redactor)
-        _, _, branch, _, _, status, position, part, _, _, _, latency, code, message = call
         result = None
-        if position is not None:
-            rows = page.messages if branch == key else []
-            answer: Row | None = next((other for other in rows if other[POSITION] == position), None)
+        if call.result is not None and call.result_part is not None:
+            rows = page.messages if call.branch == key else []
+            answer = next((other for other in rows if other.position == call.result), None)
             if answer is None:
-                answer = yield from execute(transfer.read_message(branch, position))
-            if answer is not None and (self.options.deleted or answer[DELETED] is None):
-                result = _result_part((yield from self._parts(answer)), part)
+                query = row_stream.read_rows(row_stream.MESSAGE_ROW, branch=call.branch, position=call.result)
+                answer = next(iter((yield from execute(query))), None)
+            if answer is not None and (self.options.deleted or answer.deleted_at is None):
+                result = _result_part((yield from self._parts(answer)), call.result_part)
                 if result is not None:
-                    self.shown_results.add((branch, position, part))
-        return RenderedCall(status, latency, code, message, result)
+                    self.shown_results.add((call.branch, call.result, call.result_part))
+        return RenderedCall(call.status, call.latency_ms, call.error_code, call.error_message, result)
 
 
 def _without_output(part: Part) -> Part:
@@ -309,15 +308,15 @@ def _calls_by_index(
 
 
 def _find_call_row(
-    position: int, index: int, calls: Sequence[Row], path: Sequence[tuple[BranchExtent, int, int]]
-) -> Row | None:
+    position: int, index: int, calls: Sequence[FullCallRow], path: Sequence[tuple[BranchExtent, int, int]]
+) -> FullCallRow | None:
     """Return the row of a call on a path. If several branches of the path have one, the last branch wins."""
     ends = {extent.branch.key: (depth, high) for depth, (extent, _, high) in enumerate(path)}
-    candidates = [row for row in calls if row[:2] == (position, index) and row[2] in ends]
+    candidates = [row for row in calls if row[:2] == (position, index) and row.branch in ends]
     if not candidates:
         return None
-    row = max(candidates, key=lambda row: ends[row[2]][0])
-    return call_row_within(row, ends[row[2]][1])
+    row = max(candidates, key=lambda row: ends[row.branch][0])
+    return call_row_within(row, ends[row.branch][1])
 
 
 def _side_branches(

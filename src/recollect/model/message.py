@@ -115,6 +115,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 _MAX_REASON_LENGTH = 400  # characters of msgspec's message, which contains the received value
+UnfinishedState = Literal["pending", "streaming", "interrupted", "error"]
 MessageState = Literal["pending", "streaming", "completed", "interrupted", "error"]
 
 

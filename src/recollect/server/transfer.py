@@ -79,7 +79,9 @@ async def start_export(
     if format not in EXPORT_TYPES:
         raise InvalidValue(f"format must be one of {', '.join(EXPORT_TYPES)}, got {format!r}.")
     if ids is not None:
-        await account.store.run(storage.transfer.find_trees(account.store.scope(), list(ids)))  # raises SessionNotFound
+        await account.store.run(
+            storage.row_stream.find_trees(account.store.scope(), list(ids))
+        )  # raises SessionNotFound
     pieces = export.chunks_async(account.store, ids, format, redact=redact, output=output, deleted=deleted, zone=zone)
     first = await anext(aiter(pieces), b"")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         paths,
         presence,
         retention,
+        row_stream,
         search,
         sessions,
         settings,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "search",
-    "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "row_stream",
+    "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class TurnRow(NamedTuple):
 BRANCH_OPEN = Query("branch_open", OpenBranchRow)
 BRANCHES_OPEN = Query("branches_open", OpenBranchRow)
 TURN_GET = Query("turn_get", TurnRow)
+TURNS_OF_SPAN = Query("turns_of_span", TurnRow)
 _BRANCH_RELEASE = Query("branch_release", BranchKeyRow)
 
 

@@ -112,7 +112,9 @@ def check_storable(name: str, text: str) -> None:
 
 _MATCH_LIMIT = 6  # sessions. An ambiguous name lists five of them; the sixth shows that there are more.
 _LOOKUP_ATTEMPTS = 2  # live and trash. A second attempt finds a session that was restored in between.
-_EMPTY_COLUMNS: dict[str, Any] = dict.fromkeys((*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values()))
+FIELD_COLUMNS = (*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values())
+"""The columns of the fields that a caller sets."""
+_EMPTY_COLUMNS: dict[str, Any] = dict.fromkeys(FIELD_COLUMNS)
 
 
 class StoredSession(NamedTuple):
@@ -472,10 +474,11 @@ def update(
 ) -> Operation[SessionInfo]:
     """Change fields of a session; raise StaleRevision if its revision is not `expected`."""
     validation.check_integer("expected", expected)
-    return Operation(_update, scope, session, columns_of(fields, scope.now), expected)
+    return Operation(update_columns, scope, session, columns_of(fields, scope.now), expected)
 
 
-def _update(scope: Scope, session: str, columns: dict[str, Any], expected: int | None) -> Steps[SessionInfo]:
+def update_columns(scope: Scope, session: str, columns: dict[str, Any], expected: int | None) -> Steps[SessionInfo]:
+    """Change columns of a session and raise its revision; raise StaleRevision if it is not `expected`."""
     if not columns and expected is None:
         return (yield from find(scope, session)).value
     names = f",{','.join(columns)},"

@@ -20,7 +20,7 @@ class SettingValueRow(NamedTuple):
     value: str
 
 
-_SETTING_GET = Query("setting_get", SettingValueRow)
+SETTING_GET = Query("setting_get", SettingValueRow)
 
 
 def last_session(scope: Scope) -> Operation[SessionInfo | None]:
@@ -29,7 +29,7 @@ def last_session(scope: Scope) -> Operation[SessionInfo | None]:
 
 
 def _last_session(scope: Scope) -> Steps[SessionInfo | None]:
-    row = yield from fetch_one(_SETTING_GET, owner=scope.owner, key=_LAST_SESSION)
+    row = yield from fetch_one(SETTING_GET, owner=scope.owner, key=_LAST_SESSION)
     if row is not None:
         session_row = yield from sessions.find_live_row(scope, json.decode(row.value))
         if session_row is not None:
@@ -62,7 +62,7 @@ def _check_key(key: str) -> None:
 
 
 def _get_setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
-    row = yield from fetch_one(_SETTING_GET, owner=scope.owner, key=key)
+    row = yield from fetch_one(SETTING_GET, owner=scope.owner, key=key)
     return default if row is None else json.decode(row.value)
 
 

@@ -1,8 +1,8 @@
-"""Transfer of sessions between a store and a file: read rows for an export, compare and write rows of an import.
+"""The writer of the row stream: compare rows with stored ones, and write those that the store lacks.
 
 Branch numbers and positions are kept, so a message has the same id in both stores. Rows that contradict stored ones
 are never written. Each operation can be repeated: after a crash, or during a second import of the same file, it finds
-the stored rows and continues. This module knows no file format.
+the stored rows and continues. This module knows no file format; row_stream.py reads the rows.
 """
 
 from __future__ import annotations
@@ -10,156 +10,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from recollect.errors import Conflict, ImportConflict, SessionNotFound
+import msgspec
+
+from recollect.errors import Conflict, CopyConflict, ImportConflict
 from recollect.model import json
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, leases, messages, paths, search, sessions
-from recollect.storage.operation import Operation, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
-
-# Bytes and rows per page. They bound the memory of an export and the size of a transaction.
-PAGE_BYTES = 1_000_000
-PAGE_ROWS = 256  # messages
-# Columns of a row of messages_rows.
-POSITION, TURN, ROLE, STATE, TOKENS, INPUT, OUTPUT, CREATED, COMPLETED, FORMAT, MODEL = range(11)
-ERROR, METADATA, NATIVE, BLOBS, PARTS, DELETED = range(11, 17)
-
-
-def blob_names(row: Row) -> list[str]:
-    """Return the hashes of the blobs that a row of messages_rows refers to."""
-    return [] if row[BLOBS] is None else json.decode(row[BLOBS])
-
-
-class SessionIdPage(NamedTuple):
-    """A page of sessions as (id, tree), oldest first, and the cursor of the next page."""
-
-    sessions: list[tuple[str, int]]
-    more: tuple[int, int] | None
-
-
-class BranchOutline(NamedTuple):
-    """A branch of a tree, by keys and by number."""
-
-    key: int
-    number: int
-    session: int | None
-    parent: int | None
-    fork_at: int
-    last: int
-    created_at: int
+from recollect.storage import appends, leases, messages, paths, search, sessions, settings
+from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
+from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+from recollect.storage.row_stream import (
+    BRANCHES_OUTLINE,
+    COMPACTIONS_OUTLINE,
+    MESSAGES_ROWS,
+    SNAPSHOTS_OUTLINE,
+    TOOL_CALLS_OF_SPAN,
+    Blob,
+    BranchItem,
+    BranchOutline,
+    FullCallRow,
+    FullCompactionRow,
+    FullMessageRow,
+    FullSnapshotRow,
+    ParentRow,
+    SessionItem,
+    StreamItem,
+    TreeItem,
+)
 
 
-class TreeOutline(NamedTuple):
-    """The selected sessions of a tree by key, and all of its branches, a parent before its children."""
+class BlobSizeRow(NamedTuple):
+    """The size of a blob in bytes."""
 
-    key: int
-    sessions: dict[int, SessionInfo]
-    branches: list[BranchOutline]
+    size: int
 
 
-class BranchPage(NamedTuple):
-    """A page of a branch: rows of messages, turns and tool calls, and the position after which the next page begins."""
-
-    messages: list[Row]
-    turns: list[Row]
-    calls: list[Row]
-    more: int | None
-
-
-def list_session_ids(scope: Scope, after: tuple[int, int] | None) -> Operation[SessionIdPage]:
-    """Read a page of all sessions that are not in the trash, the oldest first."""
-    return Operation(_list_session_ids, scope, after or (-1, -1), writes=False)
-
-
-def _list_session_ids(scope: Scope, after: tuple[int, int]) -> Steps[SessionIdPage]:
-    rows = yield from fetch_all("sessions_created_after", owner=scope.owner, at=after[0], key=after[1], limit=PAGE_ROWS)
-    more = (rows[-1][0], rows[-1][1]) if len(rows) == PAGE_ROWS else None
-    return SessionIdPage([(row[2], row[3]) for row in rows], more)
-
-
-def find_trees(scope: Scope, ids: Sequence[str]) -> Operation[dict[str, int]]:
-    """Return the tree of each session; raise SessionNotFound for a missing one."""
-    return Operation(_find_trees, scope, ids, writes=False)
-
-
-def _find_trees(scope: Scope, ids: Sequence[str]) -> Steps[dict[str, int]]:
-    trees: dict[str, int] = {}
-    for id in ids:
-        trees[id] = (yield from sessions.find(scope, id)).tree
-    return trees
-
-
-def read_tree(key: int, ids: frozenset[str] | None) -> Operation[TreeOutline]:
-    """Read the outline of a tree, with the sessions in `ids`, or with all that are not in the trash."""
-    return Operation(_read_tree, key, ids, writes=False)
-
-
-def _read_tree(key: int, ids: frozenset[str] | None) -> Steps[TreeOutline]:
-    selection: dict[int, SessionInfo] = {}
-    for session, id, _, deleted in (yield from fetch_all("sessions_of_tree", tree=key)):
-        if deleted is None and (ids is None or id in ids):
-            selection[session] = (yield from sessions.read_by_key(session)).value
-    return TreeOutline(
-        key, selection, [BranchOutline(*row) for row in (yield from fetch_all("branches_outline", tree=key))]
-    )
-
-
-def read_branch_page(session: str, branch: int, low: int, high: int, *, deleted: bool) -> Operation[BranchPage]:
-    """Read the next page of a branch after a position: up to PAGE_ROWS rows and PAGE_BYTES bytes, at least one row."""
-    return Operation(_read_branch_page, session, branch, low, high, deleted, writes=False)
-
-
-def _read_branch_page(session: str, branch: int, low: int, high: int, deleted: bool) -> Steps[BranchPage]:
-    if (yield from fetch_one("branch_get", branch=branch)) is None:
-        raise SessionNotFound(session=session)
-    sizes = yield from fetch_all("messages_sizes", branch=branch, low=low, high=high, limit=PAGE_ROWS, deleted=deleted)
-    total, end = 0, high
-    for index, (position, size) in enumerate(sizes):
-        total += size
-        if index == PAGE_ROWS - 1 or total > PAGE_BYTES:
-            end = position
-            break
-    span = {"branch": branch, "low": low, "high": end}
-    rows = yield from fetch_all("messages_rows", **span, deleted=deleted)
-    turns = yield from fetch_all("turns_of_span", **span)
-    calls = yield from fetch_all("tool_calls_of_span", **span)
-    return BranchPage(rows, turns, calls, end if end < high else None)
-
-
-def read_message(branch: int, position: int) -> Operation[Row | None]:
-    """Read one message."""
-    return Operation(_read_message, branch, position, writes=False)
-
-
-def _read_message(branch: int, position: int) -> Steps[Row | None]:
-    return (yield from fetch_one("message_row", branch=branch, position=position))
-
-
-def read_blob(scope: Scope, name: str) -> Operation[bytes | None]:
-    """Read the payload of a blob, or None."""
-    return Operation(_read_blob, scope, name, writes=False)
-
-
-def _read_blob(scope: Scope, name: str) -> Steps[bytes | None]:
-    row = yield from fetch_one("blob_get", owner=scope.owner, hash=name)
-    return None if row is None else row[0]
-
-
-def read_compactions(branch: int, high: int) -> Operation[list[Row]]:
-    """Read the compactions of a branch up to a position."""
-    return Operation(_read_compactions, branch, high, writes=False)
-
-
-def _read_compactions(branch: int, high: int) -> Steps[list[Row]]:
-    return (yield from fetch_all("compactions_outline", branch=branch, high=high))
-
-
-def read_snapshots(session: int) -> Operation[list[Row]]:
-    """Read the snapshots of a session."""
-    return Operation(_read_snapshots, session, writes=False)
-
-
-def _read_snapshots(session: int) -> Steps[list[Row]]:
-    return (yield from fetch_all("snapshots_outline", session=session))
+_BLOB_SIZE = Query("blob_size", BlobSizeRow)
+_SESSION_IMPORT = Query("session_import", sessions.SessionKeyRow)
 
 
 def find_blobs(scope: Scope, names: Sequence[str]) -> Operation[set[str]]:
@@ -170,7 +56,7 @@ def find_blobs(scope: Scope, names: Sequence[str]) -> Operation[set[str]]:
 def _find_blobs(scope: Scope, names: Sequence[str]) -> Steps[set[str]]:
     hashes: set[str] = set()
     for name in names:
-        if (yield from fetch_one("blob_size", owner=scope.owner, hash=name)) is not None:
+        if (yield from fetch_one(_BLOB_SIZE, owner=scope.owner, hash=name)) is not None:
             hashes.add(name)
     return hashes
 
@@ -181,23 +67,22 @@ _TURN_RANKS = {"open": 0, "interrupted": 1, "completed": 2, "failed": 2, "cancel
 _CALL_RANKS = {"pending": 0, "running": 1, "success": 3, "error": 3, "canceled": 3}
 _ABANDONED_RANK = 2  # of a cancelled call without a result, which may still receive one
 _FINAL_RANK = 2  # of a message that no import changes
-_JSON_COLUMNS = (ERROR, METADATA, NATIVE, BLOBS, PARTS)
-COMPACTION_KEY = ("from_position", "to_position", "round", "created_at")
-"""The columns that identify a compaction on its branch."""
+_JSON_COLUMNS = ("error", "metadata", "native", "blobs", "parts")
 
 
-class ImportBatch(NamedTuple):
-    """Rows to import on one branch, in the order of their positions, and the payloads of their blobs."""
+class RowBatch(NamedTuple):
+    """Rows to write on one branch, in the order of their positions, and the payloads of their blobs."""
 
     branch: int
     number: int
     session: int | None
     renew: bool
     """Whether deletion marks of the file replace the stored ones."""
-    messages: Sequence[Row]
-    turns: Sequence[dict[str, Any]]
-    calls: Sequence[Row]
-    compactions: Sequence[dict[str, Any]]
+    messages: Sequence[FullMessageRow]
+    turns: Sequence[TurnRow]
+    calls: Sequence[FullCallRow]
+    """The rows see their messages from a branch of the store, by its key."""
+    compactions: Sequence[FullCompactionRow]
     payloads: Mapping[str, bytes]
 
 
@@ -209,53 +94,54 @@ class BranchDifference(NamedTuple):
     """The position of the first message that differs."""
 
 
-def compare_batch(batch: ImportBatch) -> Operation[BranchDifference]:
+def compare_batch(batch: RowBatch) -> Operation[BranchDifference]:
     """Compare a batch of a file with the stored branch."""
     return Operation(_compare_batch, batch, writes=False)
 
 
-def _compare_batch(batch: ImportBatch) -> Steps[BranchDifference]:
+def _compare_batch(batch: RowBatch) -> Steps[BranchDifference]:
     rows_by_position = yield from stored_rows(batch.branch, batch.messages)
     adds = False
     for row in batch.messages:
-        row_before = rows_by_position.get(row[POSITION])
+        row_before = rows_by_position.get(row.position)
         state = "new" if row_before is None else compare_message(row_before, row, batch.renew)
         if state == "differs":
-            return BranchDifference(adds, row[POSITION])
+            return BranchDifference(adds, row.position)
         adds = adds or state in ("new", "further")
-    for turn in batch.turns:
-        adds = adds or (yield from is_newer_turn(batch, turn))
+    adds = adds or bool((yield from newer_turns(batch)))
     adds = adds or bool((yield from new_calls(batch)))
     for compaction in batch.compactions:
         adds = adds or (yield from find_same_compaction(batch.branch, compaction)) is None
     return BranchDifference(adds, None)
 
 
-def stored_rows(branch: int, rows: Sequence[Row]) -> Steps[dict[int, Row]]:
+def stored_rows(branch: int, rows: Sequence[FullMessageRow]) -> Steps[dict[int, FullMessageRow]]:
     """Read the stored rows at the positions of these rows, by position."""
     if not rows:
         return {}
-    low, high = rows[0][POSITION] - 1, rows[-1][POSITION]
-    old_rows = yield from fetch_all("messages_rows", branch=branch, low=low, high=high, deleted=True)
-    return {row[POSITION]: row for row in old_rows}
+    low, high = rows[0].position - 1, rows[-1].position
+    old_rows = yield from fetch_all(MESSAGES_ROWS, branch=branch, low=low, high=high, deleted=True)
+    return {row.position: row for row in old_rows}
 
 
-def compare_message(old_row: Row, row: Row, renew: bool) -> str:
+def compare_message(old_row: FullMessageRow, row: FullMessageRow, renew: bool) -> str:
     """Compare a message with the stored one: return same, further, behind or differs."""
     if _is_same_message(old_row, row):
         return "same"
-    before, after = _STATE_RANKS[old_row[STATE]], _STATE_RANKS[row[STATE]]
-    if old_row[ROLE] != row[ROLE] or old_row[CREATED] != row[CREATED] or min(before, after) == _FINAL_RANK:
+    before, after = _STATE_RANKS[old_row.state], _STATE_RANKS[row.state]
+    if old_row.role != row.role or old_row.created_at != row.created_at or min(before, after) == _FINAL_RANK:
         return "differs"
     return "further" if before < after or (before == after and renew) else "behind"
 
 
-def _is_same_message(old_row: Row, row: Row) -> bool:
-    for index, (old_value, new_value) in enumerate(zip(old_row, row, strict=True)):
-        if old_value == new_value or index == DELETED:
+def _is_same_message(old_row: FullMessageRow, row: FullMessageRow) -> bool:
+    for name in row._fields:
+        old_value: Any = getattr(old_row, name)
+        new_value: Any = getattr(row, name)
+        if old_value == new_value or name == "deleted_at":
             continue
         if (
-            index not in _JSON_COLUMNS
+            name not in _JSON_COLUMNS
             or old_value is None
             or new_value is None
             or json.decode(old_value) != json.decode(new_value)
@@ -264,59 +150,72 @@ def _is_same_message(old_row: Row, row: Row) -> bool:
     return True
 
 
-def is_newer_turn(batch: ImportBatch, turn: dict[str, Any]) -> Steps[bool]:
-    """Return whether a turn is new, or has a later status than the stored one."""
-    old_row = yield from fetch_one("turn_get", branch=batch.branch, position=turn["position"])
-    return old_row is None or _TURN_RANKS[old_row[1]] < _TURN_RANKS[turn["status"]]
+def newer_turns(batch: RowBatch) -> Steps[list[TurnRow]]:
+    """Return the turns that are new, or have a later status than the stored ones."""
+    if not batch.turns:
+        return []
+    positions = [turn.position for turn in batch.turns]
+    rows = yield from fetch_all(TURNS_OF_SPAN, branch=batch.branch, low=min(positions) - 1, high=max(positions))
+    ranks = {row.position: _TURN_RANKS[row.status] for row in rows}
+    return [turn for turn in batch.turns if ranks.get(turn.position, -1) < _TURN_RANKS[turn.status]]
 
 
-def new_calls(batch: ImportBatch) -> Steps[list[Row]]:
-    """Return the tool calls that are new or have a later status, as rows of tool_calls_of_span."""
+def new_calls(batch: RowBatch) -> Steps[list[FullCallRow]]:
+    """Return the tool calls that are new or have a later status than the stored ones."""
     if not batch.calls:
         return []
-    positions = [row[0] for row in batch.calls]
-    rows = yield from fetch_all("tool_calls_of_span", branch=batch.branch, low=min(positions) - 1, high=max(positions))
-    ranks = {row[:3]: _call_rank(row) for row in rows}
-    return [row for row in batch.calls if ranks.get(row[:3], -1) < _call_rank(row)]
+    positions = [call.position for call in batch.calls]
+    rows = yield from fetch_all(TOOL_CALLS_OF_SPAN, branch=batch.branch, low=min(positions) - 1, high=max(positions))
+    ranks = {(row.position, row.part, row.branch): _call_rank(row) for row in rows}
+    return [call for call in batch.calls if ranks.get((call.position, call.part, call.branch), -1) < _call_rank(call)]
 
 
-def _call_rank(call: Row) -> int:
+def _call_rank(call: FullCallRow) -> int:
     """Return the progress of a call. A cancelled call without a result may still receive one."""
-    return _ABANDONED_RANK if call[5] == "canceled" and call[6] is None else _CALL_RANKS[call[5]]
+    return _ABANDONED_RANK if call.status == "canceled" and call.result is None else _CALL_RANKS[call.status]
 
 
-def find_same_compaction(branch: int, compaction: dict[str, Any]) -> Steps[Row | None]:
+def find_same_compaction(branch: int, compaction: FullCompactionRow) -> Steps[FullCompactionRow | None]:
     """Return the stored row of the same compaction, or None."""
-    rows = yield from fetch_all("compactions_outline", branch=branch, high=compaction["to_position"])
-    key = tuple(compaction[name] for name in COMPACTION_KEY)
-    return next((row for row in rows if (row[0], row[1], row[2], row[6]) == key), None)
+    rows = yield from fetch_all(COMPACTIONS_OUTLINE, branch=branch, high=compaction.to_position)
+    return next((row for row in rows if _compaction_key(row) == _compaction_key(compaction)), None)
 
 
-def lacks_snapshots(session: int, snapshots: Sequence[dict[str, Any]]) -> Operation[bool]:
+def _compaction_key(row: FullCompactionRow) -> tuple[int, ...]:
+    """Return the columns that identify a compaction on its branch."""
+    return row.from_position, row.to_position, row.round, row.created_at
+
+
+def lacks_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Operation[bool]:
     """Return whether the store lacks some of these snapshots."""
     return Operation(_lacks_snapshots, session, snapshots, writes=False)
 
 
-def _lacks_snapshots(session: int, snapshots: Sequence[dict[str, Any]]) -> Steps[bool]:
+def _lacks_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Steps[bool]:
     return bool((yield from new_snapshots(session, snapshots)))
 
 
-def new_snapshots(session: int, snapshots: Sequence[dict[str, Any]]) -> Steps[list[dict[str, Any]]]:
+def new_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Steps[list[FullSnapshotRow]]:
     """Return the snapshots that the store lacks."""
-    keys = {(row[0], row[2], row[3], row[5]) for row in (yield from fetch_all("snapshots_outline", session=session))}
-    names = ("kind", "branch", "position", "created_at")
-    return [snapshot for snapshot in snapshots if tuple(snapshot[name] for name in names) not in keys]
+    rows = yield from fetch_all(SNAPSHOTS_OUTLINE, session=session)
+    keys = {_snapshot_key(row) for row in rows}
+    return [snapshot for snapshot in snapshots if _snapshot_key(snapshot) not in keys]
+
+
+def _snapshot_key(row: FullSnapshotRow) -> tuple[Any, ...]:
+    """Return the columns that identify a snapshot of its session."""
+    return row.kind, row.branch, row.position, row.created_at
 
 
 IMPORT_HOLDER = "import"
 """The holder of an imported open turn. Its lease has expired, so the next open of the session interrupts it."""
 
-_MESSAGE_COLUMNS = {
-    "tokens": TOKENS, "input_tokens": INPUT, "output_tokens": OUTPUT, "completed_at": COMPLETED, "format": FORMAT,
-    "model": MODEL, "error": ERROR, "metadata": METADATA, "native": NATIVE, "blobs": BLOBS, "parts": PARTS,
-    "state": STATE,
+_FINAL_COLUMNS = ("position", "turn", "role", "created_at", "deleted_at")
+"""The columns of a message that do not change when a later state of it is imported."""
+_NEW_SESSION = {
+    "deleted_at": None, "open_turns": 0, "message_count": 0, "token_count": 0, "input_tokens": 0, "output_tokens": 0,
 }  # fmt: skip
-_INSERT_ONLY_COLUMNS = ("revision", "data_schema_version")
+"""The columns of an imported session that its messages and turns determine."""
 
 ImportMode = Literal["new", "renew", "extend", "keep"]
 """A new session; one whose fields are replaced too; one that only gets new messages; one that stays unchanged."""
@@ -349,9 +248,7 @@ def _find_existing(scope: Scope, ids: Sequence[str]) -> Steps[dict[str, Existing
         row = yield from sessions.find_live_row(scope, id)
         if row is not None:
             current = sessions.stored_from_row(row)
-            branches = [
-                BranchOutline(*branch) for branch in (yield from fetch_all("branches_outline", tree=current.tree))
-            ]
+            branches = yield from fetch_all(BRANCHES_OUTLINE, tree=current.tree)
             existing[id] = ExistingSession(
                 current.session, current.value, current.tree, {branch.number: branch for branch in branches}
             )
@@ -399,25 +296,20 @@ def _begin_import(
     scope: Scope, tree: int | None, incoming_sessions: Sequence[IncomingSession], branches: Sequence[IncomingBranch]
 ) -> Steps[ImportKeys]:
     if tree is None:
-        tree_row = yield from fetch_one("tree_insert", owner=scope.owner)
-        assert tree_row is not None
-        tree = int(tree_row[0])
+        tree = yield from _insert_tree(scope)
     session_keys: dict[str, int] = {}
     for incoming in incoming_sessions:
-        row = yield from fetch_one("session_get", owner=scope.owner, id=incoming.id)
-        if (None if row is None else row[0]) != incoming.key or (row is not None and row[1] != tree):
+        row = yield from fetch_one(sessions.SESSION_GET, owner=scope.owner, id=incoming.id)
+        if (None if row is None else row.session) != incoming.key or (row is not None and row.tree != tree):
             raise ImportConflict
-        if row is None:
-            row = yield from fetch_one(
-                "session_import",
-                owner=scope.owner,
-                id=incoming.id,
-                tree=tree,
-                parent=incoming.parent,
-                **incoming.columns,
-            )
-            assert row is not None
-        session_keys[incoming.id] = row[0]
+        if row is not None:
+            session_keys[incoming.id] = row.session
+            continue
+        session_keys[incoming.id] = yield from _insert_session(
+            scope, tree, {"id": incoming.id, **_NEW_SESSION, **incoming.columns}
+        )
+        if incoming.parent is not None:
+            yield from _link_parent(scope, incoming.id, incoming.parent)
     branch_keys: dict[int, int] = {}
     for branch in branches:
         branch_keys[branch.number] = yield from _ensure_branch(tree, branch, session_keys, branch_keys)
@@ -426,26 +318,41 @@ def _begin_import(
     return ImportKeys(tree, branch_keys, session_keys)
 
 
+def _insert_tree(scope: Scope) -> Steps[int]:
+    row = yield from fetch_one(paths.TREE_INSERT, owner=scope.owner)
+    assert row is not None
+    return row.key
+
+
+def _insert_session(scope: Scope, tree: int, columns: dict[str, Any]) -> Steps[int]:
+    """Insert a session with all its columns except the head branch and the parent, and return its key."""
+    row = yield from fetch_one(_SESSION_IMPORT, owner=scope.owner, tree=tree, **columns)
+    assert row is not None
+    yield from sessions.set_sort_title(scope, row.session, columns["title"])
+    return row.session
+
+
 def _ensure_branch(
     tree: int, branch: IncomingBranch, session_keys: Mapping[str, int], branch_keys: Mapping[int, int]
 ) -> Steps[int]:
     parent = None if branch.parent is None else branch_keys[branch.parent]
-    row = yield from fetch_one("branch_by_number", tree=tree, number=branch.number)
+    row = yield from fetch_one(paths.BRANCH_BY_NUMBER, tree=tree, number=branch.number)
     if row is not None:
-        if (row[3], row[4]) != (parent, branch.fork_at):
+        if (row.parent, row.fork_at) != (parent, branch.fork_at):
             raise ImportConflict
-        return row[0]
+        return row.key
     branch_row = yield from fetch_one(
-        "branch_insert", tree=tree, number=branch.number, parent=parent, fork_at=branch.fork_at,
+        paths.BRANCH_INSERT, tree=tree, number=branch.number, parent=parent, fork_at=branch.fork_at,
         session=None if branch.session is None else session_keys[branch.session], now=branch.created_at,
     )  # fmt: skip
     assert branch_row is not None
     yield from execute("tree_raise_branches", tree=tree, number=branch.number)
-    return branch_row[0]
+    return branch_row.key
 
 
 def _finish_session(scope: Scope, incoming: IncomingSession, key: int, branch_keys: Mapping[int, int]) -> Steps[None]:
     """Set the head, the counts and the fields of an imported session, and raise the revision of an existing one."""
+    columns = incoming.columns
     if incoming.mode in ("new", "renew"):
         head = branch_keys[incoming.head]
         if incoming.mode == "renew":
@@ -453,156 +360,170 @@ def _finish_session(scope: Scope, incoming: IncomingSession, key: int, branch_ke
         totals = yield from messages.count_path((yield from paths.read_path(head)))
         counts = {name: value for name, value in totals._asdict().items() if name != "last_message_at"}
         yield from execute("session_import_head", session=key, head=head, **counts)
-        yield from sessions.set_sort_title(scope, key, incoming.columns["title"])
     if incoming.mode == "renew":
-        columns = {name: value for name, value in incoming.columns.items() if name not in _INSERT_ONLY_COLUMNS}
-        yield from execute("session_renew", session=key, **columns)
+        yield from _renew_fields(scope, incoming, key)
+        times = {name: columns[name] for name in ("relation", "created_at", "active_at", "last_message_at")}
+        yield from execute("session_renew", session=key, **times)
     if incoming.mode in ("renew", "extend"):
-        times = {name: incoming.columns[name] for name in ("revision", "updated_at", "last_message_at")}
+        times = {name: columns[name] for name in ("revision", "updated_at", "last_message_at")}
         yield from execute("session_raise_revision", session=key, **times)
 
 
-def add_batch(scope: Scope, tree: int, batch: ImportBatch) -> Operation[int]:
+def _renew_fields(scope: Scope, incoming: IncomingSession, key: int) -> Steps[None]:
+    """Replace the fields that a caller can set, except the model of the stored session."""
+    session = yield from sessions.read_by_key(key)
+    columns = {name: incoming.columns[name] for name in sessions.FIELD_COLUMNS}
+    if session.value.model is not None:
+        del columns["model"]
+    changed_at = msgspec.structs.replace(scope, now=incoming.columns["updated_at"])
+    yield from sessions.update_columns(changed_at, incoming.id, columns, None)
+
+
+def add_batch(scope: Scope, tree: int, batch: RowBatch) -> Operation[int]:
     """Write the new rows of a batch, and return the number of new messages."""
     return Operation(_add_batch, scope, tree, batch, removes_from_index=True)
 
 
-def _add_batch(scope: Scope, tree: int, batch: ImportBatch) -> Steps[int]:
+def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
     present = yield from stored_rows(batch.branch, batch.messages)
-    new: list[Row] = []
+    new: list[FullMessageRow] = []
     for row in batch.messages:
-        old_row = present.get(row[POSITION])
+        old_row = present.get(row.position)
         if old_row is None:
             new.append(row)
             continue
         state = compare_message(old_row, row, batch.renew)
         if state == "differs":
             raise MessageDiverged(
-                f"Message {batch.number}.{row[POSITION]} in the database differs from the message in the file."
+                f"Message {batch.number}.{row.position} in the database differs from the message in the file."
             )
         if state == "further":
             yield from _replace_message(scope, tree, batch, old_row, row)
-        elif batch.renew and old_row[DELETED] != row[DELETED]:
-            yield from execute(
-                "message_mark_deleted", branch=batch.branch, position=row[POSITION], deleted_at=row[DELETED]
-            )
+        elif batch.renew and old_row.deleted_at != row.deleted_at:
+            yield from _mark_deleted(batch.branch, row)
             yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (row, 1)])
+    turns = yield from newer_turns(batch)
+    yield from _insert_rows(batch, new, turns)
     if new:
-        yield from _insert_messages(scope, tree, batch, new)
-    for turn in batch.turns:
-        yield from _write_turn(batch, turn)
-    yield from _write_calls(batch)
-    for compaction in batch.compactions:
-        yield from _write_compaction(batch.branch, compaction)
+        yield from _count_messages(scope, tree, batch, new)
+    if batch.session is not None:
+        for turn in turns:
+            yield from _claim_branch(batch.session, batch.branch, turn)
     return len(new)
 
 
-def _insert_messages(scope: Scope, tree: int, batch: ImportBatch, new: Sequence[Row]) -> Steps[None]:
-    columns = [(batch.branch, *row[:DELETED]) for row in new]
-    yield from execute_many("message_insert", columns)
+def _insert_rows(batch: RowBatch, new: Sequence[FullMessageRow], turns: Sequence[TurnRow]) -> Steps[None]:
+    """Write new messages and turns, and the tool calls and compactions that the store lacks."""
+    yield from execute_many("message_insert", [(batch.branch, *columns) for *columns, _ in new])
+    for row in new:
+        if row.deleted_at is not None:
+            yield from _mark_deleted(batch.branch, row)
+    for turn in turns:
+        yield from execute("turn_import", branch=batch.branch, **turn._asdict())
+    calls = yield from new_calls(batch)
+    # PostgreSQL and SQLite encode the position of a result in different ways; a row has the values for both.
+    call_rows = [
+        (batch.branch, position, part, branch, call_id, tool, status, branch, *outcome)
+        for position, part, branch, call_id, tool, status, *outcome in calls
+    ]
+    yield from execute_many("tool_call_insert", call_rows)
+    for compaction in batch.compactions:
+        yield from _write_compaction(batch.branch, compaction)
+
+
+def _mark_deleted(branch: int, row: FullMessageRow) -> Steps[None]:
+    yield from execute("message_mark_deleted", branch=branch, position=row.position, deleted_at=row.deleted_at)
+
+
+def _count_messages(scope: Scope, tree: int, batch: RowBatch, new: Sequence[FullMessageRow]) -> Steps[None]:
+    """Update what depends on new messages: pins, blobs, last positions and counts."""
     yield from _insert_pins(batch.branch, new)
     for row in new:
-        if row[DELETED] is not None:
-            yield from execute(
-                "message_mark_deleted", branch=batch.branch, position=row[POSITION], deleted_at=row[DELETED]
-            )
         yield from _store_blobs(scope, batch, row)
-    last = new[-1][POSITION]
+    last = new[-1].position
     yield from execute("branch_raise_last", branch=batch.branch, last=last)
     if batch.session is not None:
         yield from execute("session_raise_last", session=batch.session, branch=batch.branch, last=last)
     yield from _adjust_counts(tree, batch.branch, [(row, 1) for row in new])
 
 
-def _insert_pins(branch: int, new: Sequence[Row]) -> Steps[None]:
+def _insert_pins(branch: int, new: Sequence[FullMessageRow]) -> Steps[None]:
     """Pin the messages that are in every history."""
-    yield from execute_many("pin_insert", [(branch, row[POSITION]) for row in new if _is_always_active(row)])
+    yield from execute_many("pin_insert", [(branch, row.position) for row in new if _is_always_active(row)])
 
 
-def _is_always_active(row: Row) -> bool:
-    metadata = None if row[METADATA] is None else json.decode(row[METADATA])
-    return row[ROLE] == "system" or (isinstance(metadata, dict) and metadata.get("pinned") is True)
+def _is_always_active(row: FullMessageRow) -> bool:
+    metadata = None if row.metadata is None else json.decode(row.metadata)
+    return row.role == "system" or (isinstance(metadata, dict) and metadata.get("pinned") is True)
 
 
-def _store_blobs(scope: Scope, batch: ImportBatch, row: Row) -> Steps[None]:
-    for name in blob_names(row):
+def _store_blobs(scope: Scope, batch: RowBatch, row: FullMessageRow) -> Steps[None]:
+    for name in row.blob_names:
         if name in batch.payloads:
             yield from appends.store_blob(scope, name, batch.payloads[name])
-        elif (yield from fetch_one("blob_reference", owner=scope.owner, hash=name)) is None:
+        elif (yield from fetch_one(appends.BLOB_REFERENCE, owner=scope.owner, hash=name)) is None:
             raise ImportConflict
 
 
-def _adjust_counts(tree: int, branch: int, changes: Sequence[tuple[Row, int]]) -> Steps[None]:
+def _adjust_counts(tree: int, branch: int, changes: Sequence[tuple[FullMessageRow, int]]) -> Steps[None]:
     """Change the counts of every session whose active path contains the messages."""
-    live_changes = [(row, sign) for row, sign in changes if row[DELETED] is None]
-    for session, _, head, _ in (yield from fetch_all("sessions_of_tree", tree=tree)):
-        spans = [span for span in (yield from paths.read_path(head)) if span.branch == branch]
+    live_changes = [(row, sign) for row, sign in changes if row.deleted_at is None]
+    for session in (yield from fetch_all(messages.SESSIONS_OF_TREE, tree=tree)):
+        spans = [span for span in (yield from paths.read_path(session.head)) if span.branch == branch]
         path_changes = [
-            (row, sign) for row, sign in live_changes for span in spans if span.low < row[POSITION] <= span.high
+            (row, sign) for row, sign in live_changes for span in spans if span.low < row.position <= span.high
         ]
         if path_changes:
             yield from execute(
-                "session_count", session=session, messages=sum(sign for _, sign in path_changes),
-                tokens=sum(sign * row[TOKENS] for row, sign in path_changes),
-                input_tokens=sum(sign * (row[INPUT] or 0) for row, sign in path_changes),
-                output_tokens=sum(sign * (row[OUTPUT] or 0) for row, sign in path_changes),
-                newest=max(row[CREATED] for row, _ in path_changes),
+                "session_count", session=session.session, messages=sum(sign for _, sign in path_changes),
+                tokens=sum(sign * row.tokens for row, sign in path_changes),
+                input_tokens=sum(sign * (row.input_tokens or 0) for row, sign in path_changes),
+                output_tokens=sum(sign * (row.output_tokens or 0) for row, sign in path_changes),
+                newest=max(row.created_at for row, _ in path_changes),
             )  # fmt: skip
 
 
-def _replace_message(scope: Scope, tree: int, batch: ImportBatch, old_row: Row, row: Row) -> Steps[None]:
+def _replace_message(
+    scope: Scope, tree: int, batch: RowBatch, old_row: FullMessageRow, row: FullMessageRow
+) -> Steps[None]:
     """Replace an unfinished message by the one in the file."""
-    columns = {name: row[index] for name, index in _MESSAGE_COLUMNS.items()}
-    yield from search.invalidate_message(scope, batch.branch, row[POSITION])
-    yield from execute("message_write", branch=batch.branch, position=row[POSITION], **columns)
-    yield from execute_many("blob_release", [(scope.owner, name) for name in blob_names(old_row)])
+    columns = {name: value for name, value in row._asdict().items() if name not in _FINAL_COLUMNS}
+    yield from search.invalidate_message(scope, batch.branch, row.position)
+    yield from execute("message_write", branch=batch.branch, position=row.position, **columns)
+    yield from execute_many("blob_release", [(scope.owner, name) for name in old_row.blob_names])
     yield from _store_blobs(scope, batch, row)
-    new_row = (*row[:DELETED], old_row[DELETED])
+    new_row = row._replace(deleted_at=old_row.deleted_at)
     yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (new_row, 1)])
     yield from _insert_pins(batch.branch, [row])
 
 
-def _write_turn(batch: ImportBatch, turn: dict[str, Any]) -> Steps[None]:
-    position, status = turn["position"], turn["status"]
-    if not (yield from is_newer_turn(batch, turn)):
-        return
-    is_open = status == "open"
-    yield from execute(
-        "turn_import",
-        branch=batch.branch,
-        **turn,
-        holder=IMPORT_HOLDER if is_open else None,
-        lease_until=0 if is_open else None,
-    )
-    if batch.session is None:
-        return
-    if is_open and (yield from fetch_one("branch_open", branch=batch.branch)) is None:
-        yield from leases.claim_branch(batch.session, batch.branch, position)
-    elif not is_open:
-        yield from leases.release_branch(batch.session, batch.branch, position)
+def _claim_branch(session: int, branch: int, turn: TurnRow) -> Steps[None]:
+    """Record that an imported turn holds its branch, or that it has ended."""
+    if turn.status != "open":
+        yield from leases.release_branch(session, branch, turn.position)
+    elif (yield from fetch_one(leases.BRANCH_OPEN, branch=branch)) is None:
+        yield from leases.claim_branch(session, branch, turn.position)
 
 
-def _write_calls(batch: ImportBatch) -> Steps[None]:
-    new = yield from new_calls(batch)
-    yield from execute_many("tool_call_insert", [(batch.branch, *row[:6], row[2], *row[6:]) for row in new])
-
-
-def _write_compaction(branch: int, compaction: dict[str, Any]) -> Steps[None]:
+def _write_compaction(branch: int, compaction: FullCompactionRow) -> Steps[None]:
     if (yield from find_same_compaction(branch, compaction)) is None:
-        yield from execute("compaction_import", branch=branch, **compaction)
-    elif compaction["undone_at"] is not None:
-        key = {name: compaction[name] for name in (*COMPACTION_KEY, "undone_at")}
-        yield from execute("compaction_retract", branch=branch, **key)
+        yield from execute("compaction_import", branch=branch, **compaction._asdict())
+    elif compaction.undone_at is not None:
+        yield from execute(
+            "compaction_retract", branch=branch, from_position=compaction.from_position,
+            to_position=compaction.to_position, round=compaction.round, created_at=compaction.created_at,
+            undone_at=compaction.undone_at,
+        )  # fmt: skip
 
 
-def store_snapshots(session: int, snapshots: Sequence[dict[str, Any]]) -> Operation[None]:
+def store_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Operation[None]:
     """Write the snapshots that a session lacks."""
     return Operation(_store_snapshots, session, snapshots)
 
 
-def _store_snapshots(session: int, snapshots: Sequence[dict[str, Any]]) -> Steps[None]:
+def _store_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Steps[None]:
     for snapshot in (yield from new_snapshots(session, snapshots)):
-        yield from execute("snapshot_import", session=session, **snapshot)
+        yield from execute("snapshot_import", session=session, **snapshot._asdict())
 
 
 def link_parent(scope: Scope, session: str, parent: str) -> Operation[None]:
@@ -611,4 +532,196 @@ def link_parent(scope: Scope, session: str, parent: str) -> Operation[None]:
 
 
 def _link_parent(scope: Scope, session: str, parent: str) -> Steps[None]:
-    yield from execute("session_link", owner=scope.owner, id=session, parent=parent)
+    yield from _link(scope, ParentRow(0, session, None, None, parent, None))
+
+
+def _link(scope: Scope, link: ParentRow) -> Steps[None]:
+    names = ("id", "deleted_at", "created_at", "parent", "parent_deleted_at")
+    yield from execute("session_link", owner=scope.owner, **{name: getattr(link, name) for name in names})
+
+
+JOURNAL_KEY = "recollect.copy"
+"""The setting of the target that stores the journal of a copy; it is not copied."""
+
+
+class CopySizeRow(NamedTuple):
+    """About how many messages an owner has, and how many blobs."""
+
+    messages: int
+    blobs: int
+
+
+_COPY_SIZE = Query("copy_size", CopySizeRow)
+_BRANCH_COPY = Query("branch_copy", paths.BranchKeyRow)
+
+
+class CopyJournal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The journal of a copy in the target. An interrupted copy resumes after its blob and position."""
+
+    source: str
+    blob: str = ""
+    """The hash of the last blob."""
+    tree: int = 0
+    """The last tree of the source that was begun."""
+    target: int = 0
+    """Its key in the target."""
+    branch: int = 0
+    """The number of the last branch that was begun in the tree."""
+    low: int = 0
+    """The last position that was written on the branch."""
+    count: int = 0
+    """The number of copied messages and blobs."""
+    done: bool = False
+
+
+class CopyKeys(NamedTuple):
+    """The keys in the target of the sessions of the current tree in order, and of its branches by number."""
+
+    sessions: list[int]
+    branches: dict[int, int]
+    may_have_rows: bool
+    """Whether an earlier copy began the tree, so that some rows may exist."""
+
+
+class CopyState(NamedTuple):
+    """The state of a copy after a batch."""
+
+    journal: CopyJournal
+    keys: CopyKeys = CopyKeys([], {}, may_have_rows=False)
+
+
+def copy_size(scope: Scope) -> Operation[CopySizeRow]:
+    """Return about how many messages an owner has, and how many blobs."""
+    return Operation(_copy_size, scope, writes=False)
+
+
+def _copy_size(scope: Scope) -> Steps[CopySizeRow]:
+    row = yield from fetch_one(_COPY_SIZE, owner=scope.owner)
+    assert row is not None
+    return row
+
+
+def begin_copy(scope: Scope, source: str) -> Operation[CopyJournal | None]:
+    """Begin or continue a copy; return None if the target contains data that is not from a copy."""
+    return Operation(_begin_copy, scope, source)
+
+
+def _begin_copy(scope: Scope, source: str) -> Steps[CopyJournal | None]:
+    text = msgspec.json.encode(CopyJournal(source)).decode()
+    yield from execute("copy_begin", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
+    row = yield from fetch_one(settings.SETTING_GET, owner=scope.owner, key=JOURNAL_KEY)
+    return None if row is None else msgspec.json.decode(row.value, type=CopyJournal)
+
+
+def copy_items(
+    scope: Scope, before: CopyState, items: Sequence[StreamItem], *, done: bool = False
+) -> Operation[CopyState]:
+    """Write a batch of a copy and its journal in one transaction. Rows that exist are skipped.
+
+    Raise CopyConflict if another copy wrote to the target meanwhile.
+    """
+    return Operation(_copy_items, scope, before, items, done)
+
+
+def _copy_items(scope: Scope, before: CopyState, items: Sequence[StreamItem], done: bool) -> Steps[CopyState]:
+    yield from execute("setting_touch", owner=scope.owner, key=JOURNAL_KEY, now=scope.now)  # locks the journal
+    row = yield from fetch_one(settings.SETTING_GET, owner=scope.owner, key=JOURNAL_KEY)
+    if row is None or msgspec.json.decode(row.value, type=CopyJournal) != before.journal:
+        raise CopyConflict
+    writer = _CopyWriter(scope, before)
+    for item in items:
+        yield from writer.write(item)
+    journal = msgspec.structs.replace(writer.journal, done=done)
+    text = msgspec.json.encode(journal).decode()
+    yield from execute("setting_set", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
+    return CopyState(journal, writer.keys)
+
+
+class _CopyWriter:
+    """Writes the items of one batch, with the counts, reference counts and holders that they have in the source."""
+
+    def __init__(self, scope: Scope, state: CopyState) -> None:
+        self.scope = scope
+        self.journal, self.keys = state
+
+    def write(self, item: StreamItem) -> Steps[None]:
+        try:
+            yield from self._write(item)
+        except LookupError:  # the sessions or branches of a tree that was begun are gone
+            raise CopyConflict from None
+
+    def _write(self, item: StreamItem) -> Steps[None]:
+        owner = self.scope.owner
+        if isinstance(item, TreeItem):
+            yield from self._begin_tree(item)
+        elif isinstance(item, BranchItem):
+            yield from self._write_branch(item)
+        elif isinstance(item, SessionItem):
+            yield from self._write_session(item)
+        elif isinstance(item, Blob):
+            yield from execute("blob_import", owner=owner, data=item.data, **item.row._asdict())
+            self._advance(1, blob=item.row.hash)
+        elif isinstance(item, ParentRow):
+            yield from _link(self.scope, item)
+        else:
+            yield from execute("setting_set", owner=owner, key=item.key, value=item.value, now=item.updated_at)
+
+    def _advance(self, count: int, **position: Any) -> None:
+        self.journal = msgspec.structs.replace(self.journal, count=self.journal.count + count, **position)
+
+    def _begin_tree(self, item: TreeItem) -> Steps[None]:
+        if item.key == self.journal.tree:
+            session_rows = yield from fetch_all(messages.SESSIONS_OF_TREE, tree=self.journal.target)
+            branches = yield from fetch_all(BRANCHES_OUTLINE, tree=self.journal.target)
+            numbers = {branch.number: branch.key for branch in branches}
+            self.keys = CopyKeys([row.session for row in session_rows], numbers, may_have_rows=True)
+            return
+        tree = yield from _insert_tree(self.scope)
+        yield from execute("tree_raise_branches", tree=tree, number=item.branches_counted)
+        keys = [0] * len(item.sessions)
+        for ordinal, columns in enumerate(item.sessions):
+            keys[ordinal] = yield from _insert_session(self.scope, tree, columns)
+        branch_keys: dict[int, int] = {}
+        for branch in item.branches:
+            row = yield from fetch_one(
+                _BRANCH_COPY, tree=tree, number=branch.number, fork_at=branch.fork_at, last=branch.column_last,
+                session=None if branch.session is None else keys[branch.session],
+                parent=None if branch.parent is None else branch_keys[branch.parent], open_turn=branch.open_turn,
+                created_at=branch.created_at,
+            )  # fmt: skip
+            assert row is not None
+            branch_keys[branch.number] = row.key
+        last_positions = {branch.number: branch.last for branch in item.branches}
+        for key, columns in zip(keys, item.sessions, strict=True):
+            number = columns["branch"]
+            if number in branch_keys:
+                yield from execute(
+                    "session_head", session=key, head=branch_keys[number], branch=number, last=last_positions[number]
+                )
+        self.keys = CopyKeys(keys, branch_keys, may_have_rows=False)
+        self._advance(0, tree=item.key, target=tree, branch=0, low=0)
+
+    def _write_branch(self, item: BranchItem) -> Steps[None]:
+        keys = self.keys.branches
+        calls = [call._replace(branch=keys[call.branch]) for call in item.tool_calls]
+        batch = RowBatch(
+            branch=keys[item.number], number=item.number, session=None, renew=False, messages=item.messages,
+            turns=item.turns, calls=calls, compactions=item.compactions, payloads={},
+        )  # fmt: skip
+        new = item.messages
+        if self.keys.may_have_rows:
+            present = yield from stored_rows(batch.branch, item.messages)
+            new = [row for row in new if row.position not in present]
+        yield from _insert_rows(batch, new, item.turns)
+        yield from execute_many("pin_insert", [(batch.branch, pin.position) for pin in item.pins])
+        low = self.journal.low if self.journal.branch == item.number else 0
+        low = item.messages[-1].position if item.messages else low
+        self._advance(len(new), branch=item.number, low=low)
+
+    def _write_session(self, item: SessionItem) -> Steps[None]:
+        session, keys = self.keys.sessions[item.ordinal], self.keys.branches
+        if item.snapshots:
+            snapshots = [row._replace(branch=keys[row.branch]) for row in item.snapshots]
+            yield from _store_snapshots(session, snapshots)
+        rows = [(session, key, digest, keys[branch], *columns) for key, digest, branch, *columns in item.keys]
+        yield from execute_many("append_copy", rows)

@@ -37,7 +37,6 @@ class TurnPositionRow(NamedTuple):
 
 _TURN_AFTER = Query("turn_after", TurnPositionRow)
 _TURN_END = Query("turn_end", leases.TurnRow)
-_TURNS_OF_SPAN = Query("turns_of_span", leases.TurnRow)
 
 
 class HeldTurn(NamedTuple):
@@ -426,7 +425,7 @@ def _list_turns(scope: Scope, session: str, after: int, until: int) -> Steps[lis
     for span in reversed((yield from paths.read_path(current.head))):
         low, high = max(span.low, after), min(span.high, until)
         if low < high:
-            for row in (yield from fetch_all(_TURNS_OF_SPAN, branch=span.branch, low=low, high=high)):
+            for row in (yield from fetch_all(leases.TURNS_OF_SPAN, branch=span.branch, low=low, high=high)):
                 result.append(turn_from_row(row, span.number))  # noqa: PERF401  a generator cannot yield in a comprehension
     return result
 

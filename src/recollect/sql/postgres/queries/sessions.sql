@@ -157,16 +157,12 @@ new_tree AS (
 -- shared: session_insert
 -- Insert a session into a new tree, as a delegate if it has a parent.
 INSERT INTO recollect.sessions (
-    tree, number, branch, owner, id, parent, relation, created_at, updated_at, active_at, pinned_at, archived_at, status,
-    channel, channel_id, external_id, title, folded, task, provider, provider_config, model, working_dir, system_prompt,
-    color, metadata
+    tree, number, branch, owner, id, parent, relation, created_at, updated_at, active_at, folded, {field_columns}
 )
 SELECT
     new_tree.tree, 1, 1, :owner::text, :id::text, (p.tree << 20) | p.number,
     CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next_activity}),
-    :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text, :channel_id::text, :external_id::text,
-    :title::text, :folded::text, :task::text, :provider::text, :provider_config::text, :model::text, :working_dir::text,
-    :system_prompt::text, :color::text, :metadata::text
+    :folded::text, {field_values}
 FROM new_tree
 LEFT JOIN recollect.sessions AS p ON p.owner = :owner AND p.id = :parent::text AND p.deleted_at IS NULL
 RETURNING sessions.*
@@ -223,6 +219,17 @@ THEN json_build_array(
     data_schema_version, parent_id, relation, external_id, task, provider, provider_config, working_dir,
     system_prompt, color, pinned_at, archived_at, deleted_at, metadata
 ) END AS rare
+
+-- shared: field_columns
+-- The columns of the fields that a caller sets.
+status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
+metadata, pinned_at, archived_at
+
+-- shared: field_values
+-- The values of the fields that a caller sets.
+:status::text, :channel::text, :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text,
+:provider_config::text, :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text,
+:pinned_at::bigint, :archived_at::bigint
 
 -- shared: list_filters
 -- Conditions of a list; each is removed from the text if its parameter is missing. Tools and roles are looked up on the
@@ -526,16 +533,30 @@ WITH tree_counter AS (
     UPDATE recollect.trees SET sessions = sessions + 1 WHERE tree = :tree RETURNING tree, sessions
 )
 INSERT INTO recollect.sessions (
-    tree, number, owner, id, parent, relation, created_at, updated_at, active_at, last_message_at, pinned_at,
-    archived_at, status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
-    system_prompt, color, metadata, message_count, token_count, input_tokens, output_tokens
+    tree, number, owner, id, parent, relation, created_at, updated_at, active_at, last_message_at, message_count,
+    token_count, input_tokens, output_tokens, {field_columns}
 )
 SELECT
     tree_counter.tree, tree_counter.sessions, :owner::text, :id::text, :parent::bigint, :relation::text, :now::bigint, :now::bigint,
-    greatest(:now::bigint, {next_activity}), :last_message_at::bigint, :pinned_at::bigint, :archived_at::bigint, :status::text, :channel::text,
-    :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text, :provider_config::text,
-    :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text, :message_count::bigint,
-    :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint
+    greatest(:now::bigint, {next_activity}), :last_message_at::bigint, :message_count::bigint, :token_count::bigint,
+    :input_tokens::bigint, :output_tokens::bigint, {field_values}
+FROM tree_counter
+RETURNING (tree << 20) | number AS session
+
+-- name: session_import
+-- Insert a session with all its columns except the head branch and the parent, from an import or a copy.
+WITH tree_counter AS (
+    UPDATE recollect.trees SET sessions = sessions + 1 WHERE tree = :tree RETURNING tree, sessions
+)
+INSERT INTO recollect.sessions (
+    tree, number, owner, id, relation, revision, created_at, updated_at, active_at, last_message_at, deleted_at,
+    open_turns, message_count, token_count, input_tokens, output_tokens, data_schema_version, {field_columns}
+)
+SELECT
+    tree_counter.tree, tree_counter.sessions, :owner::text, :id::text, :relation::text, :revision::bigint,
+    :created_at::bigint, :updated_at::bigint, :active_at::bigint, :last_message_at::bigint, :deleted_at::bigint,
+    :open_turns::int, :message_count::bigint, :token_count::bigint, :input_tokens::bigint, :output_tokens::bigint,
+    :data_schema_version::int, {field_values}
 FROM tree_counter
 RETURNING (tree << 20) | number AS session
 

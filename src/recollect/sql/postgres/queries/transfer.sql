@@ -1,5 +1,5 @@
 -- shared: message_row
--- All columns of a message, in the order of an export.
+-- All columns of a message.
 position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
 metadata, native, blobs, parts, deleted_at
 
@@ -16,28 +16,28 @@ position > :low::bigint AND position <= :high::bigint
 tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
 
 -- shared: parent_key
--- The key of a parent by its id.
-(SELECT (p.tree << 20) | p.number FROM recollect.sessions AS p
-    WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NULL)
+-- The tree and number of a parent, as a SELECT of its own; the top of sessions.sql has the reason.
+(SELECT c.parent >> 20 AS tree, (c.parent & 1048575)::int AS number OFFSET 0)
 
 -- name: sessions_created_after
 -- Return a page of session ids, oldest first, for an export.
-SELECT created_at, (tree << 20) | number, id, tree FROM recollect.sessions
+SELECT created_at, (tree << 20) | number AS key, id, tree FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL
     AND (created_at, tree, number) > (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int)
 ORDER BY created_at, tree, number LIMIT :limit
 
 -- name: branches_outline
--- Return the branches of a tree with their last positions, for an export.
-SELECT (b.tree << 20) | b.number, b.number, (b.tree << 20) | b.session, (b.tree << 20) | b.parent, b.fork_at,
-    CASE WHEN s.branch = b.number THEN s.last ELSE b.last END, b.created_at
+-- Return the branches of a tree with their last positions.
+SELECT (b.tree << 20) | b.number AS key, b.number, (b.tree << 20) | b.session AS session,
+    (b.tree << 20) | b.parent AS parent, b.fork_at, CASE WHEN s.branch = b.number THEN s.last ELSE b.last END AS last,
+    b.created_at, b.last AS column_last, b.open_turn
 FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
 WHERE b.tree = :tree
 ORDER BY b.number
 
 -- name: messages_sizes
 -- Return the position and size in bytes of messages of a span.
-SELECT position, octet_length(parts) FROM recollect.messages
+SELECT position, octet_length(parts) AS size FROM recollect.messages
 WHERE {on_branch} AND {in_range} AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position LIMIT :limit
 
@@ -50,7 +50,7 @@ WHERE s.tree = :branch::bigint >> 20 AND s.number = (
 FOR NO KEY UPDATE
 
 -- name: messages_rows
--- Return the rows of the messages of a span, for an export or a copy.
+-- Return the rows of the messages of a span.
 SELECT {message_row} FROM recollect.messages
 WHERE {on_branch} AND {in_range} AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position
@@ -60,29 +60,29 @@ ORDER BY position
 SELECT {message_row} FROM recollect.messages WHERE {on_branch} AND position = :position
 
 -- name: tool_calls_of_span
--- Return the tool calls of the messages of a span, for an export.
-SELECT message_position, part, (tree << 20) | branch, call_id, tool, status, result, result_part, created_at,
-    started_at, completed_at, latency_ms, error_code, error_message
+-- Return the tool calls of the messages of a span.
+SELECT message_position AS position, part, (tree << 20) | branch AS branch, call_id, tool, status, result, result_part,
+    created_at, started_at, completed_at, latency_ms, error_code, error_message
 FROM recollect.tool_calls
 WHERE tree = :branch::bigint >> 20 AND message_branch = (:branch::bigint & 1048575)::int
     AND message_position > :low::bigint AND message_position <= :high::bigint
 ORDER BY message_position, part, branch
 
 -- name: compactions_outline
--- Return the compactions of a branch up to a position, for an export.
+-- Return the compactions of a branch up to a position, in the order in which they were made.
 SELECT from_position, to_position, round, tokens_before, tokens_after, summary, created_at, undone_at
 FROM recollect.compactions WHERE {on_branch} AND to_position <= :high::bigint
-ORDER BY to_position, number
+ORDER BY number
 
 -- lock: snapshots_outline
 SELECT number FROM recollect.sessions WHERE {is_session} FOR NO KEY UPDATE
 
 -- name: snapshots_outline
--- Return the snapshots of a session, for an export.
-SELECT kind, content, (tree << 20) | branch, position, tokens, created_at, updated_at
+-- Return the snapshots of a session, in the order in which they were made.
+SELECT kind, content, (tree << 20) | branch AS branch, position, tokens, created_at, updated_at
 FROM recollect.snapshots
 WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
-ORDER BY kind, number
+ORDER BY number
 
 -- name: blob_size
 -- Return the size of a blob in bytes.
@@ -92,36 +92,18 @@ SELECT size FROM recollect.blobs WHERE owner = :owner AND hash = :hash
 -- Raise the highest branch number of a tree.
 UPDATE recollect.trees SET branches = greatest(branches, :number::int) WHERE tree = :tree
 
--- name: session_import
--- Insert a session from an import.
-WITH tree_counter AS (
-    UPDATE recollect.trees SET sessions = sessions + 1 WHERE tree = :tree RETURNING tree, sessions
-)
-INSERT INTO recollect.sessions (
-    tree, number, owner, id, parent, relation, revision, created_at, updated_at, active_at, last_message_at, pinned_at,
-    archived_at, status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
-    system_prompt, color, metadata, data_schema_version
-)
-SELECT
-    tree_counter.tree, tree_counter.sessions, :owner::text, :id::text, {parent_key}, :relation::text, :revision::bigint,
-    :created_at::bigint, :updated_at::bigint, :active_at::bigint, :last_message_at::bigint, :pinned_at::bigint,
-    :archived_at::bigint, :status::text, :channel::text, :channel_id::text, :external_id::text, :title::text,
-    :task::text, :provider::text, :provider_config::text, :model::text, :working_dir::text, :system_prompt::text,
-    :color::text, :metadata::text, :data_schema_version::int
-FROM tree_counter
-RETURNING (tree << 20) | number
+-- name: branch_copy
+-- Insert a branch with all its columns, for a copy.
+INSERT INTO recollect.branches (tree, number, session, parent, fork_at, last, open_turn, created_at)
+VALUES (:tree, :number, (:session::bigint & 1048575)::int, (:parent::bigint & 1048575)::int, :fork_at, :last,
+    :open_turn, :created_at)
+RETURNING (tree << 20) | number AS key
 
 -- name: session_renew
--- Replace the fields of a session with those of an import.
+-- Replace the times of a session with those of an import.
 UPDATE recollect.sessions
-SET relation = coalesce(relation, :relation), created_at = :created_at,
-    updated_at = greatest(updated_at, :updated_at), active_at = greatest(active_at, :active_at),
-    last_message_at = :last_message_at, pinned_at = :pinned_at, archived_at = :archived_at, status = :status,
-    channel = :channel, channel_id = :channel_id, external_id = :external_id,
-    title_changed = CASE WHEN title IS DISTINCT FROM :title::text THEN true ELSE title_changed END, title = :title::text,
-    task = :task,
-    provider = :provider, provider_config = :provider_config, model = coalesce(model, :model), working_dir = :working_dir,
-    system_prompt = :system_prompt, color = :color, metadata = :metadata
+SET relation = coalesce(relation, :relation), created_at = :created_at, active_at = greatest(active_at, :active_at),
+    last_message_at = :last_message_at
 WHERE {is_session}
 
 -- name: session_raise_revision
@@ -139,11 +121,6 @@ SET branch = b.number, last = b.last, waiting = true, message_count = :message_c
 FROM recollect.branches AS b
 WHERE b.tree = :head::bigint >> 20 AND b.number = (:head::bigint & 1048575)::int
     AND sessions.tree = :session::bigint >> 20 AND sessions.number = (:session::bigint & 1048575)::int
-
--- name: session_link
--- Set the parent of an imported session.
-UPDATE recollect.sessions SET parent = {parent_key}
-WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND parent IS NULL
 
 -- name: session_raise_last
 -- Raise the last position of a session if a branch is its head.
@@ -197,3 +174,86 @@ WHERE {on_branch} AND to_position = :to_position AND from_position = :from_posit
 INSERT INTO recollect.snapshots (tree, session, kind, content, branch, position, tokens, created_at, updated_at)
 VALUES (:session::bigint >> 20, (:session::bigint & 1048575)::int, :kind, :content, (:branch::bigint & 1048575)::int,
     :position, :tokens, :created_at, :updated_at)
+
+-- name: copy_begin
+-- Write the journal of a copy if the owner has no data yet, and none from a copy.
+INSERT INTO recollect.settings (owner, key, value, updated_at)
+SELECT :owner::text, :key::text, :value::text, :now::bigint
+WHERE NOT EXISTS (SELECT 1 FROM recollect.trees WHERE owner = :owner)
+    AND NOT EXISTS (SELECT 1 FROM recollect.blobs WHERE owner = :owner)
+    AND NOT EXISTS (SELECT 1 FROM recollect.settings WHERE owner = :owner)
+ON CONFLICT (owner, key) DO NOTHING
+
+-- name: copy_size
+-- Return an estimate of the number of an owner's messages, and the number of its blobs.
+SELECT
+    coalesce((SELECT sum(CASE WHEN s.branch = b.number THEN s.last ELSE b.last END - b.fork_at)
+        FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+        WHERE b.owner = :owner), 0) AS messages,
+    (SELECT count(*) FROM recollect.blobs WHERE owner = :owner) AS blobs
+
+-- name: blobs_after
+-- Return a page of an owner's blobs without their payloads, for a copy.
+SELECT hash, size, refs, created_at FROM recollect.blobs
+WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
+
+-- name: blob_import
+-- Insert a blob with its reference count, for a copy.
+INSERT INTO recollect.blobs (owner, hash, size, refs, data, created_at)
+VALUES (:owner, :hash, :size, :refs, :data, :created_at)
+ON CONFLICT (owner, hash) DO NOTHING
+
+-- name: trees_after
+-- Return a page of the trees of an owner, for a copy.
+SELECT tree AS key, branches FROM recollect.trees WHERE owner = :owner AND tree > :after ORDER BY tree LIMIT :limit
+
+-- name: pins_of_span
+-- Return the pinned positions of a span.
+SELECT position FROM recollect.pins WHERE {on_branch} AND {in_range} ORDER BY position
+
+-- name: appends_after
+-- Return a page of a session's idempotency keys, for a copy.
+SELECT key, digest, (tree << 20) | branch AS branch, position, count, created_at FROM recollect.appends
+WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int AND key > :after ORDER BY key LIMIT :limit
+
+-- name: append_copy
+-- Insert an idempotency key with its time, if it does not exist.
+INSERT INTO recollect.appends (tree, session, key, digest, branch, position, count, created_at)
+VALUES (?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2, ?3, (?4::bigint & 1048575)::int, ?5, ?6, ?7)
+ON CONFLICT (tree, session, key) DO NOTHING
+
+-- name: sessions_linked
+-- Return a page of sessions that have a parent, for a copy.
+SELECT (c.tree << 20) | c.number AS session, c.id, c.deleted_at, c.created_at, p.id AS parent,
+    p.deleted_at AS parent_deleted_at
+FROM recollect.sessions AS c
+JOIN LATERAL {parent_key} AS parent ON true
+JOIN recollect.sessions AS p ON p.tree = parent.tree AND p.number = parent.number
+WHERE c.owner = :owner AND c.parent IS NOT NULL
+    AND (c.tree, c.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
+ORDER BY c.tree, c.number LIMIT :limit
+
+-- name: session_link
+-- Set the parent of an imported or copied session. Of sessions with the same id in the trash, the time of deletion decides.
+UPDATE recollect.sessions
+SET parent = coalesce(
+    (SELECT (p.tree << 20) | p.number FROM recollect.sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NULL AND :parent_deleted_at::bigint IS NULL),
+    (SELECT (p.tree << 20) | p.number FROM recollect.sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NOT NULL
+            AND p.deleted_at = :parent_deleted_at::bigint
+        ORDER BY p.tree, p.number LIMIT 1)
+)
+WHERE (tree, number) IN (
+    SELECT c.tree, c.number FROM recollect.sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NULL AND :deleted_at::bigint IS NULL
+        AND (:created_at::bigint IS NULL OR c.created_at = :created_at::bigint) AND c.parent IS NULL
+    UNION ALL
+    SELECT c.tree, c.number FROM recollect.sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NOT NULL AND c.deleted_at = :deleted_at::bigint
+        AND c.created_at = :created_at::bigint AND c.parent IS NULL
+)
+
+-- name: settings_after
+-- Return a page of settings, for a copy.
+SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key > :after ORDER BY key LIMIT :limit

@@ -40,6 +40,16 @@ external_id, task, provider, provider_config, working_dir, system_prompt, color,
 SELECT o.active_at FROM sessions AS o INDEXED BY sessions_active
 WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 1
 
+-- shared: field_columns
+-- The columns of the fields that a caller sets.
+status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
+metadata, pinned_at, archived_at
+
+-- shared: field_values
+-- The values of the fields that a caller sets.
+:status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model, :working_dir,
+:system_prompt, :color, :metadata, :pinned_at, :archived_at
+
 -- shared: list_filters
 -- Conditions of a list; a parameter that is NULL does not filter.
 (:archived IS NULL OR (archived_at IS NOT NULL) = :archived)
@@ -226,13 +236,22 @@ SELECT key AS session, id, revision FROM sessions WHERE owner = :owner AND id = 
 -- name: session_insert
 -- Insert a session as the most recently active one of its owner.
 INSERT INTO sessions (
-    owner, id, tree, parent, relation, created_at, updated_at, active_at, last_message_at, pinned_at, archived_at,
-    status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
-    system_prompt, color, metadata, message_count, token_count, input_tokens, output_tokens
+    owner, id, tree, parent, relation, created_at, updated_at, active_at, last_message_at, message_count, token_count,
+    input_tokens, output_tokens, {field_columns}
 ) VALUES (
-    :owner, :id, :tree, :parent, :relation, :now, :now, max(:now, coalesce(1 + ({newest_activity}), 0)), :last_message_at, :pinned_at, :archived_at,
-    :status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model, :working_dir,
-    :system_prompt, :color, :metadata, :message_count, :token_count, :input_tokens, :output_tokens
+    :owner, :id, :tree, :parent, :relation, :now, :now, max(:now, coalesce(1 + ({newest_activity}), 0)), :last_message_at,
+    :message_count, :token_count, :input_tokens, :output_tokens, {field_values}
+)
+RETURNING key AS session
+
+-- name: session_import
+-- Insert a session with all its columns except the head branch and the parent, from an import or a copy.
+INSERT INTO sessions (
+    owner, id, tree, relation, revision, created_at, updated_at, active_at, last_message_at, deleted_at, open_turns,
+    message_count, token_count, input_tokens, output_tokens, data_schema_version, {field_columns}
+) VALUES (
+    :owner, :id, :tree, :relation, :revision, :created_at, :updated_at, :active_at, :last_message_at, :deleted_at, :open_turns,
+    :message_count, :token_count, :input_tokens, :output_tokens, :data_schema_version, {field_values}
 )
 RETURNING key AS session
 

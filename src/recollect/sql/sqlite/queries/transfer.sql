@@ -1,6 +1,6 @@
 -- shared: message_row
--- All columns of a message, in the order of an export.
-key & 4294967295, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
+-- All columns of a message.
+key & 4294967295 AS position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
 metadata, native, blobs, parts, deleted_at
 
 -- name: sessions_created_after
@@ -10,20 +10,21 @@ WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) > (:at, :key)
 ORDER BY created_at, key LIMIT :limit
 
 -- name: branches_outline
--- Return the branches of a tree with their last positions, for an export.
-SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END, b.created_at
+-- Return the branches of a tree with their last positions.
+SELECT b.key, b.number, b.session, b.parent, b.fork_at, CASE WHEN s.head = b.key THEN s.last ELSE b.last END AS last,
+    b.created_at, b.last AS column_last, b.open_turn
 FROM branches AS b LEFT JOIN sessions AS s ON s.key = b.session
 WHERE b.tree = :tree
 ORDER BY b.number
 
 -- name: messages_sizes
 -- Return the position and size in bytes of messages of a span.
-SELECT key & 4294967295, octet_length(parts) FROM messages
+SELECT key & 4294967295 AS position, octet_length(parts) AS size FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key LIMIT :limit
 
 -- name: messages_rows
--- Return the rows of the messages of a span, for an export or a copy.
+-- Return the rows of the messages of a span.
 SELECT {message_row} FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key
@@ -33,24 +34,24 @@ ORDER BY key
 SELECT {message_row} FROM messages WHERE key = (:branch << 32) | :position
 
 -- name: tool_calls_of_span
--- Return the tool calls of the messages of a span, for an export.
-SELECT message & 4294967295, part, branch, call_id, tool, status, result & 4294967295, result_part, created_at, started_at,
-    completed_at, latency_ms, error_code, error_message
+-- Return the tool calls of the messages of a span.
+SELECT message & 4294967295 AS position, part, branch, call_id, tool, status, result & 4294967295 AS result, result_part,
+    created_at, started_at, completed_at, latency_ms, error_code, error_message
 FROM tool_calls
 WHERE message > (:branch << 32) | :low AND message <= (:branch << 32) | :high
 ORDER BY message, part, branch
 
 -- name: compactions_outline
--- Return the compactions of a branch up to a position, for an export.
+-- Return the compactions of a branch up to a position, in the order in which they were made.
 SELECT from_position, to_position, round, tokens_before, tokens_after, summary, created_at, undone_at
 FROM compactions WHERE branch = :branch AND to_position <= :high
-ORDER BY to_position, key
+ORDER BY key
 
 -- name: snapshots_outline
--- Return the snapshots of a session, for an export.
-SELECT kind, content, message >> 32, message & 4294967295, tokens, created_at, updated_at
+-- Return the snapshots of a session, in the order in which they were made.
+SELECT kind, content, message >> 32 AS branch, message & 4294967295 AS position, tokens, created_at, updated_at
 FROM snapshots WHERE session = :session
-ORDER BY kind, key
+ORDER BY key
 
 -- name: blob_size
 -- Return the size of a blob in bytes.
@@ -60,29 +61,17 @@ SELECT size FROM blobs WHERE owner = :owner AND hash = :hash
 -- Raise the highest branch number of a tree.
 UPDATE trees SET branches = max(branches, :number) WHERE key = :tree
 
--- name: session_import
--- Insert a session from an import.
-INSERT INTO sessions (
-    owner, id, tree, parent, relation, revision, created_at, updated_at, active_at, last_message_at, pinned_at,
-    archived_at, status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir,
-    system_prompt, color, metadata, data_schema_version
-) VALUES (
-    :owner, :id, :tree, (SELECT p.key FROM sessions AS p WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NULL),
-    :relation, :revision, :created_at, :updated_at, :active_at, :last_message_at, :pinned_at,
-    :archived_at, :status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model,
-    :working_dir, :system_prompt, :color, :metadata, :data_schema_version
-)
+-- name: branch_copy
+-- Insert a branch with all its columns, for a copy.
+INSERT INTO branches (tree, number, session, parent, fork_at, last, open_turn, created_at)
+VALUES (:tree, :number, :session, :parent, :fork_at, :last, :open_turn, :created_at)
 RETURNING key
 
 -- name: session_renew
--- Replace the fields of a session with those of an import.
+-- Replace the times of a session with those of an import.
 UPDATE sessions
-SET relation = coalesce(relation, :relation), created_at = :created_at, updated_at = max(updated_at, :updated_at),
-    active_at = max(active_at, :active_at), last_message_at = :last_message_at, pinned_at = :pinned_at,
-    archived_at = :archived_at, status = :status, channel = :channel, channel_id = :channel_id,
-    external_id = :external_id, title_changed = CASE WHEN title IS NOT :title THEN 1 ELSE title_changed END,
-    title = :title, task = :task, provider = :provider, provider_config = :provider_config,
-    model = coalesce(model, :model), working_dir = :working_dir, system_prompt = :system_prompt, color = :color, metadata = :metadata
+SET relation = coalesce(relation, :relation), created_at = :created_at, active_at = max(active_at, :active_at),
+    last_message_at = :last_message_at
 WHERE key = :session
 
 -- name: session_raise_revision
@@ -99,12 +88,6 @@ SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :he
     last = (SELECT b.last FROM branches AS b WHERE b.key = :head), message_count = :message_count,
     token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens
 WHERE key = :session
-
--- name: session_link
--- Set the parent of an imported session.
-UPDATE sessions
-SET parent = (SELECT p.key FROM sessions AS p WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NULL)
-WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND parent IS NULL
 
 -- name: session_raise_last
 -- Raise the last position of a session if a branch is its head.
@@ -153,3 +136,80 @@ WHERE branch = :branch AND to_position = :to_position AND from_position = :from_
 -- Insert a snapshot with its times.
 INSERT INTO snapshots (session, kind, content, message, tokens, created_at, updated_at)
 VALUES (:session, :kind, :content, (:branch << 32) | :position, :tokens, :created_at, :updated_at)
+
+-- name: copy_begin
+-- Write the journal of a copy if the owner has no data yet, and none from a copy.
+INSERT INTO settings (owner, key, value, updated_at)
+SELECT :owner, :key, :value, :now
+WHERE NOT EXISTS (SELECT 1 FROM trees WHERE owner = :owner)
+    AND NOT EXISTS (SELECT 1 FROM blobs WHERE owner = :owner)
+    AND NOT EXISTS (SELECT 1 FROM settings WHERE owner = :owner)
+ON CONFLICT (owner, key) DO NOTHING
+
+-- name: copy_size
+-- Return an estimate of the number of an owner's messages, and the number of its blobs.
+SELECT
+    coalesce((SELECT sum(CASE WHEN s.head = b.key THEN s.last ELSE b.last END - b.fork_at)
+        FROM trees AS t JOIN branches AS b ON b.tree = t.key LEFT JOIN sessions AS s ON s.key = b.session
+        WHERE t.owner = :owner), 0) AS messages,
+    (SELECT count(*) FROM blobs WHERE owner = :owner) AS blobs
+
+-- name: blobs_after
+-- Return a page of an owner's blobs without their payloads, for a copy.
+SELECT hash, size, refs, created_at FROM blobs WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
+
+-- name: blob_import
+-- Insert a blob with its reference count, for a copy.
+INSERT INTO blobs (owner, hash, size, refs, data, created_at) VALUES (:owner, :hash, :size, :refs, :data, :created_at)
+ON CONFLICT (owner, hash) DO NOTHING
+
+-- name: trees_after
+-- Return a page of the trees of an owner, for a copy.
+SELECT key, branches FROM trees WHERE owner = :owner AND key > :after ORDER BY key LIMIT :limit
+
+-- name: pins_of_span
+-- Return the pinned positions of a span.
+SELECT message & 4294967295 AS position FROM pins
+WHERE message > (:branch << 32) | :low AND message <= (:branch << 32) | :high
+ORDER BY message
+
+-- name: appends_after
+-- Return a page of a session's idempotency keys, for a copy.
+SELECT key, digest, branch, position, count, created_at FROM appends
+WHERE session = :session AND key > :after ORDER BY key LIMIT :limit
+
+-- name: append_copy
+-- Insert an idempotency key with its time, if it does not exist.
+INSERT INTO appends (session, key, digest, branch, position, count, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session, key) DO NOTHING
+
+-- name: sessions_linked
+-- Return a page of sessions that have a parent, for a copy.
+SELECT c.key AS session, c.id, c.deleted_at, c.created_at, p.id AS parent, p.deleted_at AS parent_deleted_at
+FROM sessions AS c JOIN sessions AS p ON p.key = c.parent
+WHERE c.owner = :owner AND c.parent IS NOT NULL AND c.key > :after
+ORDER BY c.key LIMIT :limit
+
+-- name: session_link
+-- Set the parent of an imported or copied session. Of sessions with the same id in the trash, the time of deletion decides.
+UPDATE sessions
+SET parent = coalesce(
+    (SELECT p.key FROM sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NULL AND :parent_deleted_at IS NULL),
+    (SELECT p.key FROM sessions AS p
+        WHERE p.owner = :owner AND p.id = :parent AND p.deleted_at IS NOT NULL AND p.deleted_at = :parent_deleted_at
+        ORDER BY p.key LIMIT 1)
+)
+WHERE key IN (
+    SELECT c.key FROM sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NULL AND :deleted_at IS NULL
+        AND (:created_at IS NULL OR c.created_at = :created_at) AND c.parent IS NULL
+    UNION ALL
+    SELECT c.key FROM sessions AS c
+    WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NOT NULL AND c.deleted_at = :deleted_at
+        AND c.created_at = :created_at AND c.parent IS NULL
+)
+
+-- name: settings_after
+-- Return a page of settings, for a copy.
+SELECT key, value, updated_at FROM settings WHERE owner = :owner AND key > :after ORDER BY key LIMIT :limit
