@@ -75,7 +75,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="recollect-bench-")
     try:
-        for format in ("openai", "anthropic", "openai-responses", "ai-sdk", "ai-sdk-ui"):
+        for format in formats.PROVIDERS:
             ratio, ours, theirs = compare_formats(folder, format, options.messages)
             name = f"history of {options.messages:,} messages, {format}"
             print(f"{name:<48} {ratio:>6.2f}   {ours:.0f} ms / {theirs:.0f} ms   at most 1.00 x raw", flush=True)

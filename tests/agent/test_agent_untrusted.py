@@ -17,7 +17,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, sanitize_messages
 import recollect
 from recollect import export
 from recollect.agent.pydantic_messages import FORMAT, to_model_messages
-from recollect.formats import remainder
+from recollect.formats import display
 from recollect.model.message import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 QUESTION = recollect.Draft(role="user", parts=(TextPart(text="question"),))
@@ -126,7 +126,7 @@ async def test_exit_status_and_notice_of_an_incomplete_answer(command):
         assert "without a finish reason" in err
         code, out, err = await command("chat", *options, message="Hi")
         assert (code, out) == (0, "Half\n")
-        assert remainder.TRUNCATED_NOTICE in err
+        assert display.TRUNCATED_NOTICE in err
     _, output, _ = await command("sessions", "show", "cli:x")
     assert "interrupted" in output
     assert "truncated at its length limit" in output

@@ -10,7 +10,7 @@ from fake_provider import HANG_UP, SILENCE, FakeProvider, anthropic, openai, res
 
 from recollect.agent import ReasoningDelta, TextDelta, ToolFinished
 from recollect.errors import ModelNotConfigured
-from recollect.formats.remainder import is_truncated
+from recollect.formats.display import is_truncated
 
 PROVIDERS = {
     "openai": ("local-model", openai, "/v1"),

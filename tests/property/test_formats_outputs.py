@@ -13,7 +13,6 @@ import recollect
 from recollect import formats
 from recollect.history.render import History, render_history
 from recollect.history.repair import INTERRUPTED, is_valid, repair_messages
-from recollect.history.validate import RULES
 from recollect.model.message import Message
 
 FORMAT = "openai-responses"
@@ -275,7 +274,7 @@ def test_every_call_in_a_repaired_history_has_its_output(conversation: list[tupl
     history = render_history(messages, FORMAT)
     assert unmatched_call(history) is None
     assert_valid(list(history), FORMAT)
-    if is_valid(messages, RULES[FORMAT]):
-        assert repair_messages(messages, RULES[FORMAT])[1] == []
+    if is_valid(messages, formats.load_rules(FORMAT)):
+        assert repair_messages(messages, formats.load_rules(FORMAT))[1] == []
     for other in ("openai", "anthropic"):
         assert_valid(list(render_history(messages, other)), other)

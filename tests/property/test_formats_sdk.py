@@ -17,7 +17,7 @@ from recollect import formats
 from recollect.formats import detection
 from stored_drafts import to_messages
 
-TARGETS = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui")
+TARGETS = formats.PROVIDERS
 
 
 def alternatives(module: str, name: str) -> list[Any]:

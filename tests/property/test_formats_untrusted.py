@@ -24,7 +24,7 @@ from recollect.model.message import (
     ToolResultPart,
 )
 
-FORMATS = [name for name in formats.FORMATS if name != "recollect"]
+FORMATS = formats.PROVIDERS
 HIDDEN = "HIDDEN"
 many_examples = settings(max_examples=400, deadline=None)
 

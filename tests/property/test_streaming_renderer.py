@@ -12,7 +12,7 @@ from recollect.history.render import render_history
 from recollect.model.message import Draft, Message, TextPart, ToolCallPart, ToolResultPart
 from recollect.storage import messages
 
-PROVIDERS = ["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui"]
+PROVIDERS = formats.PROVIDERS
 PIXEL = "data:image/png;base64," + "iVBORw0KGgo" * 8_000
 
 
@@ -106,3 +106,49 @@ def test_both_renderers_return_the_same_history(format, others, count):
         for draft in itertools.chain(formats.read(conversation(format, 4)[:count], format), others):
             session.append(draft)
         assert_same_history(session, format)
+
+
+@pytest.fixture
+def queries(session, monkeypatch):
+    """Record the names of the queries that the store of the session sends."""
+    names = []
+    run = session.store.run
+
+    def run_recorded(op):
+        steps = op.steps
+
+        def record(*arguments):
+            inner_steps, rows = steps(*arguments), None
+            try:
+                while True:
+                    statement = inner_steps.send(rows)
+                    names.append(statement[0])
+                    rows = yield statement
+            except StopIteration as stop:
+                return stop.value
+
+        op.steps = record
+        return run(op)
+
+    monkeypatch.setattr(session.store, "run", run_recorded)
+    return names
+
+
+CALL_WITHOUT_RESULT = Draft(role="assistant", parts=(ToolCallPart(call_id="open", tool="look", arguments={}),))
+
+
+@pytest.mark.parametrize("format", PROVIDERS)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_history_that_needs_a_repair_is_read_once(session, queries, format, is_first):
+    drafts = formats.read(conversation(format, 7), format)
+    opening = Draft(role="user", parts=(TextPart(text="Look."),))
+    session.append([opening, CALL_WITHOUT_RESULT, *drafts] if is_first else [*drafts, CALL_WITHOUT_RESULT])
+    queries.clear()
+    history = session.history(format)
+    assert "interrupted_call" in {repair.kind for repair in history.repairs}
+    pages = session.message_count // messages.LARGE_PAGE_SIZE + 1
+    assert queries.count("messages_tuples") == pages
+    assert [name for name in queries if name.startswith("messages_") and name != "messages_tuples"] == [
+        "messages_pinned"
+    ]
+    assert history == render_messages(session, format)

@@ -12,7 +12,7 @@ from typing import Any
 from recollect import formats
 from recollect.model.message import Message
 
-FORMATS = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui")
+FORMATS = formats.PROVIDERS
 NEEDLE = "Tm9lZGxl"  # valid base64, and plain text as well
 PNG = f"data:image/png;base64,{NEEDLE}"
 PDF = f"data:application/pdf;base64,{NEEDLE}"

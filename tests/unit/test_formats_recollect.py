@@ -9,6 +9,7 @@ import pytest
 
 from recollect import formats
 from recollect.errors import AmbiguousFormat, InvalidValue, UnknownFormat
+from recollect.formats import registry
 from recollect.formats.detection import detect_format
 from recollect.model.message import (
     AttachmentPart,
@@ -252,9 +253,10 @@ def test_the_error_for_a_missing_role_names_the_message() -> None:
 
 
 def test_every_format_has_a_module() -> None:
-    assert formats.FORMATS == ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect")
     for name in formats.FORMATS:
+        assert name == registry._format_module(name).NAME
         assert formats.write([], name) == []
+    assert [formats.load_rules(name).format for name in formats.PROVIDERS] == list(formats.PROVIDERS)
 
 
 def test_an_invalid_remainder_is_ignored() -> None:

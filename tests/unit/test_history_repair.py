@@ -21,7 +21,6 @@ from recollect.history.repair import (
     repair_messages,
 )
 from recollect.history.streaming_renderer import StreamingRenderer
-from recollect.history.validate import RULES
 from recollect.model.compaction import SUMMARY_LABEL, Compaction, summary_message
 from recollect.model.message import (
     DataPart,
@@ -34,6 +33,7 @@ from recollect.model.message import (
     message_tuple,
 )
 
+RULES = {format: formats.load_rules(format) for format in formats.PROVIDERS}
 PROVIDERS = sorted(RULES)
 CHAT_FORMATS = ["anthropic", "openai"]
 
@@ -333,7 +333,7 @@ def test_every_call_has_one_result_for_every_provider(format, conversation):
         assert repair.message in {message.id for message in messages}
 
 
-@pytest.mark.parametrize("format", CHAT_FORMATS)
+@pytest.mark.parametrize("format", PROVIDERS)
 @many_examples
 @given(conversation=conversations)
 def test_a_history_that_is_valid_needs_no_repair(format, conversation):
@@ -350,10 +350,12 @@ def test_a_history_that_is_valid_needs_no_repair(format, conversation):
 def test_the_streaming_renderer_writes_what_the_repair_returns(format, conversation):
     messages = to_messages(conversation)
     renderer = StreamingRenderer(format)
-    if renderer.take([message_tuple(message) for message in messages]) and renderer.end():
-        history, repairs = repair_messages(messages, RULES[format])
-        assert repairs == []
-        assert renderer.history == formats.write(history, format)
+    for message in messages:
+        renderer.take(message.branch, [message_tuple(message)])
+    renderer.end()
+    history, repairs = repair_messages(messages, RULES[format])
+    assert renderer.history == formats.write(history, format)
+    assert renderer.history.repairs == repairs
 
 
 @pytest.mark.parametrize("format", CHAT_FORMATS)

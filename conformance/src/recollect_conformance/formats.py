@@ -9,6 +9,7 @@ import pytest
 
 from recollect import formats
 from recollect.errors import InvalidValue
+from recollect.model.message import Message
 from recollect.store import Store
 from recollect_conformance.database import DatabaseUnderTest
 from recollect_conformance.examples import (
@@ -35,6 +36,26 @@ def nested_list(depth: int) -> Any:
     return value
 
 
+_MESSAGES: dict[str, list[dict[str, Any]]] = {
+    "anthropic": ANTHROPIC_MESSAGES,
+    "openai": OPENAI_MESSAGES,
+    "openai-responses": RESPONSES_ITEMS,
+    "ai-sdk": AI_SDK_MODEL_MESSAGES,
+    "ai-sdk-ui": AI_SDK_UI_MESSAGES,
+}
+
+
+def example(name: str) -> list[dict[str, Any]]:
+    """Return messages in a provider's format: written by hand, or else translated."""
+    return _MESSAGES.get(name) or formats.write(
+        [
+            Message(branch=1, position=position, role=draft.role, parts=draft.parts, format=draft.format, created_at=0)
+            for position, draft in enumerate(formats.read(ANTHROPIC_MESSAGES, "anthropic"), 1)
+        ],
+        name,
+    )
+
+
 _NOT_JSON = [NAN, float("inf"), -float("inf"), nested_list(600), nested_list(100_000), {1: 2}, b"x"]
 _UNUSUAL_VALUES: list[Any] = [
     "\ud800", "\0", "a\0\ud800b", 2**64, -(2**200), 1e300, -0.0, 1.0, {"$blob": None}, {"$blob": None, "is": {}},
@@ -46,19 +67,9 @@ _UNUSUAL_VALUES: list[Any] = [
 class TestFormats:
     """Messages of every format, stored and read."""
 
-    @pytest.mark.parametrize(
-        ("name", "messages"),
-        [
-            ("anthropic", ANTHROPIC_MESSAGES),
-            ("openai", OPENAI_MESSAGES),
-            ("openai-responses", RESPONSES_ITEMS),
-            ("ai-sdk", AI_SDK_MODEL_MESSAGES),
-            ("ai-sdk-ui", AI_SDK_UI_MESSAGES),
-        ],
-    )
-    def test_messages_are_returned_unchanged(
-        self, store: Store, database: DatabaseUnderTest, name: str, messages: list[dict[str, Any]]
-    ):
+    @pytest.mark.parametrize("name", formats.PROVIDERS)
+    def test_messages_are_returned_unchanged(self, store: Store, database: DatabaseUnderTest, name: str):
+        messages = example(name)
         messages_copy = copy.deepcopy(messages)
         store.session("whole").append(messages_copy, format=name)  # pyright: ignore[reportArgumentType]
         one_by_one = store.session("single")
@@ -124,8 +135,8 @@ class TestFormats:
         session.append(messages, format=name)  # pyright: ignore[reportArgumentType]
         assert [(call.call_id, call.tool) for call in session.tool_calls()] == [("call_1", "read"), ("call_2", "read")]
         assert [call.status for call in session.tool_calls()] == statuses
-        for target in ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui"):
-            assert session.history(target)
+        for target in formats.PROVIDERS:
+            assert session.history(target)  # pyright: ignore[reportArgumentType]
 
     def test_a_result_for_a_call_of_a_ui_message(self, store: Store):
         session = store.session("a")

@@ -39,7 +39,7 @@ from recollect.agent.recall import is_recalled
 from recollect.agent.recorder import Recorder, TurnRecording
 from recollect.agent.titles import message_text
 from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBusy, StoreError
-from recollect.formats.remainder import is_truncated
+from recollect.formats.display import is_truncated
 from recollect.history.compaction import CompactionPolicy
 from recollect.history.drafts import read_question
 from recollect.history.window import Window

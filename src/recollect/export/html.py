@@ -15,7 +15,7 @@ from recollect.export.markdown import format_json, format_time
 from recollect.export.markdown_html import markdown_to_html
 from recollect.export.safe_markup import code_block, escape_html
 from recollect.export.transcript import SPEAKERS, RenderedCall, RenderedMessage, RenderedSummary, SideBranch
-from recollect.formats import remainder
+from recollect.formats import display
 from recollect.model.humanize import format_duration, format_size, pluralize
 from recollect.model.json import UNSET
 from recollect.model.message import (
@@ -297,6 +297,6 @@ def _data(part: DataPart) -> str:
     value = part.native if part.data is UNSET else part.data
     attachment = safe_markup.attachment_of_block(part.native) if part.data is UNSET else None
     if attachment is not None:
-        fields = remainder.visible_block_fields(part.native)
+        fields = display.visible_block_fields(part.native)
         return _attachment(attachment) + (_details("Data", code_block(format_json(fields))) if fields else "")
     return _details("Data", code_block(format_json(value)))

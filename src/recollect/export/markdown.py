@@ -14,7 +14,7 @@ from typing import Any
 from recollect.export import safe_markup
 from recollect.export.safe_markup import REPLACED_CHARACTERS, sanitize_markdown
 from recollect.export.transcript import SPEAKERS, RenderedCall, RenderedMessage, RenderedSummary, SideBranch
-from recollect.formats import remainder
+from recollect.formats import display
 from recollect.model.humanize import format_duration, format_size
 from recollect.model.json import UNSET
 from recollect.model.message import (
@@ -176,7 +176,7 @@ def _data(part: DataPart) -> str:
     value = part.native if part.data is UNSET else part.data
     attachment = safe_markup.attachment_of_block(part.native) if part.data is UNSET else None
     if attachment is not None:
-        fields = remainder.visible_block_fields(part.native)
+        fields = display.visible_block_fields(part.native)
         return _attachment(attachment) + (f"\n\n{_data_details(fields)}" if fields else "")
     return _data_details(value)
 

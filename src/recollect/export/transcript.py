@@ -14,8 +14,8 @@ from recollect.export import redaction
 from recollect.export.jsonl import ExportOptions, call_row_within
 from recollect.export.pipeline import Pipeline, execute
 from recollect.export.selection import BranchExtent, SelectedSession, path_spans, visit_sessions
-from recollect.formats import remainder
-from recollect.formats.remainder import is_truncated
+from recollect.formats import display
+from recollect.formats.display import is_truncated
 from recollect.model import blob, json
 from recollect.model.message import Draft, Part, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
@@ -219,7 +219,7 @@ class _TranscriptWriter:
             if not isinstance(part, ToolResultPart) or not self._was_shown((key, row.position, index))
         ]
         draft = self._draft(row, parts)
-        visible += remainder.visible_parts(draft)[len(parts) :]
+        visible += display.visible_parts(draft)[len(parts) :]
         self.messages += 1
         if self.options.progress is not None and self.messages % row_stream.PAGE_ROWS == 0:
             self.options.progress(self.messages)

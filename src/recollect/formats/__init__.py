@@ -1,20 +1,16 @@
 """Provider message formats: reading messages into the model and writing them back.
 
-One module per format, each with read(), write() and response(), and put() for provider formats. They are pure
-functions that import no SDK and no database. A message is written back equal in the format it was read in, and
-translated into the others.
+One module per format, each with read(), write() and response(), and for a provider's format also put() and the
+provider's rules. They are pure functions that import no SDK and no database. A message is written back equal in the
+format it was read in, and translated into the others.
 
-    registry.py          formats by name; reading and writing in any of them
-    detection.py         detects the format of a message
-    remainder.py         the provider-specific remainder: all fields besides the common ones
-    common.py            the common fields, which have the same meaning in every format
-    attachments.py       images, documents and other files
-    anthropic.py         Anthropic Messages API
-    openai_chat.py       OpenAI Chat Completions
-    openai_responses.py  OpenAI Responses API
-    ai_sdk.py            AI SDK model messages
-    ai_sdk_ui.py         AI SDK UI messages, and their conversion to model messages
-    recollect_format.py  Recollect's own format
+    registry.py        formats by name, with their modules; reading and writing in any of them
+    detection.py       detects the format of a message
+    provider_rules.py  the rules of a provider, as data
+    remainder.py       the provider-specific remainder: all fields besides the common ones
+    display.py         the parts of a message as people see them
+    common.py          the common fields, which have the same meaning in every format
+    attachments.py     images, documents and other files
 
 They are imported when the first message is read or written: a command that lists sessions needs none of them.
 """
@@ -26,9 +22,21 @@ from typing import TYPE_CHECKING, Any
 from recollect.lazy_imports import import_before_fork
 
 if TYPE_CHECKING:
-    from recollect.formats.registry import FORMATS, put_function, read, response, without_contradicting_remainder, write
+    from recollect.formats.registry import (
+        FORMATS,
+        PROVIDERS,
+        load_rules,
+        put_function,
+        read,
+        response,
+        without_contradicting_remainder,
+        write,
+    )
 
-__all__ = ["FORMATS", "put_function", "read", "response", "without_contradicting_remainder", "write"]
+__all__ = [
+    "FORMATS", "PROVIDERS", "load_rules", "put_function", "read", "response", "without_contradicting_remainder",
+    "write",
+]  # fmt: skip
 
 
 if not TYPE_CHECKING:  # a type checker that sees it would accept any name

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from recollect.formats import ai_sdk_ui, attachments, common
+from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     WHOLE,
     is_dict,
@@ -41,6 +42,11 @@ from recollect.model.message import (
 )
 
 NAME = "ai-sdk"
+RULES = ProviderRules(
+    NAME,
+    marked_steps=ai_sdk_ui.NAME,
+    hidden_keys=frozenset({"providerOptions", "providerMetadata", "mediaType", "mimeType"}),
+)
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}
 _OUTPUT_TYPES = {
     ("success", "text"): "text",

@@ -16,6 +16,7 @@ from typing import Any
 
 from recollect.errors import InvalidValue
 from recollect.formats import attachments, common
+from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     WHOLE,
     extract_text,
@@ -43,6 +44,14 @@ from recollect.model.message import (
 )
 
 NAME = "ai-sdk-ui"
+RULES = ProviderRules(
+    NAME,
+    results_apart=False,
+    hidden_keys=frozenset(
+        {"providerMetadata", "callProviderMetadata", "resultProviderMetadata", "state", "mediaType", "mimeType"}
+        | {"createdAt", "metadata", "toolInvocations", "joined", "shadow"}
+    ),
+)
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _JOINED_RESULT = {"joined": True}  # the remainder of a result that is in the part of its call
 _FROM_FIELD = {"shadow": True}  # the remainder of a part that is in a field of the message

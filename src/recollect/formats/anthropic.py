@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from recollect.formats import attachments, common
+from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     BlockPath,
     extract_text,
@@ -44,6 +45,17 @@ from recollect.model.message import (
 )
 
 NAME = "anthropic"
+RULES = ProviderRules(
+    NAME,
+    alternates=True,
+    user_first=True,
+    no_blanks=True,
+    objects=True,
+    call_id=re.compile(r"[a-zA-Z0-9_-]+"),
+    parsed_blocks=frozenset({"text", "thinking", "tool_use", "tool_result"}),
+    length_stop=(("stop_reason",), frozenset({"max_tokens", "model_context_window_exceeded"})),
+    hidden_keys=frozenset({"cache_control", "signature", "media_type", "title", "file_id", "is_error"}),
+)
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _PDF = "application/pdf"
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

@@ -7,16 +7,18 @@ formats would read differently raises AmbiguousFormat. Nothing is read or change
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from recollect.errors import AmbiguousFormat, format_value
 from recollect.formats.common import MESSAGE_FIELDS, TEXT_FIELDS
 from recollect.formats.remainder import is_dict, is_list
+from recollect.model.message import Format
 
-FORMATS: tuple[str, ...] = ("anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect")
+FORMATS: tuple[str, ...] = get_args(Format)
 RESERVED_NAMES = ("gemini",)
 
-_ANTHROPIC, _OPENAI, _RESPONSES, _AI_SDK, _AI_SDK_UI, _RECOLLECT = FORMATS
+_ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
+_AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}

@@ -6,11 +6,13 @@ back unaltered, valid or not: repairs belong to recollect.history.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from recollect.errors import InvalidValue
 from recollect.formats import attachments, common
+from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     BLOCK,
     WHOLE,
@@ -48,6 +50,15 @@ from recollect.model.message import (
 )
 
 NAME = "openai"
+RULES = ProviderRules(
+    NAME,
+    unique="message",
+    call_id=re.compile(r".{1,40}", re.DOTALL),
+    calls_field="tool_calls",
+    content_fields=("refusal", "audio", "function_call"),
+    length_stop=(("choices", 0, "finish_reason"), frozenset({"length"})),
+    hidden_keys=frozenset({"cache_control", "encrypted_content"}),
+)
 _FIELD = "field"  # the path of a text outside the content, such as a refusal
 _TEXT_FIELDS: tuple[BlockPath, ...] = (("refusal",), ("audio", "transcript"))
 _RESERVED_KEYS = frozenset({_FIELD, BLOCK})

@@ -9,6 +9,7 @@ valid or not: repairs belong to recollect.history.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 
 from recollect.errors import InvalidValue
 from recollect.formats import attachments, common
+from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     BLOCK,
     MALFORMED,
@@ -55,6 +57,15 @@ from recollect.model.message import (
 )
 
 NAME = "openai-responses"
+RULES = ProviderRules(
+    NAME,
+    results_apart=False,
+    call_id=re.compile(r".{1,64}", re.DOTALL),
+    own_outputs=True,
+    reasoning_alone=True,
+    length_stop=(("incomplete_details", "reason"), frozenset({"max_output_tokens"})),
+    hidden_keys=frozenset({"encrypted_content", "phase", "logprobs", "role", "output_format"}),
+)
 _ITEMS, _COUNT, _FIELDS, _SHAPE = "items", "count", "fields", "content"
 _ROLES: dict[str, Role] = {
     "user": "user",

@@ -19,6 +19,7 @@ from recollect.model.message import Count, Draft, Message, MessageState, Part, R
 from recollect.model.value import format_iso, parse_iso
 
 NAME = "recollect"
+RULES = None  # no provider reads it
 _FIELDS_BY_KIND: dict[str, frozenset[str]] = {
     str(kind.__struct_config__.tag): frozenset({"kind", *kind.__struct_fields__})
     for kind in (

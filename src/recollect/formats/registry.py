@@ -11,6 +11,7 @@ import msgspec
 from recollect.errors import InvalidValue, UnknownFormat, format_value
 from recollect.formats import anthropic, common, openai_chat, recollect_format
 from recollect.formats.detection import FORMATS, RESERVED_NAMES, detect_format, has_response_items
+from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import has_remainder, is_dict, is_list, without_remainder
 from recollect.model.json import to_json_data
 from recollect.model.message import Draft, Message, check_draft
@@ -22,6 +23,11 @@ class FormatModule(Protocol):
     @property
     def NAME(self) -> str:  # noqa: N802
         """The name of the format."""
+        ...
+
+    @property
+    def RULES(self) -> ProviderRules | None:  # noqa: N802
+        """The rules of the provider; None if no provider reads the format."""
         ...
 
     def read(self, message: dict[str, Any]) -> list[Draft]:
@@ -37,7 +43,17 @@ class FormatModule(Protocol):
         ...
 
 
-_FORMATS: dict[str, FormatModule] = {
+_MODULES: dict[str, str] = {
+    "anthropic": "anthropic",
+    "openai": "openai_chat",
+    "openai-responses": "openai_responses",
+    "ai-sdk": "ai_sdk",
+    "ai-sdk-ui": "ai_sdk_ui",
+    "recollect": "recollect_format",
+}
+"""The module of each format, which is imported on first use."""
+
+_loaded_modules: dict[str, FormatModule] = {
     anthropic.NAME: anthropic,
     openai_chat.NAME: openai_chat,
     recollect_format.NAME: recollect_format,
@@ -46,11 +62,11 @@ _ITEMS = "openai-responses"
 _SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk"})
 """The formats in which a role with a string has no remainder."""
 
-_PROVIDERS = frozenset(FORMATS) - {recollect_format.NAME}
+PROVIDERS = tuple([name for name in FORMATS if name != recollect_format.NAME])
+"""The formats that a provider reads: all except Recollect's own."""
+
 _SDK_FIELDS = frozenset({"parsed", "parsed_arguments"})
 _NESTED_FIELDS = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
-# Loaded on first use.
-_LAZY_MODULES = {_ITEMS: "openai_responses", "ai-sdk": "ai_sdk", "ai-sdk-ui": "ai_sdk_ui"}
 
 
 def read(messages: Any, format: str | None = None) -> list[Draft]:
@@ -106,7 +122,7 @@ M = TypeVar("M", bound=Draft | Message)
 def without_contradicting_remainder(message: M) -> M:
     """Return a message as it may be sent, without its remainder if that contradicts its common fields."""
     name = message.format
-    if name not in _PROVIDERS:
+    if name not in PROVIDERS:
         has_stray_fields = (
             message.native is not None and "fields" in message.native
         )  # no reader of other formats stores fields
@@ -120,6 +136,13 @@ def without_contradicting_remainder(message: M) -> M:
     )
 
 
+def load_rules(format: str) -> ProviderRules:
+    """Return the rules of the provider of this format."""
+    rules = _format_module(format).RULES
+    assert rules is not None, format
+    return rules
+
+
 def put_function(format: str) -> common.PutMessage:
     """Return the function that writes single messages of this provider's format, or without a format."""
     module: Any = _format_module(format)
@@ -129,26 +152,26 @@ def put_function(format: str) -> common.PutMessage:
 def response(message: Draft | Message) -> dict[str, Any] | None:
     """Rebuild the complete response that contained a message, unchanged; None if there was none."""
     name = message.format
-    if name not in _PROVIDERS or without_contradicting_remainder(message) is not message:
+    if name not in PROVIDERS or without_contradicting_remainder(message) is not message:
         return None
     return _format_module(name).response(message)
 
 
 def load_all() -> None:
     """Load every format."""
-    for name in _LAZY_MODULES:
+    for name in _MODULES:
         _format_module(name)
 
 
 def _format_module(format: str | None) -> FormatModule:
     if isinstance(format, str):
         format = str.__str__(format)  # a subclass may override comparison
-    module = _FORMATS.get(format) if isinstance(format, str) else None
+    module = _loaded_modules.get(format) if isinstance(format, str) else None
     if module is not None:
         return module
-    if isinstance(format, str) and format in _LAZY_MODULES:
-        loaded_module: Any = importlib.import_module(f"recollect.formats.{_LAZY_MODULES[format]}")
-        _FORMATS[format] = loaded_module
+    if isinstance(format, str) and format in _MODULES:
+        loaded_module: Any = importlib.import_module(f"recollect.formats.{_MODULES[format]}")
+        _loaded_modules[format] = loaded_module
         return loaded_module
     if isinstance(format, str) and format in RESERVED_NAMES:
         reason = f"The format {format_value(format)} is reserved for a later version. Use one of: {', '.join(FORMATS)}."

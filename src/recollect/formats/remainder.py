@@ -5,9 +5,7 @@ by construction, and no text is stored twice. A stored remainder may come from a
 message is read again before it is used (matches_common_fields): if its common fields differ from the stored ones, which
 people see, the message is written from the common fields alone.
 
-A remainder is sent to the provider with the message, so people must be able to see it. Keys that are known to hold
-nothing that a model reads (ids, signatures, cache marks) are listed by format and hidden; everything else is shown as
-data after the parts of its message. Hidden keys are never dropped.
+A remainder is sent to the provider with the message, so people must be able to see it (display.py).
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ import msgspec
 
 from recollect.errors import InvalidValue, format_value
 from recollect.model.json import UNSET
-from recollect.model.message import AttachmentPart, DataPart, Draft, Message, Part, Role, TextPart, ToolResultPart
+from recollect.model.message import AttachmentPart, DataPart, Draft, Part, Role, TextPart, ToolResultPart
 
 Shape = Literal["string", "blocks", "null", "missing"]
 WriteBlock = Callable[[Any], dict[str, Any] | None]
@@ -67,7 +65,7 @@ def overlay(block: dict[str, Any], native: Any) -> dict[str, Any]:
 
 def extract_text(block: dict[str, Any], *paths: BlockPath) -> tuple[str, dict[str, Any]] | None:
     """Move texts out of a block. Return them as one text, and the remainder; None if one is not a str."""
-    values = [_value_at(block, path) for path in paths]
+    values = [value_at(block, path) for path in paths]
     if not all(type(value) is str for value in values):
         return None
     for path in paths:
@@ -168,7 +166,8 @@ def original_block(part: Part) -> dict[str, Any] | None:
     return dict(native) if is_dict(native) else None
 
 
-def _value_at(value: Any, path: BlockPath) -> Any:
+def value_at(value: Any, path: BlockPath) -> Any:
+    """Return the value at a path, or a sentinel if there is none."""
     for step in path:
         if is_dict(value):
             value = value.get(step, _MISSING) if type(step) is str else _MISSING
@@ -302,116 +301,3 @@ def _default_shape(parts: Sequence[Part]) -> Shape:
 
 def _type_name(value: Any) -> str:
     return "null" if value is None else type(value).__name__
-
-
-REMAINDER_LABEL = "provider fields"
-_HIDDEN_KEYS = frozenset({"type", "id", "status", "detail", "format", "filename"})
-_HIDDEN_KEYS_BY_FORMAT: dict[str, frozenset[str]] = {
-    "anthropic": frozenset({"cache_control", "signature", "media_type", "title", "file_id", "is_error"}),
-    "openai": frozenset({"cache_control", "encrypted_content"}),
-    "openai-responses": frozenset({"encrypted_content", "phase", "logprobs", "role", "output_format"}),
-    "ai-sdk": frozenset({"providerOptions", "providerMetadata", "mediaType", "mimeType"}),
-    "ai-sdk-ui": frozenset(
-        {
-            "providerMetadata", "callProviderMetadata", "resultProviderMetadata", "state", "mediaType", "mimeType",
-            "createdAt", "metadata", "toolInvocations", "joined", "shadow",
-        }
-    ),
-}  # fmt: skip
-# Common fields inside a block that is stored whole. Writing compares them with the displayed ones.
-_COMMON_KEYS = frozenset(
-    {"function", "custom", "name", "arguments", "input", "toolCallId", "toolName", "args", "result", "output"}
-    | {"toolInvocation", "isError", "state", "step"}
-)
-
-
-def visible_parts(message: Draft | Message) -> Sequence[Part]:
-    """Return the parts of a message as they are shown, with its visible remainder as the last part."""
-    remainder = visible_remainder(message)
-    return (*message.parts, DataPart(data={REMAINDER_LABEL: remainder})) if remainder else message.parts
-
-
-def visible_remainder(message: Draft | Message) -> Any:
-    """Return the remainder that would be sent to the provider and is not hidden; empty if there is none."""
-    hidden_keys = _HIDDEN_KEYS_BY_FORMAT.get(message.format or "")
-    if hidden_keys is None:  # only provider formats send a remainder back
-        return {}
-    remainders = [_without_keys(_remainder_of_message(message.native), hidden_keys | _HIDDEN_KEYS)]
-    remainders += [_remainder_of_part(part, hidden_keys | _HIDDEN_KEYS) for part in message.parts]
-    visible = [item for item in remainders if not _is_empty(item)]
-    return visible[0] if len(visible) == 1 else visible
-
-
-def visible_block_fields(block: Any) -> Any:
-    """Return the fields of the block of a file except the file itself; empty if there are none."""
-    file_keys = frozenset({"source", "image_url", "input_audio", "file", "file_data", "file_url", "title", "name"})
-    return _without_keys(block, file_keys | _HIDDEN_KEYS | _HIDDEN_KEYS_BY_FORMAT["anthropic"])
-
-
-def _remainder_of_message(native: dict[str, Any] | None) -> Any:
-    """Return the remainder that is sent with the message itself, without a complete response."""
-    if native is None:
-        return {}
-    items = native.get("items")
-    fields = [entry.get("fields") for entry in items if is_dict(entry)] if is_list(items) else []
-    return [native.get("fields"), *fields]
-
-
-def _remainder_of_part(part: Part, hidden_keys: frozenset[str]) -> Any:
-    if type(part) is DataPart:
-        return {}  # displayed completely
-    native = part.native
-    if is_dict(native) and BLOCK in native:
-        remainder = _without_keys(native[BLOCK], hidden_keys)
-    elif is_dict(native) and WHOLE in native:
-        remainder = _without_keys(native[WHOLE], hidden_keys | _COMMON_KEYS)
-    else:
-        remainder = _without_keys(native, hidden_keys)
-    if type(part) is not ToolResultPart or part.content is None:
-        return remainder
-    pieces = [
-        piece.native if type(piece) is DataPart else _remainder_of_part(piece, hidden_keys) for piece in part.content
-    ]
-    content_remainders = [item for item in pieces if not _is_empty(item)]
-    return (
-        [remainder, *content_remainders]
-        if content_remainders and not _is_empty(remainder)
-        else content_remainders or remainder
-    )
-
-
-def _without_keys(value: Any, hidden_keys: frozenset[str]) -> Any:
-    """Remove hidden keys, nulls and empty values."""
-    if is_dict(value):
-        fields = {name: _without_keys(item, hidden_keys) for name, item in value.items() if name not in hidden_keys}
-        return {name: item for name, item in fields.items() if not _is_empty(item)}
-    if is_list(value):
-        items = [item for item in (_without_keys(item, hidden_keys) for item in value) if not _is_empty(item)]
-        return items[0] if len(items) == 1 and is_dict(items[0]) else items
-    return value
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or value == "" or (type(value) in (dict, list) and not value)
-
-
-TRUNCATED_NOTICE = "The answer reached its length limit and is not complete."
-_LENGTH_STOP_REASONS = ("max_tokens", "model_context_window_exceeded")
-
-
-def is_truncated(message: Draft | Message) -> bool:
-    """Return whether the provider ended this answer at its length limit."""
-    native = message.native
-    if native is None or message.role != "assistant":
-        return False
-    if message.format == "pydantic-ai":
-        return native.get("finish_reason") == "length"
-    response = stored_response(native) or {}
-    if message.format == "anthropic":
-        return response.get("stop_reason") in _LENGTH_STOP_REASONS
-    if message.format == "openai":
-        choices = response.get("choices")
-        first: Any = choices[0] if is_list(choices) and choices else None
-        return is_dict(first) and first.get("finish_reason") == "length"
-    details = response.get("incomplete_details")
-    return is_dict(details) and details.get("reason") == "max_output_tokens"

@@ -3,7 +3,8 @@
     render.py              renders a history in a provider's format
     streaming_renderer.py  renders it from rows while they are read
     window.py              fits it to a token budget; counts tokens with a tokenizer
-    validate.py            provider rules, and whether a history needs repair
+    rules.py               the conditions of the provider rules, for validation and repair
+    validate.py            whether a history needs repair, in one quick pass
     repair.py              makes a history acceptable; approvals.py: approval requests and screenshots
     tool_pairs.py          matches tool results to tool calls
     compaction.py          which messages a summary replaces, and when compaction is due

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from recollect.formats import openai_responses
-from recollect.history.tool_pairs import PartIndex, is_reasoning, pair_calls
-from recollect.model.message import DataPart, Message, Repair, RepairKind
+from recollect.history.tool_pairs import APPROVAL_REQUEST, PartIndex, approval_type, is_reasoning, pair_calls
+from recollect.model.message import Message, Repair, RepairKind
 
-_REQUEST, _RESPONSE = "mcp_approval_request", "mcp_approval_response"
 _CALL_SENTENCE = "Computer call {id} of message {message} has no screenshot: omitted."
 _RESULT_SENTENCE = "The result of computer call {id} in message {message} is not a screenshot: omitted."
 _REQUEST_SENTENCE = "The approval request {id} of message {message} has no answer: omitted."
@@ -90,7 +89,7 @@ def _unanswered_approvals(messages: Sequence[Message], repairs: list[Repair]) ->
     dropped_parts: dict[PartIndex, None] = {}
     for index, kind, id in _find_approvals(messages):
         request = open_requests.pop(id, None)
-        if kind == _REQUEST:
+        if kind == APPROVAL_REQUEST:
             open_requests[id] = index
             replaced_requests += [] if request is None else [(id, request)]
         elif request is None:
@@ -108,10 +107,10 @@ def _find_approvals(messages: Sequence[Message]) -> Iterator[tuple[PartIndex, st
         if message.format != openai_responses.NAME:
             continue
         for inner, part in enumerate(message.parts):
-            native = part.native if type(part) is DataPart else None
-            kind = native.get("type") if type(native) is dict else None
-            if type(native) is dict and kind in (_REQUEST, _RESPONSE):
-                yield (index, inner), kind, str(native.get("id" if kind == _REQUEST else "approval_request_id"))
+            kind = approval_type(part)
+            if kind is not None:
+                id_field = "id" if kind == APPROVAL_REQUEST else "approval_request_id"
+                yield (index, inner), kind, str(part.native.get(id_field))
 
 
 def _add_repair(

@@ -15,7 +15,17 @@ import msgspec
 
 from recollect import formats
 from recollect.formats import common
+from recollect.formats.provider_rules import ANY_PROVIDER, ProviderRules
 from recollect.history import tool_pairs
+from recollect.history.rules import (
+    UsedCallIds,
+    carries_content,
+    ends_with_space,
+    find_part_problem,
+    has_unread_calls,
+    is_joined_by_writing,
+    provider_role,
+)
 from recollect.history.tool_pairs import (
     PartIndex,
     ToolPairs,
@@ -26,15 +36,9 @@ from recollect.history.tool_pairs import (
     pair_calls,
     results_of,
 )
-from recollect.history.validate import ANY_PROVIDER, RULES, ProviderRules, is_valid
-from recollect.model import json
+from recollect.history.validate import is_valid
 from recollect.model.compaction import SummaryMessage
 from recollect.model.message import Draft, Message, Part, Repair, RepairKind, TextPart, ToolCallPart, ToolResultPart
-
-# Fields of a chat completion message that carry content if `content` is empty.
-_CONTENT_FIELDS = ("refusal", "audio", "function_call")
-# Block types that Recollect parses. One that was stored unparsed is malformed, and providers refuse it.
-_KNOWN_BLOCKS = frozenset({"text", "thinking", "tool_use", "tool_result"})
 
 replace = msgspec.structs.replace
 
@@ -75,14 +79,14 @@ def _dropped_repair(message: Message) -> Repair:
 
 
 def _drop_unreadable_calls(message: Message, rules: ProviderRules, repairs: list[Repair]) -> Message:
-    """Drop a list of tool calls that was not parsed, because one of them is malformed."""
-    fields = (message.native or {}).get("fields")
-    if rules.format != "openai" or message.format != rules.format or not fields or "tool_calls" not in fields:
+    """Drop a list of tool calls that was not parsed."""
+    native: Any = message.native
+    if not has_unread_calls(native, rules, is_own=message.format == rules.format):
         return message
     sentence = f"The list of tool calls of message {message.id} is empty or malformed: omitted."
     repairs.append(Repair(kind="unreadable_block", message=message.id, sentence=sentence))
-    other_fields = {name: value for name, value in fields.items() if name != "tool_calls"}
-    return replace(message, native={**(message.native or {}), "fields": other_fields})
+    other_fields = {name: value for name, value in native["fields"].items() if name != rules.calls_field}
+    return replace(message, native={**native, "fields": other_fields})
 
 
 def _repair_parts(message: Message, rules: ProviderRules, answered_ids: set[str], repairs: list[Repair]) -> Message:
@@ -110,24 +114,13 @@ def _repair_part(
     part: Part, message: Message, rules: ProviderRules, answered_ids: set[str]
 ) -> tuple[Part | None, RepairKind | None]:
     """Return a part in a form that the provider accepts (None: dropped), and the kind of the repair, if any."""
-    is_own_format = message.format == rules.format
-    if isinstance(part, TextPart):
-        if rules.no_blanks and is_blank(part.text):
-            return None, "blank_text"
-    elif is_call(part):
-        if message.role != "assistant":
-            return None, "misplaced_call"
-        if message.state != "completed" and not _is_json(part) and part.call_id not in answered_ids:
-            return None, "partial_call"
-        if rules.objects and is_own_format and type(part.arguments) is not dict:
-            return replace(part, arguments=_arguments_object(part), arguments_text=None), "arguments"
-    elif (
-        is_own_format
-        and rules.format == "anthropic"
-        and (_is_malformed(part) or (message.role != "assistant" and is_reasoning(part)))
-    ):
-        return None, "unreadable_block"
-    return part, None
+    is_own = message.format == rules.format
+    kind = find_part_problem(part, message.role, message.state, rules, is_own=is_own, answered_ids=answered_ids)
+    if kind is None:
+        return part, None
+    if kind == "arguments" and is_call(part):
+        return replace(part, arguments=_arguments_object(part), arguments_text=None), kind
+    return None, kind
 
 
 _SENTENCES: dict[RepairKind, str] = {
@@ -139,21 +132,6 @@ _SENTENCES: dict[RepairKind, str] = {
 }
 
 
-def is_blank(text: str) -> bool:
-    """Return whether a text is empty or whitespace."""
-    return not text or text.isspace()
-
-
-def _is_json(part: ToolCallPart) -> bool:
-    if part.arguments_text is None:
-        return True
-    try:
-        json.decode(part.arguments_text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _arguments_object(part: ToolCallPart) -> dict[str, Any]:
     value = part.input
     if type(value) is dict:
@@ -161,41 +139,26 @@ def _arguments_object(part: ToolCallPart) -> dict[str, Any]:
     return {} if value is None else {"arguments": value}
 
 
-def _is_malformed(part: Part) -> bool:
-    native = part.native
-    return part.__struct_config__.tag == "data" and type(native) is dict and native.get("type") in _KNOWN_BLOCKS
-
-
 def is_visible(message: Message, rules: ProviderRules) -> bool:
     """Return whether anything of a message is left when it is rendered."""
-    has_content = False
-    has_other_parts = False
-    for part in message.parts:
-        if isinstance(part, TextPart):
-            has_content = has_content or not is_blank(part.text)
-        elif is_call(part) or is_result(part):
-            has_content = True
-        elif not is_reasoning(part):
-            has_other_parts = True
-    if has_content or _has_content_fields(message, rules) or (has_other_parts and message.format == rules.format):
+    is_own = message.format == rules.format
+    parts = message.parts
+    if any(carries_content(part, is_own=is_own) for part in parts) or (is_own and _has_content_fields(message, rules)):
         return True
-    if rules.reasoning_alone and message.format == rules.format and message.parts:
-        return all(is_reasoning(part) for part in message.parts)
+    if rules.reasoning_alone and is_own and parts:
+        return all(is_reasoning(part) for part in parts)
+    has_other_parts = not all(isinstance(part, TextPart) or is_reasoning(part) for part in parts)
     return has_other_parts and _is_rendered(message, rules)
 
 
 def _has_content_fields(message: Message, rules: ProviderRules) -> bool:
-    fields = (message.native or {}).get("fields")
-    if rules.format != "openai" or message.format != rules.format or not fields:
-        return False
-    return any(fields.get(name) for name in _CONTENT_FIELDS)
+    fields = (message.native or {}).get("fields") if rules.content_fields else None
+    return bool(fields) and any(fields.get(name) for name in rules.content_fields)
 
 
 def _is_rendered(message: Message, rules: ProviderRules) -> bool:
     """Return whether rendering a message in the provider's format yields anything."""
-    if rules.format is None or rules.format not in formats.FORMATS:
-        return True
-    return bool(formats.write([message], rules.format))
+    return rules.format is None or bool(formats.write([message], rules.format))
 
 
 def drop_trailing_reasoning(messages: list[Message], rules: ProviderRules, repairs: list[Repair]) -> list[Message]:
@@ -228,19 +191,15 @@ def strip_trailing_space(messages: list[Message], rules: ProviderRules, repairs:
     if last_index is None or messages[last_index].role != "assistant":
         return messages
     last = messages[last_index]
-    inner = next((i for i in range(len(last.parts) - 1, -1, -1) if _may_be_last(last.parts[i], last, rules)), 0)
+    is_own = last.format == rules.format
+    inner = next((i for i in range(len(last.parts) - 1, -1, -1) if carries_content(last.parts[i], is_own=is_own)), 0)
     part = last.parts[inner]
-    if not isinstance(part, TextPart) or not part.text[-1:].isspace():
+    if not isinstance(part, TextPart) or not ends_with_space(part):
         return messages
     sentence = f"Whitespace at the end of message {last.id} was omitted."
     repairs.append(Repair(kind="last_space", message=last.id, sentence=sentence))
     parts = (*last.parts[:inner], replace(part, text=part.text.rstrip()), *last.parts[inner + 1 :])
     return [*messages[:last_index], replace(last, parts=parts), *messages[last_index + 1 :]]
-
-
-def _may_be_last(part: Part, message: Message, rules: ProviderRules) -> bool:
-    """Return whether a part is certainly rendered, so that it can be the last one."""
-    return isinstance(part, TextPart) or is_call(part) or (message.format == rules.format and not is_reasoning(part))
 
 
 INTERRUPTED = "This tool call was interrupted and has no result."
@@ -268,7 +227,7 @@ def _split_steps(message: Message, rules: ProviderRules) -> list[Message]:
     """Split an answer of another format into its steps, so that each call is answered within its own step."""
     if message.role != "assistant" or message.format == rules.format or not calls_of(message):
         return [message]
-    has_step_marks = rules.format == "ai-sdk" and message.format == "ai-sdk-ui"  # the AI SDK marks each step
+    has_step_marks = rules.marked_steps is not None and message.format == rules.marked_steps
     steps: list[Message] = []
     for step in common.group_by_step(message.parts, only_marks=has_step_marks):
         content: Sequence[Part] = step
@@ -314,26 +273,21 @@ class _ToolCallRepair:
 
     def rename(self) -> None:
         """Replace call ids that are missing, duplicated or refused by the provider, in calls and results."""
-        used_ids: set[str] = set()
+        used_ids = UsedCallIds(self.rules)
         all_ids = {part.call_id for message in self.messages for part in message.parts if is_call(part)}
         for index, message in enumerate(self.messages):
-            if self.rules.unique == "message":
-                used_ids = set()
+            used_ids.begin_message()
             for inner in calls_of(message):
                 call_id = self._part((index, inner)).call_id
-                if not self._is_valid_id(call_id) or call_id in used_ids:
-                    call_id = self._new_call_id(call_id, message, inner, used_ids | all_ids)
+                if not used_ids.accepts(call_id):
+                    call_id = self._new_call_id(call_id, message, inner, used_ids.ids | all_ids)
                     self._add_repair(
                         "call_id", (index, inner), f"Tool call {{call}} of message {{message}} was renamed {call_id!r}."
                     )
                     self.new_ids[index, inner] = call_id
                     if (index, inner) in self.pairs.answers:
                         self.new_ids[self.pairs.answers[index, inner]] = call_id
-                used_ids.add(call_id)
-
-    def _is_valid_id(self, call_id: str) -> bool:
-        pattern = self.rules.call_id
-        return bool(call_id) and (pattern is None or pattern.fullmatch(call_id) is not None)
+                used_ids.ids.add(call_id)
 
     def _new_call_id(self, call_id: str, message: Message, inner: int, used_ids: set[str]) -> str:
         """Return an id made of the old one and the position of the call, so that it is the same in every history."""
@@ -471,21 +425,17 @@ def join_roles(messages: Sequence[Message], rules: ProviderRules, repairs: list[
     result: list[Message] = []
     run: list[Message] = []
     for message in messages:
-        if run and _provider_role(message) != _provider_role(run[-1]):
+        if run and provider_role(message.role) != provider_role(run[-1].role):
             result += _join_run(run, rules.format, repairs)
             run = []
         run.append(message)
     return result + _join_run(run, rules.format, repairs)
 
 
-def _provider_role(message: Message) -> str:
-    return "user" if message.role == "tool" else message.role
-
-
 def _join_run(run: list[Message], format: str, repairs: list[Repair]) -> list[Message]:
     if len(run) < 2 or run[0].role == "system":  # noqa: PLR2004  a single message needs no joining
         return run
-    if all(_is_results_only(message, format) for message in run):
+    if all(is_joined_by_writing(item.role, item.parts, is_own=item.format == format) for item in run):
         return run
     stored_messages = [message for message in run if not isinstance(message, SyntheticMessage | SummaryMessage)]
     if len(stored_messages) > 1:
@@ -493,11 +443,6 @@ def _join_run(run: list[Message], format: str, repairs: list[Repair]) -> list[Me
         sentence = f"Messages {ids} have the same role: joined."
         repairs.append(Repair(kind="same_role", message=stored_messages[0].id, sentence=sentence))
     return [_merge_run(run, format)]
-
-
-def _is_results_only(message: Message, format: str) -> bool:
-    """Return whether a message has only results of another format, which rendering joins itself."""
-    return message.role == "tool" and message.format != format and all(is_result(part) for part in message.parts)
 
 
 def _merge_run(run: list[Message], format: str) -> Message:
@@ -541,16 +486,16 @@ def start_with_user(messages: list[Message], repairs: list[Repair]) -> list[Mess
 
 def repair_history(messages: Sequence[Message], format: str) -> tuple[Sequence[Message], list[Repair]]:
     """Return messages that the provider accepts, and the repairs. Recollect's own format is not repaired."""
-    rules = RULES.get(format)
-    if rules is None:
+    if format not in formats.PROVIDERS:
         return messages, []
+    rules = formats.load_rules(format)
     messages = _drop_contradictions(messages)
     return (messages, []) if is_valid(messages, rules) else repair_messages(messages, rules)
 
 
 def find_problems(messages: Sequence[Message], format: str | None = None) -> list[Repair]:
     """Return the repairs that messages need for one format, or those that every provider needs."""
-    rules = ANY_PROVIDER if format is None else RULES.get(format, ANY_PROVIDER)
+    rules = formats.load_rules(format) if format in formats.PROVIDERS else ANY_PROVIDER
     return repair_messages(_drop_contradictions(messages), rules)[1]
 
 

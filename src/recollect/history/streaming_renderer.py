@@ -1,7 +1,7 @@
 """The streaming renderer: renders a history from rows as they are read, without building Message objects.
 
 It serves histories that need neither repair nor translation: nearly every history in the format in which it was
-stored. It rejects the rest, which render.py then renders.
+stored. From the first message that needs either, it only collects the rest, and the messages are rendered at the end.
 """
 
 from __future__ import annotations
@@ -10,39 +10,56 @@ from collections.abc import Sequence
 
 from recollect import formats
 from recollect.formats.remainder import MALFORMED
-from recollect.history.render import History
-from recollect.history.validate import RULES, ProviderValidator
-from recollect.model.message import MessageTuple
+from recollect.history.render import History, render_history
+from recollect.history.validate import ProviderValidator
+from recollect.model.message import Message, MessageTuple
 
 
 class StreamingRenderer:
-    """The history rendered so far, and whether it is complete."""
+    """The history of the messages taken so far. After end(), it is complete."""
 
     def __init__(self, format: str) -> None:
         self.history = History()
         self.complete = False
-        self._validator = ProviderValidator(RULES[format])
+        self._format = format
+        self._validator = ProviderValidator(formats.load_rules(format))
         self._put_message = formats.put_function(format)
+        self._is_streaming = True
+        self._pages: list[tuple[int, Sequence[MessageTuple]]] = []
 
-    def take(self, messages: Sequence[MessageTuple]) -> bool:
-        """Render the next messages. Return False if one of them needs repair or conversion."""
+    def take(self, branch: int, messages: Sequence[MessageTuple]) -> None:
+        """Render the next messages of a branch, unless repair or translation is needed."""
+        self._pages.append((branch, messages))
+        self._is_streaming = self._is_streaming and self._stream(messages)
+
+    def _stream(self, messages: Sequence[MessageTuple]) -> bool:
+        """Render messages. Return False if one of them needs repair or translation."""
         accepts, put, history = self._validator.accepts, self._put_message, self.history
         try:
-            for role, source_format, parts, native, state in messages:
+            for _, role, source_format, parts, native, state in messages:
                 if not accepts(role, source_format, parts, native, state) or not put(
                     history, role, source_format, parts, native
                 ):
                     return False
-        except MALFORMED:  # a remainder that no format has produced; render.py drops it
+        except MALFORMED:  # a remainder that no format has produced; repair drops it
             return False
         return True
 
-    def end(self) -> bool:
-        """Validate the end of the history. Return whether it needs no repair."""
-        self.complete = self._validator.is_complete()
-        return self.complete
+    def end(self) -> None:
+        """Complete the history."""
+        if not self._is_streaming or not self._validator.is_complete():
+            self.history = render_history(self._messages(), self._format)
+        self.complete = True
+
+    def _messages(self) -> list[Message]:
+        """Return the messages with the fields that provider formats read."""
+        return [
+            Message(branch, position, role, parts, created_at=0, format=source_format, native=native, state=state)
+            for branch, page in self._pages
+            for position, role, source_format, parts, native, state in page
+        ]
 
 
 def make_renderer(format: str) -> StreamingRenderer | None:
     """Return a renderer for a provider's format; None for a format without provider rules."""
-    return StreamingRenderer(format) if type(format) is str and format in RULES else None
+    return StreamingRenderer(format) if type(format) is str and format in formats.PROVIDERS else None

@@ -101,6 +101,16 @@ def _call_id(messages: Sequence[Message], index: PartIndex) -> str:
     return part.call_id
 
 
+APPROVAL_REQUEST, APPROVAL_RESPONSE = "mcp_approval_request", "mcp_approval_response"
+
+
+def approval_type(part: Part) -> str | None:
+    """Return the item type of an approval request or response; None for any other part."""
+    native = part.native if type(part) is DataPart else None
+    kind = native.get("type") if type(native) is dict else None
+    return kind if kind in (APPROVAL_REQUEST, APPROVAL_RESPONSE) else None
+
+
 FUNCTION_CALL = "function_call"
 _CUSTOM_CALL = "custom_tool_call"
 _OUTPUT_TYPE_SENTENCE = (

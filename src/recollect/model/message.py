@@ -264,8 +264,8 @@ Messages = MessageLike | Iterable[MessageLike]
 """The types that append() accepts. A str is not among them, because it has no role."""
 
 
-MessageTuple = tuple[Role, str | None, tuple[Part, ...], dict[str, Any] | None, MessageState]
-"""The role, source format, parts, remainder and state of a message.
+MessageTuple = tuple[int, Role, str | None, tuple[Part, ...], dict[str, Any] | None, MessageState]
+"""The position, role, source format, parts, remainder and state of a message.
 
 A plain tuple, because a history builds one per message and reads each once.
 """
@@ -273,7 +273,7 @@ A plain tuple, because a history builds one per message and reads each once.
 
 def message_tuple(message: Message) -> MessageTuple:
     """Return the fields of a message that rendering for a provider needs."""
-    return message.role, message.format, message.parts, message.native, message.state
+    return message.position, message.role, message.format, message.parts, message.native, message.state
 
 
 class ToolCall(Value, frozen=True, kw_only=True, gc=False):

@@ -204,24 +204,18 @@ def lines_from_rows(rows: list[Row]) -> list[MessageTuple]:
     """Return the tuples of rows; a row with rare columns gets a placeholder that the caller replaces."""
     decode, plain = json.decoder(MessageParts), json.decoder(Any)
     return [
-        (role, format, decode(text), None if native is None else plain(native), "completed")
+        (position, role, format, decode(text), None if native is None else plain(native), "completed")
         if text[0] != _SPACE and rare is None and (native is None or native[0] != " ")
         else _line_from_row(row)
         for row in rows
-        for text, _, role, format, native, rare in (row,)
+        for text, position, role, format, native, rare in (row,)
     ]
 
 
 def _line_from_row(row: Row) -> MessageTuple:
-    text, _, role, format, native, rare = row
+    text, position, role, format, native, rare = row
     parts = json.decode_as(MessageParts, text) if rare is None else ()
-    return role, format, parts, None if native is None else json.decode(native), "completed"
-
-
-def needs_message(row: Row) -> bool:
-    """Return whether a row has a state or blobs, so that it must be read as a complete message."""
-    *_, rare = row
-    return rare is not None
+    return position, role, format, parts, None if native is None else json.decode(native), "completed"
 
 
 def blob_names(row: Row) -> list[str] | None:

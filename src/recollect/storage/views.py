@@ -21,11 +21,62 @@ from recollect.errors import (
 from recollect.model import json, validation
 from recollect.model.compaction import Compaction, outermost_compactions, summary_message
 from recollect.model.message import DataPart, Message, MessageTuple, TextPart, message_tuple
-from recollect.model.session import SNAPSHOT_KINDS, SessionInfo, Snapshot
+from recollect.model.session import SNAPSHOT_KINDS, SessionInfo, Snapshot, SnapshotKind
 from recollect.model.tokens import estimate_tokens
 from recollect.storage import leases, messages, paths, sessions
-from recollect.storage.operation import Operation, Plan, Row, Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage.operation import (
+    Operation,
+    Plan,
+    Query,
+    Scope,
+    Steps,
+    execute,
+    fetch_all,
+    fetch_one,
+    fetch_tuples,
+)
 from recollect.storage.paths import PathSpan
+
+
+class CompactionRow(NamedTuple):
+    """A compaction of a branch."""
+
+    key: int
+    branch: int
+    from_position: int
+    to_position: int
+    round: int
+    tokens_before: int
+    tokens_after: int
+    summary: str
+    created_at: int
+    undone_at: int | None
+
+
+class SnapshotRow(NamedTuple):
+    """A snapshot; the number of the branch is None if the branch was deleted."""
+
+    key: int
+    kind: SnapshotKind
+    content: str
+    branch_number: int | None
+    position: int
+    tokens: int
+    created_at: int
+    updated_at: int
+
+
+class SnapshotKeyRow(NamedTuple):
+    """The key of a snapshot."""
+
+    key: int
+
+
+COMPACTIONS_OF_BRANCH = Query("compactions_of_branch", CompactionRow)
+SNAPSHOT_FIND = Query("snapshot_find", SnapshotKeyRow)
+SNAPSHOT_INSERT = Query("snapshot_insert", SnapshotKeyRow)
+SNAPSHOT_GET = Query("snapshot_get", SnapshotRow)
+SNAPSHOTS_OF_SESSION = Query("snapshots_of_session", SnapshotRow)
 
 
 class CompactionChange(NamedTuple):
@@ -38,23 +89,23 @@ class CompactionChange(NamedTuple):
 def compactions_of_branch(branch: int, number: int) -> Steps[list[Compaction]]:
     """Read the compactions of a branch, oldest first, including undone ones."""
     compactions = [
-        _compaction_from_row(row, number) for row in (yield from fetch_all("compactions_of_branch", branch=branch))
+        _compaction_from_row(row, number) for row in (yield from fetch_all(COMPACTIONS_OF_BRANCH, branch=branch))
     ]
     return sorted(compactions, key=lambda item: item.round)
 
 
-def _compaction_from_row(row: Row, number: int) -> Compaction:
+def _compaction_from_row(row: CompactionRow, number: int) -> Compaction:
     return Compaction(
-        id=row[0],
+        id=row.key,
         branch=number,
-        from_position=row[2],
-        to_position=row[3],
-        round=row[4],
-        tokens_before=row[5],
-        tokens_after=row[6],
-        summary=row[7],
-        created_at=row[8],
-        undone_at=row[9],
+        from_position=row.from_position,
+        to_position=row.to_position,
+        round=row.round,
+        tokens_before=row.tokens_before,
+        tokens_after=row.tokens_after,
+        summary=row.summary,
+        created_at=row.created_at,
+        undone_at=row.undone_at,
     )
 
 
@@ -97,15 +148,15 @@ def _compact(
     scope: Scope, session: str, branch: int, rounds: Sequence[int], columns: dict[str, int | str]
 ) -> Steps[CompactionChange]:
     current = yield from sessions.find(scope, session)
-    row = yield from fetch_one("branch_get", branch=branch)
-    if row is None or row[2] != current.session:
+    row = yield from fetch_one(paths.BRANCH_GET, branch=branch)
+    if row is None or row.session != current.session:
         raise BranchNotFound(session=session, branch=branch)
-    compactions = yield from compactions_of_branch(branch, row[1])
+    compactions = yield from compactions_of_branch(branch, row.number)
     if [item.round for item in compactions if item.undone_at is None] != list(rounds):
         raise CompactionConflict(session=session)
     number = compactions[-1].round + 1 if compactions else 1
     yield from execute("compaction_insert", branch=branch, round=number, now=scope.now, **columns)
-    compaction = (yield from compactions_of_branch(branch, row[1]))[-1]
+    compaction = (yield from compactions_of_branch(branch, row.number))[-1]
     return (yield from _compaction_change(scope, session, current.session, compaction))
 
 
@@ -158,12 +209,12 @@ StopCondition = Callable[[Sequence[Message]], bool]
 class MessageConsumer(Protocol):
     """A receiver of the active messages as tuples, oldest first, instead of Message values."""
 
-    def take(self, messages: Sequence[MessageTuple]) -> bool:
-        """Take the next tuples; return whether to continue."""
+    def take(self, branch: int, messages: Sequence[MessageTuple]) -> None:
+        """Take the next messages of a branch, given by its public number."""
         ...
 
-    def end(self) -> bool:
-        """End the input; return whether no Message values are needed."""
+    def end(self) -> None:
+        """End the input."""
         ...
 
 
@@ -226,12 +277,14 @@ def read_active(
 ) -> Plan[ActiveView]:
     """Read the active messages of a session, page by page from the newest, until `enough` returns True.
 
-    With `last`, return only this number of the newest. If a consumer took all messages, the view has none.
+    With `last`, return only this number of the newest. A consumer takes all messages, and the view has none, unless
+    the path has compactions.
     """
     if last is not None:
         return (yield from _read_last(scope, session, before, messages.check_limit(last)))
     state: _ViewState = yield Operation(_read_state, scope, session, before, writes=False)
-    if consumer is not None and (yield from _feed_lines(scope, state, consumer)):
+    if consumer is not None and not state.covers:
+        yield from _feed_lines(scope, state, consumer)
         return ActiveView([], state.branch, state.end, state.covers, state.rounds)
     size = messages.PAGE_SIZE if enough is None else FIRST_PAGE_SIZE
     read: list[Message] = []
@@ -255,30 +308,32 @@ def read_active(
     return ActiveView(result, state.branch, state.end, state.covers, state.rounds)
 
 
-def _feed_lines(scope: Scope, state: _ViewState, consumer: MessageConsumer) -> Plan[bool]:
-    """Pass all active messages to a consumer, in order; return False if compactions require Message values."""
-    if state.covers:
-        return False
+def _feed_lines(scope: Scope, state: _ViewState, consumer: MessageConsumer) -> Plan[None]:
+    """Pass all messages of a path without compactions to a consumer, in order."""
     for span in reversed(state.open):
         after: int | None = span.low
         while after is not None:
             page: _LinePage = yield Operation(_read_lines, scope, span, after, writes=False)
-            if not consumer.take(page.lines):
-                return False
+            consumer.take(span.number, page.lines)
             after = page.after
-    return consumer.end()
+    consumer.end()
 
 
 def _read_lines(scope: Scope, span: PathSpan, after: int) -> Steps[_LinePage]:
-    rows = yield from fetch_all(
-        "messages_tuples", branch=span.branch, low=after, high=span.high, limit=messages.LARGE_PAGE_SIZE
+    rows = yield from fetch_tuples(
+        messages.MESSAGES_TUPLES, branch=span.branch, low=after, high=span.high, limit=messages.LARGE_PAGE_SIZE
     )
     lines = messages.lines_from_rows(rows)
-    for index in [index for index, row in enumerate(rows) if messages.needs_message(row)]:
-        message = yield from messages.read_at(scope, span.branch, span.number, rows[index][1])
+    for index, position in [
+        (index, position) for index, (_, position, _, _, _, rare) in enumerate(rows) if rare is not None
+    ]:  # it has a state or blobs
+        message = yield from messages.read_at(scope, span.branch, span.number, position)
         assert message is not None
         lines[index] = message_tuple(message)
-    return _LinePage(lines, rows[-1][1] if len(rows) == messages.LARGE_PAGE_SIZE else None)
+    if len(rows) < messages.LARGE_PAGE_SIZE:
+        return _LinePage(lines, None)
+    last_position, *_ = lines[-1]
+    return _LinePage(lines, last_position)
 
 
 def _read_last(scope: Scope, session: str, before: paths.MessageId | None, last: int) -> Plan[ActiveView]:
@@ -419,7 +474,9 @@ def _count_tokens(scope: Scope, session: str) -> Steps[int]:
         is_counted = any(span.low < message.position <= span.high for span in state.open)
         total += 0 if is_counted else message.tokens
     for span in state.open:
-        total += (yield from fetch_all("messages_count", branch=span.branch, low=span.low, high=span.high))[0][1]
+        row = yield from fetch_one(messages.MESSAGES_COUNT, branch=span.branch, low=span.low, high=span.high)
+        assert row is not None
+        total += row.tokens
     return total
 
 
@@ -450,30 +507,29 @@ def _store_snapshot(
     if end_span is not None:
         branch, position = end_span.branch, end_span.high
     key = {"session": current.session, "kind": kind, "branch": branch, "position": position}
-    existing = yield from fetch_one("snapshot_find", **key)
+    existing = yield from fetch_one(SNAPSHOT_FIND, **key)
     if existing is None:
-        existing = yield from fetch_one("snapshot_insert", **key, content=text, tokens=tokens, now=scope.now)
+        existing = yield from fetch_one(SNAPSHOT_INSERT, **key, content=text, tokens=tokens, now=scope.now)
     else:
         yield from execute(
-            "snapshot_write", session=current.session, key=existing[0], content=text, tokens=tokens, now=scope.now
+            "snapshot_write", session=current.session, key=existing.key, content=text, tokens=tokens, now=scope.now
         )
     assert existing is not None
     yield from leases.raise_revision(scope, current.session)
-    snapshot_row = yield from fetch_one("snapshot_get", session=current.session, key=existing[0])
+    snapshot_row = yield from fetch_one(SNAPSHOT_GET, session=current.session, key=existing.key)
     assert snapshot_row is not None
     return _snapshot_from_row(snapshot_row)
 
 
-def _snapshot_from_row(row: Row) -> Snapshot:
-    key, kind, content, number, position, tokens, created, updated = row
+def _snapshot_from_row(row: SnapshotRow) -> Snapshot:
     return Snapshot(
-        id=key,
-        kind=kind,
-        content=json.decode(content),
-        message=f"{number}.{position}" if position and number is not None else None,
-        tokens=tokens,
-        created_at=created,
-        updated_at=updated,
+        id=row.key,
+        kind=row.kind,
+        content=json.decode(row.content),
+        message=f"{row.branch_number}.{row.position}" if row.position and row.branch_number is not None else None,
+        tokens=row.tokens,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
     )
 
 
@@ -488,6 +544,6 @@ def _list_snapshots(scope: Scope, session: str, kind: str | None) -> Steps[list[
     current = yield from sessions.find(scope, session)
     snapshots = [
         _snapshot_from_row(row)
-        for row in (yield from fetch_all("snapshots_of_session", session=current.session, kind=kind))
+        for row in (yield from fetch_all(SNAPSHOTS_OF_SESSION, session=current.session, kind=kind))
     ]
     return sorted(snapshots, key=lambda item: item.id)

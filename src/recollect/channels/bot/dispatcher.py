@@ -40,7 +40,7 @@ from recollect.errors import (
     SessionNotFound,
     TurnExists,
 )
-from recollect.formats import remainder
+from recollect.formats import display
 from recollect.model import humanize, session_ids
 from recollect.model.message import Message
 from recollect.store_async import AsyncSession, AsyncStore
@@ -352,7 +352,7 @@ class Dispatcher:
         elif not delivery.text.strip():
             note = "_(The model returned no answer.)_"
         elif end_event.truncated:
-            note = f"\u26a0\ufe0f {remainder.TRUNCATED_NOTICE}"
+            note = f"\u26a0\ufe0f {display.TRUNCATED_NOTICE}"
         try:
             await delivery.finish(note, patience=self.patience)
         except DeliveryFailed as error:

@@ -9,7 +9,7 @@ from typing import Any
 from recollect.agent.commands import CommandOutcome
 from recollect.agent.events import Delegated, Event, Notice, Responded, TextDelta, ToolFinished, ToolStarted, TurnEnded
 from recollect.channels.terminal.sanitize import clean, truncate_line
-from recollect.formats import remainder
+from recollect.formats import display
 
 _MAX_ASIDE_LENGTH = 200  # characters of a tool call or its output on standard error
 
@@ -38,7 +38,7 @@ class PlainScreen:
             case TurnEnded():
                 self._line()
                 if event.error or event.truncated:
-                    _print_aside(event.error or remainder.TRUNCATED_NOTICE)
+                    _print_aside(event.error or display.TRUNCATED_NOTICE)
             case _:
                 pass
 

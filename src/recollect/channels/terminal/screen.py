@@ -41,7 +41,7 @@ from recollect.agent.events import (
 )
 from recollect.agent.recall import is_recalled
 from recollect.channels.terminal.sanitize import clean, clean_line, truncate_line
-from recollect.formats import remainder
+from recollect.formats import display
 from recollect.model.humanize import pluralize, truncate
 from recollect.model.json import UNSET
 from recollect.model.message import DataPart, Message
@@ -353,7 +353,7 @@ class Screen:
         elif event.status == "cancelled":
             self.notice("Stopped. The partial answer is stored.")
         elif event.truncated:
-            self.notice(remainder.TRUNCATED_NOTICE, warning=True)
+            self.notice(display.TRUNCATED_NOTICE, warning=True)
         self._print(Text(_format_usage(event), style="dim"))
         self.console.print()
 
@@ -401,7 +401,7 @@ class Screen:
             tool = part.tool or self._tool_names.pop(part.call_id, "tool")
             summary = truncate_line(f"{tool}: {part.output}", self._width - 4)
             self._print(Text.assemble((f"{mark} ", style), (summary, "dim"), "\n"))
-        for part in remainder.visible_parts(message):
+        for part in display.visible_parts(message):
             if isinstance(part, DataPart):
                 value: Any = part.native if part.data is UNSET else part.data
                 self._print(
@@ -409,8 +409,8 @@ class Screen:
                 )
         if message.state in ("interrupted", "error"):
             self.notice("This answer was interrupted; the stored part is above.")
-        elif remainder.is_truncated(message):
-            self.notice(remainder.TRUNCATED_NOTICE, warning=True)
+        elif display.is_truncated(message):
+            self.notice(display.TRUNCATED_NOTICE, warning=True)
 
 
 def _spinner_line(text: str, style: str) -> Text:

@@ -27,8 +27,8 @@ from recollect.cli.output import (
 from recollect.cli.sessions import lookup
 from recollect.cli.times import format_minute, format_short, now
 from recollect.errors import StoreError
-from recollect.formats import remainder
-from recollect.formats.remainder import is_truncated
+from recollect.formats import display
+from recollect.formats.display import is_truncated
 from recollect.model.humanize import format_count, format_duration, format_relative, format_size, pluralize
 from recollect.model.json import UNSET
 from recollect.model.message import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
@@ -148,7 +148,7 @@ class TranscriptFormatter:
     def message(self, message: Message) -> str:
         """Return the lines of a message."""
         lines = [*self._format_branch_change(message), self._title(message)]
-        for index, part in enumerate(remainder.visible_parts(message)):
+        for index, part in enumerate(display.visible_parts(message)):
             lines += [f"{_INDENT}{line}".rstrip() for line in self._part(message, index, part)]
         if message.error:
             lines.append(_INDENT + paint(f"{glyph('bad')} {sanitize(_format_error(message.error))}", fg="red"))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from recollect import storage
 from recollect.agent import approvals
 from recollect.agent.recall import is_recalled
-from recollect.formats import remainder
+from recollect.formats import display
 from recollect.model import humanize
 from recollect.model.compaction import Compaction, outermost_compactions
 from recollect.model.message import Message, TextPart, ToolCallPart, ToolResultPart
@@ -130,7 +130,7 @@ class ItemRenderer:
         texts = [part.text for part in message.parts if isinstance(part, TextPart)]
         files = [
             part_rendering.trusted_html(html)
-            for index, part in enumerate(remainder.visible_parts(message))
+            for index, part in enumerate(display.visible_parts(message))
             if not isinstance(part, TextPart) and (html := self._render_part(part, message, index)) is not None
         ]
         choice = self._choices.get(message.id)
@@ -181,7 +181,7 @@ class ItemRenderer:
         open_turn = turn is not None and turn.status == "open"
         blocks: list[str] = []
         for message in messages:
-            for index, part in enumerate(remainder.visible_parts(message)):
+            for index, part in enumerate(display.visible_parts(message)):
                 if isinstance(part, ToolCallPart):
                     result = results.get((message.id, index))
                     pending_status = "running" if open_turn else "canceled"
@@ -267,8 +267,8 @@ def _answer_ending(messages: Sequence[Message], turn: TurnInfo | None, *, last: 
         return AnswerEnding("cut", text, "", action)
     if status == "open" or states & {"streaming", "pending"}:
         return AnswerEnding("open", "Another window or program is answering", "", "")
-    if messages and remainder.is_truncated(messages[-1]):
-        return AnswerEnding("cut", remainder.TRUNCATED_NOTICE, "", "carry-on" if last else "")
+    if messages and display.is_truncated(messages[-1]):
+        return AnswerEnding("cut", display.TRUNCATED_NOTICE, "", "carry-on" if last else "")
     return None
 
 

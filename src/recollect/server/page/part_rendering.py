@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import markupsafe
 
-from recollect.formats import remainder
+from recollect.formats import display
 from recollect.model import humanize, json
 from recollect.model.message import (
     AttachmentPart,
@@ -204,7 +204,7 @@ def render_data(part: DataPart) -> str:
     value = part.native if part.data is json.UNSET else part.data
     text = pretty_json(value)
     more = len(text) - MAX_SHOWN_OUTPUT
-    label = next(iter(value)) if isinstance(value, dict) and list(value) == [remainder.REMAINDER_LABEL] else "data"
+    label = next(iter(value)) if isinstance(value, dict) and list(value) == [display.REMAINDER_LABEL] else "data"
     return render_template(
         "data.html",
         label=label,

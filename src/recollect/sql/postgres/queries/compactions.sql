@@ -4,7 +4,7 @@ tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
 
 -- name: compactions_of_branch
 -- Return the compactions of a branch.
-SELECT number, (tree << 20) | branch, from_position, to_position, round, tokens_before, tokens_after, summary,
+SELECT number AS key, (tree << 20) | branch AS branch, from_position, to_position, round, tokens_before, tokens_after, summary,
     created_at, undone_at
 FROM recollect.compactions WHERE {on_branch}
 

@@ -4,13 +4,13 @@ n.tree = :session::bigint >> 20 AND n.session = (:session::bigint & 1048575)::in
 
 -- shared: snapshot_columns
 -- The columns of a snapshot; the branch is NULL if it was deleted.
-n.number, n.kind, n.content,
-(SELECT b.number FROM recollect.branches AS b WHERE b.tree = n.tree AND b.number = n.branch),
+n.number AS key, n.kind, n.content,
+(SELECT b.number FROM recollect.branches AS b WHERE b.tree = n.tree AND b.number = n.branch) AS branch_number,
 n.position, n.tokens, n.created_at, n.updated_at
 
 -- name: snapshot_find
 -- Return the key of the snapshot of a kind and message.
-SELECT n.number FROM recollect.snapshots AS n
+SELECT n.number AS key FROM recollect.snapshots AS n
 WHERE {of_session} AND n.kind = :kind AND n.branch = (:branch::bigint & 1048575)::int AND n.position = :position
 
 -- name: snapshot_insert
@@ -18,7 +18,7 @@ WHERE {of_session} AND n.kind = :kind AND n.branch = (:branch::bigint & 1048575)
 INSERT INTO recollect.snapshots (tree, session, kind, content, branch, position, tokens, created_at, updated_at)
 VALUES (:session::bigint >> 20, (:session::bigint & 1048575)::int, :kind, :content, (:branch::bigint & 1048575)::int,
     :position, :tokens, :now::bigint, :now::bigint)
-RETURNING number
+RETURNING number AS key
 
 -- name: snapshot_write
 -- Replace the content of a snapshot.

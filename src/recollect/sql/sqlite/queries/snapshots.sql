@@ -1,6 +1,6 @@
 -- shared: snapshot_columns
 -- The columns of a snapshot, with the public number of the branch.
-n.key, n.kind, n.content, b.number, n.message & 4294967295, n.tokens, n.created_at, n.updated_at
+n.key, n.kind, n.content, b.number AS branch_number, n.message & 4294967295 AS position, n.tokens, n.created_at, n.updated_at
 
 -- name: snapshot_find
 -- Return the key of the snapshot of a kind and message.
