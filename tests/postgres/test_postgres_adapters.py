@@ -18,21 +18,24 @@ from recollect.engine.postgres.statements import MultiRowStatement, PreparedStat
 hostile_text = st.text(st.sampled_from('\0\x10\\0pu1"a'), max_size=12) | st.text(st.characters(codec="utf-8"))
 
 
+encode_text = adapters.TextDumper(str).dump
+
+
 @given(hostile_text)
 def test_text_is_decoded_unchanged(value):
-    encoded = adapters.encode_text(value)
+    encoded = encode_text(value)
     assert b"\0" not in encoded
     assert adapters.decode_text(encoded.decode()) == value
 
 
 @given(st.lists(hostile_text, min_size=2, max_size=2))
 def test_different_texts_have_different_encodings(values):
-    assert (values[0] == values[1]) == (adapters.encode_text(values[0]) == adapters.encode_text(values[1]))
+    assert (values[0] == values[1]) == (encode_text(values[0]) == encode_text(values[1]))
 
 
 @given(st.lists(hostile_text))
 def test_text_in_a_json_array_of_the_server_is_decoded_unchanged(values):
-    array = json.dumps([adapters.encode_text(value).decode() for value in values], ensure_ascii=False)
+    array = json.dumps([encode_text(value).decode() for value in values], ensure_ascii=False)
     assert json.loads(adapters.decode_json(array)) == values
 
 
@@ -50,7 +53,7 @@ def test_the_longest_keys_fit_an_index(postgres):
         ]
 
 
-class Size(str, enum.Enum):
+class Size(enum.StrEnum):
     LARGE = "large"
 
 
@@ -86,8 +89,8 @@ def test_values_are_read_unchanged(postgres, kind, value):
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        ("text[]", ["x", None, "", "{}", '"', "\\", "NULL", "\0\x10"]),
-        ("bigint[]", IntegerArray([1, None, -(2**62)])),
+        ("text[]", ("x", None, "", "{}", '"', "\\", "NULL", "\0\x10")),
+        ("bigint[]", IntegerArray((1, None, -(2**62)))),
     ],
     ids=repr,
 )
@@ -97,9 +100,7 @@ def test_arrays_are_sent_unchanged(postgres, kind, value):
             f"array_{kind}", f"SELECT x FROM unnest(:value::{kind}) WITH ORDINALITY AS t (x, n)"
         )
         pipeline.send(statement, [value])
-        assert [x for (x,) in pipeline.receive(end=True)[0]] == value
-        pipeline.send(PreparedStatement("nulls", f"SELECT :value::{kind} IS NULL"), [type(value)([None, None])])
-        assert pipeline.receive(end=True) == [[(True,)]]
+        assert tuple(x for (x,) in pipeline.receive(end=True)[0]) == value
 
 
 def read_value(url, kind, value):
@@ -115,7 +116,7 @@ def borrow_connection(store):
 
 def test_a_single_surrogate_is_refused():
     with pytest.raises(recollect.InvalidValue, match="surrogate"):
-        adapters.encode_text("\ud800")
+        encode_text("\ud800")
 
 
 def test_parameters_are_numbered_by_name():

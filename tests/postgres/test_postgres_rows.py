@@ -59,19 +59,21 @@ FROM generate_series(1, :count::int) AS n ORDER BY n
 @pytest.mark.parametrize("prepare", ["on", "off"])
 def test_every_column_type_is_read(postgres, prepare):
     statement = PreparedStatement("every_type", EVERY_TYPE)
-    with recollect.open(f"{postgres}?prepare={prepare}") as store:
-        with store._engine._server._connection(time.monotonic() + 60) as pipeline:  # pyright: ignore[reportAttributeAccessIssue]
-            for count in (3, 0, 1, 100):
-                pipeline.send(statement, statement.values({"hostile": HOSTILE, "count": count}))
-                (rows,) = pipeline.receive(end=True)
-                assert [(*row[:6], json.loads(row[6]), *row[7:]) for row in rows] == [
-                    (
-                        n - 9223372036854775807, 2147483647 - n, None if n % 3 else n, n % 2 == 0,
-                        n / 8, HOSTILE[n % 12], [HOSTILE[n % 12], n],
-                        '[1, "é"]'.encode(), None, b"\0\xff", n * (n + 1) // 2,
-                    )
-                    for n in range(1, count + 1)
-                ]  # fmt: skip
+    with (
+        recollect.open(f"{postgres}?prepare={prepare}") as store,
+        store._engine._server._connection(time.monotonic() + 60) as pipeline,  # pyright: ignore[reportAttributeAccessIssue]
+    ):
+        for count in (3, 0, 1, 100):
+            pipeline.send(statement, statement.values({"hostile": tuple(HOSTILE), "count": count}))
+            (rows,) = pipeline.receive(end=True)
+            assert [(*row[:6], json.loads(row[6]), *row[7:]) for row in rows] == [
+                (
+                    n - 9223372036854775807, 2147483647 - n, None if n % 3 else n, n % 2 == 0,
+                    n / 8, HOSTILE[n % 12], [HOSTILE[n % 12], n],
+                    '[1, "é"]'.encode(), None, b"\0\xff", n * (n + 1) // 2,
+                )
+                for n in range(1, count + 1)
+            ]  # fmt: skip
 
 
 def test_psycopg_without_its_c_implementation_reads_equal_rows(postgres):

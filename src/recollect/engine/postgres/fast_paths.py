@@ -53,7 +53,7 @@ class ArrayStatement(PreparedStatement):
 
     def values(self, params: Mapping[str, Any]) -> list[Any]:
         """Return the parameters in the order of their numbers."""
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, list[tuple[Any, ...]]] = {}
         values: list[Any] = []
         for name, index, make_array in self._parameter_sources:
             if index is None:
@@ -63,15 +63,17 @@ class ArrayStatement(PreparedStatement):
             else:
                 if name not in columns:
                     columns[name] = list(zip(*params[name], strict=True))
-                values.append(make_array(columns[name][index]))
+                column = columns[name][index]
+                # An array of NULLs only is sent as NULL, which is shorter: half of an append's arrays.
+                values.append(None if column.count(None) == len(column) else make_array(column))
         return values
 
 
-def _parameter_source(name: str) -> tuple[str, int | None, type[list[Any]] | None]:
+def _parameter_source(name: str) -> tuple[str, int | None, type[tuple[Any, ...]] | None]:
     """Return where a parameter comes from: its name, the index in each row, and the type of its array."""
     group, _, remainder = name.partition(".")
     number, _, kind = remainder.partition("::")
-    make_array = None if not kind else list if kind == "text[]" else IntegerArray
+    make_array = None if not kind else tuple if kind == "text[]" else IntegerArray
     return group, int(number) - 1 if number else None, make_array
 
 
@@ -79,7 +81,7 @@ def _text_length(values: list[Any]) -> int:
     """Return the number of characters in the texts and the arrays of texts among parameters."""
     length = 0
     for value in values:
-        if type(value) is list:
+        if type(value) is tuple:
             length += sum(map(len, filter(None, value)))
         elif type(value) is str:
             length += len(value)
