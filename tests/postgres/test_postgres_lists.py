@@ -241,7 +241,7 @@ def explain(connection, statement, values):
 
 
 def execute_command(name, values):
-    literals = sql.SQL(", ").join([sql.Literal(None if value is None else value.decode()) for value in values])
+    literals = sql.SQL(", ").join([sql.Literal(value) for value in values])
     return sql.SQL("EXECUTE ") + sql.SQL(name) + (sql.SQL("(") + literals + sql.SQL(")") if values else sql.SQL(""))
 
 

@@ -110,7 +110,7 @@ def test_late_results_and_payloads_take_more_round_trips(store, round_trips):
 
 
 def test_a_large_append_is_sent_in_several_statements(store, round_trips, monkeypatch):
-    monkeypatch.setattr(fast_paths, "_LARGE_BYTES", 5_000)
+    monkeypatch.setattr(fast_paths, "_LARGE_TEXT", 5_000)
     session = store.session("a")
     with round_trips(2):
         session.append([user_message("x" * 1_000)] * 6)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import recollect
 from recollect import sql
+from recollect.engine.postgres.adapters import TextDumper
 from recollect.engine.postgres.address import Address
 from recollect.engine.postgres.migrations import prepare_schema
-from recollect.engine.postgres.wire_codec import encode_parameter
 from recollect.storage.search.analysis import fold
 from recollect_conformance.examples import user
 
@@ -51,7 +51,7 @@ def test_the_fast_path_indexes_the_same_words_of_long_texts(server, text):
 
 def compare(server, columns, owner=""):
     """Check that the fast path and the general function return the same words."""
-    parameters = [bytes(encode_parameter(fold(column))).decode() for column in columns]
+    parameters = [TextDumper(str).dump(fold(column)).decode() for column in columns]
     server.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
     fast, general = (
         server.execute(f"SELECT words::text, length FROM recollect.{name}(%s, %s, %s, 'a r75')", parameters).fetchone()

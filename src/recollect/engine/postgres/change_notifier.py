@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 from recollect.engine.change_notifier import ChangeNotice
+from recollect.engine.postgres.adapters import decode_text
 from recollect.engine.postgres.address import Address
 from recollect.engine.postgres.errors import connection_reason, read_only_error, unavailable_error
-from recollect.engine.postgres.wire_codec import decode_notification_text
 from recollect.storage.operation import Row
 
 _WAIT_SLICE = 0.2  # seconds. A thread in libpq cannot be woken: it notices notify() and close() within this time
@@ -153,4 +153,4 @@ def _parse_payload(payload: str) -> Row | None:
     key, _, id = remainder.partition(" ")
     if not key.isdecimal() or not revision.removeprefix("-").isdecimal():
         return None
-    return int(key), decode_notification_text(id), int(revision)
+    return int(key), decode_text(id), int(revision)

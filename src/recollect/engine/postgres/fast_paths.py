@@ -6,13 +6,13 @@ the statement matched no rows, it has written nothing, and the operation runs it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
+from recollect.engine.postgres.adapters import IntegerArray
 from recollect.engine.postgres.statements import PreparedStatement, StatementRegistry
-from recollect.engine.postgres.wire_codec import EncodedValue, encode_integers, encode_parameter, encode_texts
 from recollect.storage.fast_paths import (
     ACTIVITY_RESOLUTION,
     AdvancedRow,
@@ -27,9 +27,9 @@ from recollect.storage.fast_paths import (
 )
 from recollect.storage.operation import Row
 
-# Bytes of parameters of one statement. Larger appends run their steps, which send a few rows at a time: a server holds
-# a statement's parameters in memory more than once.
-_LARGE_BYTES = 4_000_000
+# Characters in the parameters of one statement. Larger appends run their steps, which send a few rows at a time: a
+# server holds a statement's parameters in memory more than once.
+_LARGE_TEXT = 4_000_000
 
 _LISTS = {
     "activity": "sessions_by_activity",
@@ -51,28 +51,41 @@ class ArrayStatement(PreparedStatement):
         super().__init__(name, text)
         self._parameter_sources = [_parameter_source(parameter) for parameter in self.names]
 
-    def values(self, params: Mapping[str, Any]) -> list[EncodedValue]:
-        """Return the encoded parameters in the order of their numbers."""
-        columns: dict[str, list[Any]] = {}
-        values: list[EncodedValue] = []
-        for name, index, encode_array in self._parameter_sources:
+    def values(self, params: Mapping[str, Any]) -> list[Any]:
+        """Return the parameters in the order of their numbers."""
+        columns: dict[str, list[tuple[Any, ...]]] = {}
+        values: list[Any] = []
+        for name, index, make_array in self._parameter_sources:
             if index is None:
-                values.append(encode_parameter(params[name]))
-            elif encode_array is None:
-                values.append(encode_parameter(params[name][index]))
+                values.append(params[name])
+            elif make_array is None:
+                values.append(params[name][index])
             else:
                 if name not in columns:
                     columns[name] = list(zip(*params[name], strict=True))
-                values.append(encode_array(columns[name][index]))
+                column = columns[name][index]
+                # An array of NULLs only is sent as NULL, which is shorter: half of an append's arrays.
+                values.append(None if column.count(None) == len(column) else make_array(column))
         return values
 
 
-def _parameter_source(name: str) -> tuple[str, int | None, Callable[[Sequence[Any]], EncodedValue] | None]:
-    """Return where a parameter comes from: its name, the index in each row, and the encoder of its array."""
+def _parameter_source(name: str) -> tuple[str, int | None, type[tuple[Any, ...]] | None]:
+    """Return where a parameter comes from: its name, the index in each row, and the type of its array."""
     group, _, remainder = name.partition(".")
     number, _, kind = remainder.partition("::")
-    encode_array = None if not kind else encode_texts if kind == "text[]" else encode_integers
-    return group, int(number) - 1 if number else None, encode_array
+    make_array = None if not kind else tuple if kind == "text[]" else IntegerArray
+    return group, int(number) - 1 if number else None, make_array
+
+
+def _text_length(values: list[Any]) -> int:
+    """Return the number of characters in the texts and the arrays of texts among parameters."""
+    length = 0
+    for value in values:
+        if type(value) is tuple:
+            length += sum(map(len, filter(None, value)))
+        elif type(value) is str:
+            length += len(value)
+    return length
 
 
 class FastStatement(NamedTuple):
@@ -80,7 +93,7 @@ class FastStatement(NamedTuple):
 
     statement: PreparedStatement
     params: Mapping[str, Any]
-    values: list[EncodedValue]
+    values: list[Any]
     read: Callable[[list[Row]], Any]
     """Return the answer that the rows hold; None if the statement matched no rows."""
     settings: PreparedStatement | None = None
@@ -138,7 +151,7 @@ class PostgresFastPaths:
         params["activity_resolution"] = ACTIVITY_RESOLUTION
         statement = self._array(f"{name}_with_calls" if request.calls else name)
         values = statement.values(params)
-        if sum([len(value) for value in values if value is not None]) > _LARGE_BYTES:
+        if _text_length(values) > _LARGE_TEXT:
             return None
         lookup, probe = self._array("session_append_lookup"), self._array("session_append_probe")
         return FastStatement(statement, params, values, _read_advanced, lookup=lookup, probe=probe)

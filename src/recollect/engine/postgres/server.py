@@ -23,7 +23,6 @@ from recollect.engine.postgres.address import Address
 from recollect.engine.postgres.connections import (
     BEGIN,
     COMMIT,
-    ConnectionCache,
     ConnectionLost,
     PipelinedConnection,
     Pool,
@@ -201,7 +200,7 @@ class DatabaseServer:
         self._commits = random.randrange(_SWEEP_AFTER_COMMITS)  # noqa: S311
         # The owner is passed only to check the role: a superuser would bypass row-level security.
         prepare_schema(self.address, "" if trusted else owner, timeout)
-        self._connection_cache = ConnectionCache(self._make_pool())
+        self._pool = self._make_pool()
         self._replica = Replica(lambda: self._make_pool(self.address.replica)) if self.address.replica else None
         _servers.add(self)
 
@@ -414,14 +413,14 @@ class DatabaseServer:
                 _back_off(tries)
 
     def _connection(self, deadline: float) -> _BorrowedConnection:
-        """Take a connection for a `with` block; it is returned to the cache, rolled back or closed at the end."""
+        """Take a connection for a `with` block; rolled back or closed after an error, it returns to the pool."""
         return _BorrowedConnection(self._take_connection(deadline), self._release)
 
     def _release(self, connection: PooledConnection, error: BaseException | None) -> None:
-        pipeline, reusable = connection.statement_pipeline, False
+        pipeline = connection.statement_pipeline
         try:
             if error is None:
-                self._connection_failed, reusable = False, True
+                self._connection_failed = False
             elif isinstance(error, (psycopg.Error, ConnectionLost, CommitUnknown)):
                 # A server error leaves a usable connection, except if its prepared statements are unknown or stale.
                 if isinstance(error, psycopg.Error) and error.sqlstate not in NEEDS_NEW_CONNECTION | CONNECTION_ENDED:
@@ -434,7 +433,7 @@ class DatabaseServer:
             else:
                 pipeline.abandon()  # a KeyboardInterrupt, for example: nobody knows how much was sent
         finally:
-            self._connection_cache.put_back(connection, reusable=reusable)
+            self._pool.putconn(connection)
 
     def _take_connection(self, deadline: float) -> PooledConnection:
         if self._closed:
@@ -444,9 +443,7 @@ class DatabaseServer:
             remaining = max(deadline - time.monotonic(), _BACKOFF)
             # After a lost connection, ask in slices: each new request makes the pool start another attempt to connect.
             try:
-                return self._connection_cache.take(
-                    min(remaining, _RECONNECT_TIMEOUT) if self._connection_failed else remaining
-                )
+                return self._pool.getconn(min(remaining, _RECONNECT_TIMEOUT) if self._connection_failed else remaining)
             except psycopg_pool.PoolTimeout as error:
                 if time.monotonic() >= deadline:
                     raise self._exhaustion_error() from error
@@ -467,7 +464,7 @@ class DatabaseServer:
         Closing one would send Terminate over the shared socket and end the parent's session.
         """
         self._is_forked = True
-        _left_to_parent.append(self._connection_cache)
+        _left_to_parent.append(self._pool)
         if self._replica is not None:
             _left_to_parent.extend(self._replica.detach())
 
@@ -482,7 +479,7 @@ class DatabaseServer:
             return False
         with _reopen_lock:
             if self._is_forked:
-                self._connection_cache = ConnectionCache(self._make_pool())
+                self._pool = self._make_pool()
                 self._is_forked = False
                 return True
         return False
@@ -491,7 +488,7 @@ class DatabaseServer:
         """Close every connection of this process."""
         self._closed = True
         if not self._is_forked:
-            self._connection_cache.close()
+            self._pool.close()
             if self._replica is not None:
                 self._replica.close()
 

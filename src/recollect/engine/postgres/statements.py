@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect import sql
-from recollect.engine.postgres.wire_codec import EncodedValue, encode_parameter
+from recollect.engine.postgres.adapters import EscapedColumn
 
 # `:name`, `:rows.2::text[]` or `:turn.2`. The lookbehind skips the casts, `::text`.
 _NAMED_PARAMETER = re.compile(r"(?<!:):([a-z_]+(?:\.\d+(?:::(?:text|bigint)\[\])?)?)")
@@ -32,7 +32,7 @@ class PreparedStatement:
         "_optional_parameters",
         "_source",
         "_variants",
-        "columns",
+        "escaped_columns",
         "name",
         "names",
         "returns",
@@ -44,7 +44,7 @@ class PreparedStatement:
         self.names: list[str] = []
         self.text = _NAMED_PARAMETER.sub(self._number_parameter, text).encode()
         self.returns = _returns_rows(text)
-        self.columns: Any = None  # how to decode its columns; known after the first run
+        self.escaped_columns: list[EscapedColumn] | None = None  # known after the first run
         # Only statements with several conditions, the filters of lists and searches, have variants; none of them has
         # arrays, which a variant could not encode.
         optional = tuple(dict.fromkeys(_OPTIONAL_CONDITION.findall(text)))
@@ -61,10 +61,10 @@ class PreparedStatement:
         _, colons, kind = name.partition("::")  # `rows.2::text[]`: the cast belongs to the name, and stays in the text
         return f"${self.names.index(name) + 1}{colons}{kind}"
 
-    def values(self, params: Mapping[str, Any]) -> list[EncodedValue]:
-        """Return the encoded parameters in the order of their numbers."""
+    def values(self, params: Mapping[str, Any]) -> list[Any]:
+        """Return the parameters in the order of their numbers."""
         params = self._with_defaults(params)
-        return [encode_parameter(params[name]) for name in self.names]
+        return [params[name] for name in self.names]
 
     def _with_defaults(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters with NULL for the optional ones that are absent."""
@@ -142,7 +142,7 @@ class MultiRowStatement:
     def _number_row(self, text: str, row: int) -> str:
         return _ROW_PARAMETER.sub(lambda match: f"${int(match[1]) + row * self.column_count}", text)
 
-    def split_rows(self, rows: Sequence[Sequence[Any]]) -> list[tuple[PreparedStatement, list[EncodedValue]]]:
+    def split_rows(self, rows: Sequence[Sequence[Any]]) -> list[tuple[PreparedStatement, list[Any]]]:
         """Return the statements that write all rows. Values beyond the columns of the query are for other engines."""
         wide_rows = len(rows) // _MAX_ROWS_PER_INSERT * _MAX_ROWS_PER_INSERT if self._wide_insert is not None else 0
         groups: list[tuple[PreparedStatement | None, Sequence[Sequence[Any]]]] = [
@@ -154,7 +154,7 @@ class MultiRowStatement:
         return [
             (
                 statement or self._statements[len(group) - 1],
-                [encode_parameter(value) for row in group for value in row[: self.column_count]],
+                [value for row in group for value in row[: self.column_count]],
             )
             for statement, group in groups
         ]

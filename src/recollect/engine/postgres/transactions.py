@@ -15,12 +15,11 @@ from recollect.engine.postgres.connections import BEGIN, BEGIN_READ, COMMIT, Con
 from recollect.engine.postgres.errors import CONNECTION_ENDED
 from recollect.engine.postgres.fast_paths import FastStatement
 from recollect.engine.postgres.statements import PreparedStatement, StatementRegistry
-from recollect.engine.postgres.wire_codec import EncodedValue, encode_parameter
 from recollect.errors import RecollectError
 from recollect.storage.operation import Operation, Row, Steps
 
 T = TypeVar("T")
-EarlyLocks = list[tuple[PreparedStatement, list[EncodedValue]]]
+EarlyLocks = list[tuple[PreparedStatement, list[Any]]]
 """Locks that a transaction takes first, in a fixed order, before anything else."""
 
 # Overwrites the row of the connection's previous commit. `at` is NOT NULL, so the statement fails on a fence.
@@ -215,7 +214,7 @@ def _begin_reading(pipeline: PipelinedConnection, owner: str) -> int:
 def _set_owner(pipeline: PipelinedConnection, owner: str) -> int:
     """Set the owner for this transaction. Without BEGIN, the implicit transaction lasts until Sync."""
     if owner:
-        pipeline.send(SET_OWNER, [encode_parameter(owner)])
+        pipeline.send(SET_OWNER, [owner])
     return 1 if owner else 0
 
 
@@ -318,9 +317,9 @@ def begin_write(pipeline: PipelinedConnection, owner: str, commit_token: CommitT
     """
     pipeline.send(BEGIN, [])
     commit_token.token, commit_token.at = pipeline.next_token(commit_token.at)
-    token, at = encode_parameter(commit_token.token), encode_parameter(commit_token.at)
+    token, at = commit_token.token, commit_token.at
     if owner:
-        pipeline.send(WRITE_TOKEN_AS_OWNER, [token, at, encode_parameter(owner)])
+        pipeline.send(WRITE_TOKEN_AS_OWNER, [token, at, owner])
     else:
         pipeline.send(WRITE_TOKEN, [token, at])
 

@@ -1,4 +1,4 @@
-"""The connection cache in front of the pool: waiters get the cached connection, and closing closes it."""
+"""The connection pool: operations share connections, lost ones are replaced, and closing closes all of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import concurrent.futures
 import time
 
 import psycopg
-import psycopg_pool
 import pytest
 
 import recollect
-from recollect.engine.postgres import connections
 
 
 @pytest.fixture
@@ -24,41 +22,6 @@ def database(databases):
 @pytest.fixture
 def address(databases, database):
     return f"{databases.url_of(database, 'plain')}?pool_size=1"
-
-
-@pytest.fixture
-def pool_requests(monkeypatch):
-    """Record the times at which a connection is requested from a pool."""
-    requests = []
-    getconn = psycopg_pool.ConnectionPool.getconn
-
-    def record_request(pool, timeout=None):
-        requests.append(time.monotonic())
-        return getconn(pool, timeout)
-
-    monkeypatch.setattr(psycopg_pool.ConnectionPool, "getconn", record_request)
-    return requests
-
-
-def test_short_operations_reuse_the_cached_connection(address, pool_requests):
-    with recollect.open(address) as store:
-        store.session("a")
-        requests_before = len(pool_requests)
-        start = time.monotonic()
-        for _ in range(50):
-            store.list_sessions()
-        assert len(pool_requests) - requests_before <= 1 + (time.monotonic() - start) / connections._CACHE_SECONDS
-
-
-def test_the_cached_connection_returns_to_the_pool(address, pool_requests, monkeypatch):
-    """The pool closes connections that are too old when they are returned."""
-    monkeypatch.setattr(connections, "_CACHE_SECONDS", 0.0)
-    with recollect.open(address) as store:
-        store.session("a")
-        requests_before = len(pool_requests)
-        for _ in range(5):
-            store.list_sessions()
-        assert len(pool_requests) - requests_before == 5
 
 
 def test_sequential_operations_use_one_connection(databases, database):
@@ -86,7 +49,7 @@ def test_many_threads_share_one_connection_without_starvation(address):
             assert max(pool.map(read, range(8))) < 10
 
 
-def test_the_cached_connection_is_usable_after_an_error(address):
+def test_the_connection_is_usable_after_an_error(address):
     with recollect.open(address, timeout=5) as store:
         for _ in range(3):
             with pytest.raises(recollect.SessionNotFound):
@@ -105,7 +68,7 @@ def test_a_terminated_connection_is_replaced(databases, database, address):
         assert [message.text for message in store.session("a").messages()] == ["still here", "and again"]
 
 
-def test_close_closes_the_cached_connection(databases, database, address):
+def test_close_closes_the_connections(databases, database, address):
     store = recollect.open(address)
     store.list_sessions()
     store.close()
