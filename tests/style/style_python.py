@@ -20,7 +20,6 @@ _ENDS = (".", "?", "}", "`", "'", ")", ":")  # a sentence, or a value, command o
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _STORAGE = f"{SOURCE}/storage/"
 # Modules of storage whose rows have no names yet.
-_INDEXED_ROWS = ("search/", "views.py")
 
 
 def docstrings(files: list[File]) -> Iterator[Violation]:
@@ -181,7 +180,7 @@ def rows(files: list[File]) -> Iterator[Violation]:
     """Find rows whose columns are read by number in operations: the row class of a query names them."""
     for file in files:
         module = file.path.removeprefix(_STORAGE)
-        if not file.python or module == file.path or module.startswith(_INDEXED_ROWS):
+        if not file.python or module == file.path:
             continue
         for node in file.nodes:
             if isinstance(node, ast.Subscript) and _is_row(node.value) and _is_constant_index(node.slice):

@@ -19,7 +19,7 @@ _DIRECTORY = os.path.dirname(__file__)
 _MARKER = re.compile(
     # The comment lines directly below a marker belong to it, so that they are not part of the statement. Anywhere else,
     # a comment would hide the rest of its statement, which becomes one line.
-    r"^-- (shared|name|lock|before):(.*)(?:\n--(?: .*)?)*$",  # TRANSITION lock, before
+    r"^-- (shared|name):(.*)(?:\n--(?: .*)?)*$",
     re.MULTILINE,
 )
 _cache: dict[str, dict[str, str]] = {}  # parsing the files takes about 30% of the time to open a store
@@ -40,8 +40,7 @@ def _parse_queries(engine: str) -> dict[str, str]:
         shared = [(name, body) for mark, name, body in blocks if mark == "shared"]
         for mark, name, body in blocks:
             if mark != "shared":
-                suffix = {"lock": "_lock", "before": "_settings"}.get(mark, "")  # TRANSITION
-                parsed[name + suffix] = _expand_shared(body, shared)
+                parsed[name] = _expand_shared(body, shared)
     return parsed
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -114,27 +114,14 @@ class Query(Generic[R]):
         self.make_row: Callable[[Row], R] = row_class._make  # type: ignore[attr-defined]  # row_class is a NamedTuple
 
 
-@overload
-def fetch_all(query: Query[R], **params: Any) -> Steps[list[R]]: ...
-@overload
-def fetch_all(query: str, **params: Any) -> Steps[list[Any]]: ...
-def fetch_all(query: Query[Any] | str, **params: Any) -> Steps[list[Any]]:
+def fetch_all(query: Query[R], **params: Any) -> Steps[list[R]]:
     """Run a query and return its rows."""
-    if isinstance(query, str):  # TRANSITION: removed when every query has a row class
-        return (yield query, params, False)
     rows = yield query.name, params, False
     return list(map(query.make_row, rows))
 
 
-@overload
-def fetch_one(query: Query[R], **params: Any) -> Steps[R | None]: ...
-@overload
-def fetch_one(query: str, **params: Any) -> Steps[Any | None]: ...
-def fetch_one(query: Query[Any] | str, **params: Any) -> Steps[Any | None]:
+def fetch_one(query: Query[R], **params: Any) -> Steps[R | None]:
     """Run a query and return its first row, or None."""
-    if isinstance(query, str):  # TRANSITION: removed when every query has a row class
-        rows = yield query, params, False
-        return rows[0] if rows else None
     rows = yield query.name, params, False
     return query.make_row(rows[0]) if rows else None
 

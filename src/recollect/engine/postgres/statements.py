@@ -177,7 +177,7 @@ class LockStatement(PreparedStatement):
 LOCKS = {
     name: f"{name}_lock"
     for name in (
-        "blob_set_refs", "branches_of_tree", "copy_journal", "message_for_update", "messages_rows",
+        "blob_set_refs", "branches_of_tree", "message_for_update", "messages_rows",
         "search_changed_titles", "search_indexed", "search_indexed_to", "search_mark", "search_title_get",
         "session_by_key", "session_get", "session_in_trash", "sessions_of_tree", "snapshots_outline", "turn_get",
     )

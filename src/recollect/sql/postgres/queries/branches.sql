@@ -69,7 +69,8 @@ FROM recollect.branches AS b JOIN recollect.sessions AS s ON s.tree = b.tree AND
 WHERE b.tree = :session::bigint >> 20 AND b.session = (:session::bigint & 1048575)::int
 ORDER BY b.number
 
--- lock: branches_of_tree
+-- name: branches_of_tree_lock
+-- Lock the rows that branches_of_tree reads.
 SELECT number FROM recollect.sessions WHERE tree = :tree ORDER BY number FOR NO KEY UPDATE NOWAIT
 
 -- name: branches_of_tree

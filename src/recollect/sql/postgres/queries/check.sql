@@ -140,7 +140,8 @@ GROUP BY j.hash
 -- Return a page of an owner's blobs with their payloads, for a check.
 SELECT hash, data FROM recollect.blobs WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
 
--- lock: blob_set_refs
+-- name: blob_set_refs_lock
+-- Lock the rows that blob_set_refs reads.
 SELECT hash FROM recollect.blobs WHERE owner = :owner AND hash = :hash FOR UPDATE
 
 -- name: blob_set_refs

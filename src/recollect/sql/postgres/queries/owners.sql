@@ -1,6 +1,7 @@
 -- owners_visible: owners_all shows every owner if only the policies of the migrations exist and none restricts this role.
 
--- before: owners_all
+-- name: owners_all_settings
+-- Make the settings for owners_all.
 SELECT set_config('recollect.listing', 'on', true)
 
 -- name: owners_all

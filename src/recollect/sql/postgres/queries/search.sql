@@ -179,7 +179,8 @@ phrases AS MATERIALIZED (
     + CASE WHEN p.queries[5] IS NULL THEN 0 ELSE recollect.search_fits(f.words, f.length, p.queries[5:], p.weights[5:]) END
 )
 
--- before: search_backlog
+-- name: search_backlog_settings
+-- Make the settings for search_backlog.
 SELECT {nested_loops_only}
 
 -- name: search_backlog
@@ -203,8 +204,6 @@ FROM (
 WHERE last > indexed_to
 ORDER BY branch NULLS FIRST
 
--- final: search_backlog
-
 -- name: search_waiting_sessions
 -- Return a page of sessions with messages to index, and lock them.
 SELECT (s.tree << 20) | s.number AS session {waiting_sessions} AND (s.tree, s.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
@@ -223,7 +222,8 @@ WHERE s.tree = k.tree AND s.number = k.number AND NOT EXISTS (
         AND {last_position} > b.indexed_to OFFSET 0
 )
 
--- lock: search_changed_titles
+-- name: search_changed_titles_lock
+-- Lock the rows that search_changed_titles reads.
 {index_lock}
 
 -- name: search_changed_titles
@@ -235,7 +235,8 @@ WHERE s.tree = k.tree AND s.number = k.number AND NOT EXISTS (
 UPDATE recollect.sessions SET title_changed = NULL
 WHERE tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
 
--- lock: search_title_get
+-- name: search_title_get_lock
+-- Lock the rows that search_title_get reads.
 {index_lock}
 
 -- name: search_title_get
@@ -252,7 +253,8 @@ INSERT INTO recollect.search_titles (tree, session, title, words, length)
 SELECT :session::bigint >> 20, (:session::bigint & 1048575)::int, :title::text, w.words, w.length
 FROM recollect.search_words(:title::text, '', '', 'a') AS w
 
--- lock: search_indexed_to
+-- name: search_indexed_to_lock
+-- Lock the rows that search_indexed_to reads.
 {index_lock}
 
 -- name: search_indexed_to
@@ -264,7 +266,8 @@ SELECT indexed_to AS position FROM recollect.branches WHERE {is_branch}
 {index_rows} AND i.position IS NULL
 ORDER BY m.position LIMIT :limit
 
--- lock: search_indexed
+-- name: search_indexed_lock
+-- Lock the rows that search_indexed reads.
 {index_lock}
 
 -- name: search_indexed
@@ -297,7 +300,8 @@ FROM recollect.search_words(?3, ?4, ?5, ?6) AS w
 DELETE FROM recollect.search_index
 WHERE tree = ?1::bigint >> 20 AND branch = (?1::bigint & 1048575)::int AND position = ?2::int
 
--- lock: search_mark
+-- name: search_mark_lock
+-- Lock the rows that search_mark reads.
 {index_lock}
 
 -- name: search_mark
@@ -345,7 +349,8 @@ UPDATE recollect.sessions SET title_changed = true WHERE owner = recollect.owner
 SELECT (tree << 20) | number AS branch, indexed_to AS position FROM recollect.branches
 WHERE owner = :owner AND indexed_to > fork_at ORDER BY tree DESC, number DESC LIMIT :limit
 
--- before: search_contains
+-- name: search_contains_settings
+-- Make the settings for search_contains.
 {query_setting}
 
 -- name: search_contains
@@ -357,7 +362,8 @@ WHERE {on_branch} AND position = :position AND (NOT {policies_bypassed} OR words
 -- Count the messages that match an expression, up to a limit.
 SELECT recollect.search_count(:expression::text, :max_count::bigint) AS matches
 
--- before: search_terms_with
+-- name: search_terms_with_settings
+-- Make the settings for search_terms_with.
 SELECT set_config('recollect.piece', '%' || :piece::text || CASE WHEN :ending::boolean THEN '' ELSE '%' END, true)
 
 -- name: search_terms_with
@@ -383,7 +389,8 @@ SELECT (tree << 20) | number AS branch, min(low) AS low, max(high) AS high FROM 
 SELECT 1 AS one FROM recollect.sessions AS s
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int AND {session_filters}
 
--- before: search_density
+-- name: search_density_settings
+-- Make the settings for search_density.
 SELECT set_config('recollect.sought', '', true), {index_scans_only}
 
 -- name: search_density
@@ -413,14 +420,16 @@ SELECT tree << 20 AS low_branch FROM (
     WHERE owner = :owner
 ) AS running_totals WHERE newer_messages >= :min_messages::bigint LIMIT 1
 
--- before: search_newest
+-- name: search_newest_settings
+-- Make the settings for search_newest.
 SELECT set_config('recollect.sought', :expression::text, true), {index_scans_only}
 
 -- name: search_newest
 -- Return the newest messages that match, by walking back from the newest.
 {ranked_messages}
 
--- before: search_messages
+-- name: search_messages_settings
+-- Make the settings for search_messages.
 SELECT set_config('recollect.sought', :expression::text, true), set_config('enable_bitmapscan', 'on', true),
     set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true),
     set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), {custom_plan_setting}, {work_mem_setting}
@@ -429,7 +438,8 @@ SELECT set_config('recollect.sought', :expression::text, true), set_config('enab
 -- Return the newest messages that match, with their rank.
 {ranked_messages}
 
--- before: search_rare
+-- name: search_rare_settings
+-- Make the settings for search_rare.
 SELECT set_config('recollect.sought', :expression::text, true), set_config('enable_bitmapscan', 'on', true),
     set_config('enable_sort', 'on', true), {nested_loops_only}
 
@@ -494,7 +504,8 @@ JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
 WHERE s.owner = :owner AND (s.deleted_at IS NOT NULL) = :deleted::boolean AND {session_filters}
 ORDER BY s.active_at DESC LIMIT 1
 
--- before: search_titles_match
+-- name: search_titles_match_settings
+-- Make the settings for search_titles_match.
 {query_setting}
 
 -- name: search_titles_match

@@ -41,7 +41,8 @@ SELECT position, octet_length(parts) AS size FROM recollect.messages
 WHERE {on_branch} AND {in_range} AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position LIMIT :limit
 
--- lock: messages_rows
+-- name: messages_rows_lock
+-- Lock the rows that messages_rows reads.
 SELECT s.number FROM recollect.sessions AS s
 WHERE s.tree = :branch::bigint >> 20 AND s.number = (
     SELECT b.session FROM recollect.branches AS b
@@ -74,7 +75,8 @@ SELECT from_position, to_position, round, tokens_before, tokens_after, summary, 
 FROM recollect.compactions WHERE {on_branch} AND to_position <= :high::bigint
 ORDER BY number
 
--- lock: snapshots_outline
+-- name: snapshots_outline_lock
+-- Lock the rows that snapshots_outline reads.
 SELECT number FROM recollect.sessions WHERE {is_session} FOR NO KEY UPDATE
 
 -- name: snapshots_outline

@@ -13,7 +13,8 @@ INSERT INTO recollect.turns (
     lease_until
 ) VALUES (?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 
--- lock: turn_get
+-- name: turn_get_lock
+-- Lock the rows that turn_get reads.
 SELECT s.number FROM recollect.sessions AS s
 WHERE s.tree = :branch::bigint >> 20 AND s.number = (
     SELECT b.session FROM recollect.branches AS b
