@@ -43,7 +43,7 @@ field_sets = st.fixed_dictionaries(
     },
 )  # fmt: skip
 parents = st.sampled_from([None, None, None, *IDS])
-keys = st.sampled_from([None, None, None, "k1", "k2"])
+keys = st.sampled_from([None, None, None, "k1", "k2", "k3"])
 revision_offsets = st.sampled_from([None, None, None, 0, 0, 1, -1])
 statuses = st.sampled_from(["completed", "completed", "failed", "cancelled"])
 usages = st.fixed_dictionaries(
@@ -87,6 +87,13 @@ PINNED = {"role": "user", "content": "pinned", "metadata": {"pinned": True}}
 message_lists = st.one_of(
     # The usual messages are frequent: a state that the fast path cannot handle must not hide it.
     st.lists(st.builds(text_message, st.sampled_from(["user", "assistant"]), texts), min_size=1, max_size=3),
+    st.sampled_from(
+        [
+            [call_message("x"), result_message("x")],
+            [call_message("x", "y"), result_message("y"), result_message("x")],
+            [call_message("z", "z"), result_message("z")],
+        ]
+    ),
     st.lists(
         st.one_of(
             st.builds(text_message, st.just("user"), texts),
@@ -258,7 +265,8 @@ class FastPathComparison(RuleBasedStateMachine):
     @initialize(sort_limit=st.sampled_from([1, 500]))
     def begin(self, sort_limit):
         listing._SORT_LIMIT = sort_limit  # with 1, two pinned sessions are too many for the fast path
-        self.create("cli:a", {}, None)
+        for id in ("cli:a", "web:c"):
+            self.create(id, {}, None)
 
     @rule(id=ids, fields=field_sets, parent=parents, create=st.booleans())
     def open(self, id, fields, parent, create):
@@ -271,9 +279,11 @@ class FastPathComparison(RuleBasedStateMachine):
         fields = {**fields, "parent": parent} if parent is not None else fields
         self.keep(id, self.compare(lambda store, handles, turns: store.create_session(id, **fields)))
 
-    @rule(id=ids)
-    def delete(self, id):
+    @rule(id=ids, restore=st.sampled_from([True, True, False]))
+    def delete(self, id, restore):
         self.compare(lambda store, handles, turns: store.delete_session(id))
+        if restore:
+            self.restore(id)
 
     @rule(id=ids)
     def restore(self, id):
@@ -304,18 +314,28 @@ class FastPathComparison(RuleBasedStateMachine):
         return {} if offset is None else {"expected": max(0, handle.revision + offset)}
 
     @precondition(has_handles)
+    @rule(number=st.integers(0, 9), messages=message_lists)
+    def append(self, number, messages):
+        self.compare_of(self.pick(number), lambda handle: handle.append(messages))
+
+    @precondition(has_handles)
     @rule(number=st.integers(0, 9), messages=message_lists, key=keys, offset=revision_offsets)
-    def append(self, number, messages, key, offset):
+    def append_with_options(self, number, messages, key, offset):
         self.compare_of(
             self.pick(number), lambda handle: handle.append(messages, key=key, **self.with_revision(offset, handle))
         )
+
+    @precondition(has_handles)
+    @rule(number=st.integers(0, 9), question=texts, answer=message_lists)
+    def save_turn(self, number, question, answer):
+        self.compare_of(self.pick(number), lambda handle: handle.save_turn(question, answer))
 
     @precondition(has_handles)
     @rule(
         number=st.integers(0, 9), question=texts, answer=message_lists, status=statuses, usage=usages, key=keys,
         offset=revision_offsets,
     )  # fmt: skip
-    def save_turn(self, number, question, answer, status, usage, key, offset):
+    def save_turn_with_options(self, number, question, answer, status, usage, key, offset):
         self.compare_of(
             self.pick(number),
             lambda handle: handle.save_turn(
@@ -324,9 +344,18 @@ class FastPathComparison(RuleBasedStateMachine):
         )
 
     @precondition(has_handles)
-    @rule(number=st.integers(0, 9), name=st.sampled_from(["x", "y", "z"]), text=texts)
-    def record_result(self, number, name, text):
-        self.compare_of(self.pick(number), lambda handle: handle.record_tool_result(name, text))
+    @rule(
+        number=st.integers(0, 9), name=st.sampled_from(["x", "y"]), text=texts, call=st.booleans(), append=st.booleans()
+    )
+    def record_result(self, number, name, text, call, append):
+        """Store the result of a call, which an earlier append contains."""
+        id = self.pick(number)
+        if call:
+            self.compare_of(id, lambda handle: handle.append(call_message(name)))
+        if append:
+            self.compare_of(id, lambda handle: handle.append(result_message(name)))
+        else:
+            self.compare_of(id, lambda handle: handle.record_tool_result(name, text))
 
     @precondition(has_handles)
     @rule(number=st.integers(0, 9), last=st.integers(0, 5), deleted=st.booleans())
@@ -357,12 +386,20 @@ class FastPathComparison(RuleBasedStateMachine):
         self.compare_of(self.pick(number), lambda handle: handle.update(**fields, **self.with_revision(offset, handle)))
 
     @precondition(has_handles)
-    @rule(number=st.integers(0, 9), take_over=st.booleans())
-    def open_turn(self, number, take_over):
+    @rule(
+        number=st.integers(0, 9), take_over=st.booleans(), answer=st.none() | message_lists,
+        end=st.sampled_from(["complete", "cancel", None]),
+    )  # fmt: skip
+    def open_turn(self, number, take_over, answer, end):
+        """Open a turn and perhaps end it; save another one next to it, which is refused while the first one is open."""
         id = self.pick(number)
         turns = self.compare_of(id, lambda handle: handle.turn("q", lease=LEASE / 1_000, take_over=take_over))
         for turns_of_store, turn in zip(self.turns, turns or [], strict=False):
             turns_of_store.append(turn)
+        if answer is not None:
+            self.compare_of(id, lambda handle: handle.save_turn("q", answer))
+        if turns is not None and end is not None:
+            self.compare(lambda store, handles, turns: getattr(turns[-1], end)())
 
     @precondition(lambda self: self.turns[0])
     @rule(number=st.integers(0, 9), messages=message_lists, step=st.sampled_from(["add", "complete", "fail", "cancel"]))
@@ -409,7 +446,7 @@ def test_the_fast_paths_of_sqlite_change_no_result(face, long):
     def open_pair(folder):
         return [opener(face)(os.path.join(folder, name)) for name in ("fast.db", "steps.db")]
 
-    run_comparison(open_pair, answers, 200 if long else 50)
+    run_comparison(open_pair, answers, 400 if long else 100)
     assert set(+answers) == set(SqliteFastPaths({}).handlers)
 
 
@@ -425,7 +462,7 @@ def test_the_fast_paths_of_postgres_change_no_result(face, databases, long):
         return [opener(face)(url, owner=owner) for owner in ("fast", "steps")]
 
     with databases.pools.reuse():
-        run_comparison(open_pair, answers, 30 if long else 10)
+        run_comparison(open_pair, answers, 60 if long else 20)
     assert set(+answers) == set(fast_paths.FAST_PATHS)
 
 
