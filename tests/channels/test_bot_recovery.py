@@ -123,10 +123,10 @@ async def test_pending_messages_are_answered_and_lost_files_are_requested_again(
 
 async def test_a_turn_of_an_unreachable_process_is_taken_over(path, monkeypatch):
     incoming, platform = make_incoming("story", id=1), MemoryPlatform()
-    from recollect import store_async
+    from recollect.engine.sqlite.async_engine import AsyncSqliteEngine
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_async, "holder", lambda: "another-machine/boot/1/1")
+        patch.setattr(AsyncSqliteEngine, "holder", lambda _: "another-machine/boot/1/1")
         await store_turn(path, incoming, "Once", lease=300)
     await store_ledger_entry(path, incoming)
     async with open_dispatcher(path, platform, Scripted(reply("it continues"))) as dispatcher:

@@ -612,8 +612,10 @@ def test_optimize_while_processes_write(path, spawn, check_database):
 
 def test_an_engine_without_a_file_raises_not_supported(path):
     class EngineWithoutFile:
-        def run(self, op):
-            return inner._engine.run(op)
+        maintenance = None
+
+        def __getattr__(self, name):
+            return getattr(inner._engine, name)
 
     with recollect.open(path) as inner:
         inner.session("a").append(user_message("x"))

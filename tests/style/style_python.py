@@ -19,7 +19,6 @@ _CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*$")
 _ENDS = (".", "?", "}", "`", "'", ")", ":")  # a sentence, or a value, command or list after it
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _STORAGE = f"{SOURCE}/storage/"
-# Modules of storage whose rows have no names yet.
 
 
 def docstrings(files: list[File]) -> Iterator[Violation]:

@@ -144,13 +144,15 @@ SET active_at = greatest(active_at, :now::bigint, {next_activity})
 WHERE {has_id} AND deleted_at IS NULL AND open_turns = 0
 
 -- shared: new_tree_cte
--- Insert the tree of a new session, unless the session exists or its parent is missing.
-new_tree AS (
+-- Insert the tree of a new session, unless the session exists or its parent is missing. The parent is locked, so that it
+-- is not erased meanwhile.
+locked_parent AS (
+    SELECT tree, number FROM recollect.sessions
+    WHERE owner = :owner AND id = :parent::text AND deleted_at IS NULL FOR NO KEY UPDATE
+), new_tree AS (
     INSERT INTO recollect.trees (owner, sessions, branches) SELECT :owner::text, 1, 1
-    WHERE NOT EXISTS (SELECT FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL) AND (
-        :parent::text IS NULL
-        OR EXISTS (SELECT FROM recollect.sessions WHERE owner = :owner AND id = :parent::text AND deleted_at IS NULL)
-    )
+    WHERE NOT EXISTS (SELECT FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL)
+        AND (:parent::text IS NULL OR EXISTS (SELECT FROM locked_parent))
     RETURNING tree
 )
 
@@ -164,7 +166,7 @@ SELECT
     CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next_activity}),
     :folded::text, {field_values}
 FROM new_tree
-LEFT JOIN recollect.sessions AS p ON p.owner = :owner AND p.id = :parent::text AND p.deleted_at IS NULL
+LEFT JOIN locked_parent AS p ON true
 RETURNING sessions.*
 
 -- shared: branch_insert_cte
@@ -196,9 +198,10 @@ HAVING count(*) <= :sort_limit::bigint
 -- shared: listed_sessions
 -- The sessions with the keys in a JSON array.
 (
-    SELECT sessions.* FROM json_array_elements_text(:keys::json) AS k (value)
-    JOIN recollect.sessions ON sessions.tree = k.value::bigint >> 20 AND sessions.number = (k.value::bigint & 1048575)::int
-    OFFSET 0
+    SELECT s.* FROM json_array_elements_text(:keys::json) AS k (value) CROSS JOIN LATERAL (
+        SELECT * FROM recollect.sessions
+        WHERE tree = k.value::bigint >> 20 AND number = (k.value::bigint & 1048575)::int OFFSET 0
+    ) AS s
 ) AS sessions
 
 -- shared: session_row
