@@ -26,11 +26,11 @@ from recollect.model.message import (
     DataPart,
     Draft,
     Message,
+    MessageColumns,
     ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    message_tuple,
 )
 
 RULES = {format: formats.load_rules(format) for format in formats.PROVIDERS}
@@ -351,7 +351,15 @@ def test_the_streaming_renderer_writes_what_the_repair_returns(format, conversat
     messages = to_messages(conversation)
     renderer = StreamingRenderer(format)
     for message in messages:
-        renderer.take(message.branch, [message_tuple(message)])
+        columns = (
+            [message.position],
+            [message.role],
+            [message.format],
+            [message.parts],
+            [message.native],
+            [message.state],
+        )
+        renderer.take(message.branch, MessageColumns(*columns))
     renderer.end()
     history, repairs = repair_messages(messages, RULES[format])
     assert renderer.history == formats.write(history, format)

@@ -6,13 +6,11 @@ stored. From the first message that needs either, it only collects the rest, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from recollect import formats
 from recollect.formats.remainder import MALFORMED
 from recollect.history.render import History, render_history
 from recollect.history.validate import ProviderValidator
-from recollect.model.message import Message, MessageTuple
+from recollect.model.message import Message, MessageColumns
 
 
 class StreamingRenderer:
@@ -25,18 +23,18 @@ class StreamingRenderer:
         self._validator = ProviderValidator(formats.load_rules(format))
         self._put_message = formats.put_function(format)
         self._is_streaming = True
-        self._pages: list[tuple[int, Sequence[MessageTuple]]] = []
+        self._pages: list[tuple[int, MessageColumns]] = []
 
-    def take(self, branch: int, messages: Sequence[MessageTuple]) -> None:
+    def take(self, branch: int, messages: MessageColumns) -> None:
         """Render the next messages of a branch, unless repair or translation is needed."""
         self._pages.append((branch, messages))
         self._is_streaming = self._is_streaming and self._stream(messages)
 
-    def _stream(self, messages: Sequence[MessageTuple]) -> bool:
+    def _stream(self, messages: MessageColumns) -> bool:
         """Render messages. Return False if one of them needs repair or translation."""
         accepts, put, history = self._validator.accepts, self._put_message, self.history
         try:
-            for _, role, source_format, parts, native, state in messages:
+            for _, role, source_format, parts, native, state in zip(*messages, strict=True):
                 if not accepts(role, source_format, parts, native, state) or not put(
                     history, role, source_format, parts, native
                 ):
@@ -56,7 +54,7 @@ class StreamingRenderer:
         return [
             Message(branch, position, role, parts, created_at=0, format=source_format, native=native, state=state)
             for branch, page in self._pages
-            for position, role, source_format, parts, native, state in page
+            for position, role, source_format, parts, native, state in zip(*page, strict=True)
         ]
 
 

@@ -8,8 +8,8 @@ restore the provider's block, and `metadata`, which belongs to the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -264,16 +264,18 @@ Messages = MessageLike | Iterable[MessageLike]
 """The types that append() accepts. A str is not among them, because it has no role."""
 
 
-MessageTuple = tuple[int, Role, str | None, tuple[Part, ...], dict[str, Any] | None, MessageState]
-"""The position, role, source format, parts, remainder and state of a message.
+class MessageColumns(NamedTuple):
+    """The fields of several messages that a history needs, oldest first, one sequence per field.
 
-A plain tuple, because a history builds one per message and reads each once.
-"""
+    A history reads each field once: a tuple per message would cost more than decoding a short text.
+    """
 
-
-def message_tuple(message: Message) -> MessageTuple:
-    """Return the fields of a message that rendering for a provider needs."""
-    return message.position, message.role, message.format, message.parts, message.native, message.state
+    positions: Sequence[int]
+    roles: Sequence[Role]
+    formats: Sequence[str | None]
+    parts: list[tuple[Part, ...]]
+    natives: list[dict[str, Any] | None]
+    states: list[MessageState]
 
 
 class ToolCall(Value, frozen=True, kw_only=True, gc=False):

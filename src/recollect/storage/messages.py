@@ -15,7 +15,7 @@ import msgspec
 
 from recollect.errors import Corrupted, InvalidValue, MessageNotFound, format_value
 from recollect.model import blob, json, session_ids, validation
-from recollect.model.message import ROLES, Draft, Message, MessageTuple, Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.message import ROLES, Draft, Message, MessageColumns, Part, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.tokens import estimate_tokens
 from recollect.storage import sessions
 from recollect.storage.fast_paths import MESSAGES_LAST, LastMessagesRequest, NewestMessageRow
@@ -200,22 +200,20 @@ def messages_from_rows(rows: list[Row], branch: int) -> list[Message]:
     ]  # fmt: skip
 
 
-def lines_from_rows(rows: list[Row]) -> list[MessageTuple]:
-    """Return the tuples of rows; a row with rare columns gets a placeholder that the caller replaces."""
+def columns_from_rows(rows: list[Row]) -> MessageColumns:
+    """Return the columns of rows of MESSAGES_TUPLES; a row with rare columns has no parts, which the caller adds."""
+    if not rows:
+        return MessageColumns((), (), (), [], [], [])
     decode, plain = json.decoder(MessageParts), json.decoder(Any)
-    return [
-        (position, role, format, decode(text), None if native is None else plain(native), "completed")
-        if text[0] != _SPACE and rare is None and (native is None or native[0] != " ")
-        else _line_from_row(row)
-        for row in rows
-        for text, position, role, format, native, rare in (row,)
+    texts, positions, roles, formats, natives, rares = zip(*rows, strict=True)
+    parts = [
+        () if rare is not None else decode(text) if text[0] != _SPACE else json.decode_as(MessageParts, text)
+        for text, rare in zip(texts, rares, strict=True)
     ]
-
-
-def _line_from_row(row: Row) -> MessageTuple:
-    text, position, role, format, native, rare = row
-    parts = json.decode_as(MessageParts, text) if rare is None else ()
-    return position, role, format, parts, None if native is None else json.decode(native), "completed"
+    decoded_natives = [
+        None if native is None else plain(native) if native[0] != " " else json.decode(native) for native in natives
+    ]
+    return MessageColumns(positions, roles, formats, parts, decoded_natives, ["completed"] * len(rows))
 
 
 def blob_names(row: Row) -> list[str] | None:

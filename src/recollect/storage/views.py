@@ -20,7 +20,7 @@ from recollect.errors import (
 )
 from recollect.model import json, validation
 from recollect.model.compaction import Compaction, outermost_compactions, summary_message
-from recollect.model.message import DataPart, Message, MessageTuple, TextPart, message_tuple
+from recollect.model.message import DataPart, Message, MessageColumns, TextPart
 from recollect.model.session import SNAPSHOT_KINDS, SessionInfo, Snapshot, SnapshotKind
 from recollect.model.tokens import estimate_tokens
 from recollect.storage import leases, messages, paths, sessions
@@ -207,9 +207,9 @@ StopCondition = Callable[[Sequence[Message]], bool]
 
 
 class MessageConsumer(Protocol):
-    """A receiver of the active messages as tuples, oldest first, instead of Message values."""
+    """A receiver of the active messages as columns, oldest first, instead of Message values."""
 
-    def take(self, branch: int, messages: Sequence[MessageTuple]) -> None:
+    def take(self, branch: int, messages: MessageColumns) -> None:
         """Take the next messages of a branch, given by its public number."""
         ...
 
@@ -252,13 +252,6 @@ class _ViewState(NamedTuple):
     always: list[Message]
 
 
-class _LinePage(NamedTuple):
-    """A page of tuples, oldest first, and the position after which the next page begins; None: the last page."""
-
-    lines: Sequence[MessageTuple]
-    after: int | None
-
-
 class _MessageBatch(NamedTuple):
     """A batch of messages, oldest first, and the spans that were not read yet."""
 
@@ -284,7 +277,7 @@ def read_active(
         return (yield from _read_last(scope, session, before, messages.check_limit(last)))
     state: _ViewState = yield Operation(_read_state, scope, session, before, writes=False)
     if consumer is not None and not state.covers:
-        yield from _feed_lines(scope, state, consumer)
+        yield from _feed_columns(scope, state, consumer)
         return ActiveView([], state.branch, state.end, state.covers, state.rounds)
     size = messages.PAGE_SIZE if enough is None else FIRST_PAGE_SIZE
     read: list[Message] = []
@@ -308,32 +301,27 @@ def read_active(
     return ActiveView(result, state.branch, state.end, state.covers, state.rounds)
 
 
-def _feed_lines(scope: Scope, state: _ViewState, consumer: MessageConsumer) -> Plan[None]:
+def _feed_columns(scope: Scope, state: _ViewState, consumer: MessageConsumer) -> Plan[None]:
     """Pass all messages of a path without compactions to a consumer, in order."""
     for span in reversed(state.open):
         after: int | None = span.low
         while after is not None:
-            page: _LinePage = yield Operation(_read_lines, scope, span, after, writes=False)
-            consumer.take(span.number, page.lines)
-            after = page.after
+            page: MessageColumns = yield Operation(_read_columns, scope, span, after, writes=False)
+            consumer.take(span.number, page)
+            after = page.positions[-1] if len(page.positions) == messages.LARGE_PAGE_SIZE else None
     consumer.end()
 
 
-def _read_lines(scope: Scope, span: PathSpan, after: int) -> Steps[_LinePage]:
+def _read_columns(scope: Scope, span: PathSpan, after: int) -> Steps[MessageColumns]:
     rows = yield from fetch_tuples(
         messages.MESSAGES_TUPLES, branch=span.branch, low=after, high=span.high, limit=messages.LARGE_PAGE_SIZE
     )
-    lines = messages.lines_from_rows(rows)
-    for index, position in [
-        (index, position) for index, (_, position, _, _, _, rare) in enumerate(rows) if rare is not None
-    ]:  # it has a state or blobs
-        message = yield from messages.read_at(scope, span.branch, span.number, position)
+    page = messages.columns_from_rows(rows)
+    for index in [index for index, (_, _, _, _, _, rare) in enumerate(rows) if rare is not None]:
+        message = yield from messages.read_at(scope, span.branch, span.number, page.positions[index])  # state or blobs
         assert message is not None
-        lines[index] = message_tuple(message)
-    if len(rows) < messages.LARGE_PAGE_SIZE:
-        return _LinePage(lines, None)
-    last_position, *_ = lines[-1]
-    return _LinePage(lines, last_position)
+        page.parts[index], page.natives[index], page.states[index] = message.parts, message.native, message.state
+    return page
 
 
 def _read_last(scope: Scope, session: str, before: paths.MessageId | None, last: int) -> Plan[ActiveView]:
