@@ -25,8 +25,8 @@ from recollect.storage.operation import Query
 
 def package_modules(package: ModuleType) -> list[ModuleType]:
     """Import every module of a package, and return them with the package."""
-    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    return [package, *(importlib.import_module(module.name) for module in found)]
+    modules = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return [package, *(importlib.import_module(module.name) for module in modules)]
 
 
 def queries_in(value: object) -> Iterator[Query]:

@@ -45,14 +45,14 @@ def find_waiting(admin):
 
 
 def test_every_statement_that_adds_messages_flags_the_session():
-    found = set()
+    names = set()
     for name, text in sql.queries("postgres").items():
         for update in re.findall(r"UPDATE recollect\.sessions[^;]*?(?=WHERE|FROM|$)", text):
             if re.search(r"\blast = ", update):
                 assert "waiting = true" in update, name
-                found.add(name)
+                names.add(name)
     appends = {f"session_{verb}{suffix}" for verb in ("append", "save") for suffix in ("", "_with_calls")}
-    assert {*appends, "session_advance", "session_touch"} <= found
+    assert {*appends, "session_advance", "session_touch"} <= names
 
 
 class RandomActions:

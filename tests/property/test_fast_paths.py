@@ -168,7 +168,7 @@ class FastPathComparison(RuleBasedStateMachine):
     def __init__(self, open_pair, answers):
         super().__init__()
         self.now = 1_763_287_200_000
-        self.holder, self.gone = 1, set()
+        self.holder, self.dead_holders = 1, set()
         self.sort_limit = listing._SORT_LIMIT
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
@@ -183,7 +183,7 @@ class FastPathComparison(RuleBasedStateMachine):
         self.turns = [[], []]
 
     def scope(self, owner):
-        return Scope(owner, f"here:1:{self.holder}", self.now, self.gone.__contains__, self.search_dialect)
+        return Scope(owner, f"here:1:{self.holder}", self.now, self.dead_holders.__contains__, self.search_dialect)
 
     def wait_for(self, value):
         """Return a value, or the result of an awaitable of an async store."""
@@ -419,7 +419,7 @@ class FastPathComparison(RuleBasedStateMachine):
     @rule()
     def end_the_process(self):
         """Continue as another process: open turns have lost their holder."""
-        self.gone.add(f"here:1:{self.holder}")
+        self.dead_holders.add(f"here:1:{self.holder}")
         self.holder += 1
 
 

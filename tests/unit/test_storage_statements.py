@@ -539,10 +539,10 @@ class TestEnsure:
         request = sessions.ensure(SCOPE, "cli:a", {"title": "T", "pinned": True, "model": "m"}).fast
         assert type(request) is EnsureSessionRequest
         script = self.create("cli:a", {"title": "T", "pinned": True, "model": "m"}, [])
-        inserted = script.params("session_insert")
+        session_row = script.params("session_insert")
         columns = dict(request.columns)
         assert columns.pop("folded") == script.params("title_set")["folded"]
-        assert {**columns, "owner": request.owner, "id": request.id, "now": request.now, "tree": 21} == inserted
+        assert {**columns, "owner": request.owner, "id": request.id, "now": request.now, "tree": 21} == session_row
 
 
 class TestSaveTurn:

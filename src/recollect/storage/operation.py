@@ -42,7 +42,7 @@ class Deletion(enum.Enum):
 
     NOTHING = 0
     ROWS = 1
-    """Rows, to make room. An engine may give it space that it reserves for a full disk."""
+    """Rows, to free space. An engine may give it space that it reserves for a full disk."""
     CONTENT = 2
     """Rows, and their content must not stay readable in any file of the engine when run() returns."""
 

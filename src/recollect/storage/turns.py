@@ -117,8 +117,8 @@ def _find_earlier_write(
     earlier = yield from appends.find_earlier_append(scope, session, key, records)
     if earlier is None:
         return None
-    held = HeldTurn(earlier.session, earlier.branch, earlier.appended.first, earlier.appended.branch)
-    return TurnWrite(held, earlier.appended, earlier.counts)
+    turn = HeldTurn(earlier.session, earlier.branch, earlier.appended.first, earlier.appended.branch)
+    return TurnWrite(turn, earlier.appended, earlier.counts)
 
 
 def resume_turn(scope: Scope, session: str, turn: paths.MessageId, *, lease: int) -> Operation[TurnWrite]:
@@ -373,8 +373,8 @@ def _save_request(
 
 def _finish_save(request: SaveTurnRequest, row: AdvancedRow) -> TurnWrite:
     first = row.last + 1
-    held = HeldTurn(row.session, row.head, first, row.branch)
-    return TurnWrite(held, appends.Appended(row.branch, first, request.messages, row.revision), row.counts)
+    turn = HeldTurn(row.session, row.head, first, row.branch)
+    return TurnWrite(turn, appends.Appended(row.branch, first, request.messages, row.revision), row.counts)
 
 
 def _save_turn(

@@ -203,15 +203,15 @@ class PipelinedConnection:
         """
         cancelled = False
         try:
-            wanted = next(results)
+            event = next(results)
             while True:
-                ready = yield wanted
+                ready = yield event
                 if not ready and time.monotonic() > deadline:
                     if cancelled:
                         raise ConnectionLost("the server does not answer")
                     self._cancel()
                     cancelled, deadline = True, time.monotonic() + _CANCEL_GRACE
-                wanted = results.send(ready)
+                event = results.send(ready)
         except StopIteration as end:
             return end.value
 
