@@ -69,7 +69,7 @@ class _TextElementDumper(TextDumper):
 class IntegerArray(tuple[int | None, ...]):
     """A parameter of type `bigint[]`; any other tuple is one of type `text[]`.
 
-    If the type is known, psycopg does not look at every element to find it: 7% less client CPU for append().
+    If the type is known, psycopg does not look at every element to find it: 4% less client CPU for append().
     """
 
     __slots__ = ()

@@ -1,10 +1,10 @@
 """Pipelined connections: statements are sent without waiting, and results are awaited only if an operation needs rows.
 
-psycopg's pipeline makes a system call for each statement, its cursors and prepared statements have costs of their own.
-With one cursor kept per statement, they took more CPU time of the client than this module: append() 66%, save_turn()
-64%, opening a session 111%, the last 50 messages 24%, a list of 50 sessions 22%, 64 tasks 30%; and 4% to 14% more wall
-time (the operations of benchmarks/postgres.py). So this module calls psycopg's libpq wrapper. It uses psycopg's pool,
-its generators for waiting, and its adapters for parameters and columns.
+psycopg's pipeline makes a system call for each statement, and its cursors and prepared statements have their own costs.
+In place of send() and receive(), with the same adapters and a cursor kept per statement, they took more CPU time of the
+client: append() 34%, save_turn() 35%, opening a session 68%, the last 50 messages 36%, a list of 50 sessions 27%, 64
+tasks 20% (the turns of benchmarks/postgres.py, alternating runs; a load of 10,000 messages took the same). So this
+module calls psycopg's libpq wrapper. It uses psycopg's generators for waiting, and its adapters.
 """
 
 from __future__ import annotations
@@ -201,16 +201,16 @@ class PipelinedConnection:
         If no answer follows within _CANCEL_GRACE, raise ConnectionLost. psycopg waits in slices of 0.1 seconds; `ready`
         is 0 if nothing has arrived in one.
         """
-        cancelled = False
+        is_cancelled = False
         try:
             event = next(results)
             while True:
                 ready = yield event
                 if not ready and time.monotonic() > deadline:
-                    if cancelled:
+                    if is_cancelled:
                         raise ConnectionLost("the server does not answer")
                     self._cancel()
-                    cancelled, deadline = True, time.monotonic() + _CANCEL_GRACE
+                    is_cancelled, deadline = True, time.monotonic() + _CANCEL_GRACE
                 event = results.send(ready)
         except StopIteration as end:
             return end.value
