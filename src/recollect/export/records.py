@@ -327,13 +327,13 @@ def branch_record(session: str, branch: BranchOutline, parent: int | None, last:
 
 def message_record(session: str, number: int, row: FullMessageRow) -> MessageRecord:
     """Return the record of a message."""
+    (position, turn, role, state, tokens, input_tokens, output_tokens, created, completed, format, model, error,
+     metadata, native, blobs, parts, deleted) = row  # fmt: skip
     return MessageRecord(
-        session=session, id=f"{number}.{row.position}", role=row.role, created_at=format_time(row.created_at),
-        turn=row.turn, state=row.state, completed_at=format_time(row.completed_at),
-        deleted_at=format_time(row.deleted_at), tokens=row.tokens, input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens, format=row.format, model=row.model, error=raw_json(row.error),
-        metadata=raw_json(row.metadata), native=raw_json(row.native), blobs=raw_json(row.blobs),
-        parts=raw_json(row.parts),
+        session=session, id=f"{number}.{position}", role=role, created_at=format_time(created), turn=turn, state=state,
+        completed_at=format_time(completed), deleted_at=format_time(deleted), tokens=tokens, input_tokens=input_tokens,
+        output_tokens=output_tokens, format=format, model=model, error=raw_json(error), metadata=raw_json(metadata),
+        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts),
     )  # fmt: skip
 
 
@@ -348,12 +348,13 @@ def turn_record(session: str, number: int, row: TurnRow) -> TurnRecord:
 
 def call_record(session: str, number: int, row: FullCallRow, branch: int) -> ToolCallRecord:
     """Return the record of a tool call; `branch` is the number of the branch from which the row sees it."""
+    (position, part, _, call_id, tool, status, result, result_part, created, started, completed, latency, code,
+     message) = row  # fmt: skip
     return ToolCallRecord(
-        session=session, message=f"{number}.{row.position}", part=row.part, branch=branch, call_id=row.call_id,
-        tool=row.tool, status=row.status, result=row.result, result_part=row.result_part,
-        created_at=format_time(row.created_at), started_at=format_time(row.started_at),
-        completed_at=format_time(row.completed_at), latency_ms=row.latency_ms, error_code=row.error_code,
-        error_message=row.error_message,
+        session=session, message=f"{number}.{position}", part=part, branch=branch, call_id=call_id, tool=tool,
+        status=status, result=result, result_part=result_part, created_at=format_time(created),
+        started_at=format_time(started), completed_at=format_time(completed), latency_ms=latency, error_code=code,
+        error_message=message,
     )  # fmt: skip
 
 
@@ -404,12 +405,11 @@ def message_row(record: MessageRecord) -> tuple[int, FullMessageRow, Mapping[str
     if record.turn is not None and record.turn > position:
         raise InvalidValue("The turn of a message must not begin after it.")
     state = None if record.state == "completed" else record.state
-    row = FullMessageRow(
-        position=position, turn=record.turn, role=record.role, state=state, tokens=record.tokens,
-        input_tokens=record.input_tokens, output_tokens=record.output_tokens, created_at=parse_time(record.created_at),
-        completed_at=parse_time(record.completed_at), format=_storable_text(record.format),
-        model=_storable_text(record.model), error=_encode_json(record.error), metadata=_encode_object(record.metadata),
-        native=_encode_object(record.native), blobs=blobs, parts=parts, deleted_at=parse_time(record.deleted_at),
+    row = FullMessageRow(  # by position, in the order of its fields: keywords would take longer
+        position, record.turn, record.role, state, record.tokens, record.input_tokens, record.output_tokens,
+        parse_time(record.created_at), parse_time(record.completed_at), _storable_text(record.format),
+        _storable_text(record.model), _encode_json(record.error), _encode_object(record.metadata),
+        _encode_object(record.native), blobs, parts, parse_time(record.deleted_at),
     )  # fmt: skip
     return number, row, payloads
 

@@ -135,6 +135,10 @@ def compare_message(old_row: FullMessageRow, row: FullMessageRow, renew: bool) -
 
 
 def _is_same_message(old_row: FullMessageRow, row: FullMessageRow) -> bool:
+    *old_columns, _ = old_row
+    *columns, _ = row
+    if old_columns == columns:
+        return True
     for name in row._fields:
         old_value: Any = getattr(old_row, name)
         new_value: Any = getattr(row, name)
