@@ -126,10 +126,11 @@ TIMES = itertools.count(5)
 
 def import_compaction(session, text, last):
     from recollect.storage.operation import fetch_one
+    from recollect.storage.sessions import SESSION_GET
 
     time = next(TIMES)
-    row = yield from fetch_one("session_get", owner="", id=session)
-    columns = {"branch": row[2], "created_at": time, "undone_at": None}
+    row = yield from fetch_one(SESSION_GET, owner="", id=session)
+    columns = {"branch": row.head, "created_at": time, "undone_at": None}
     yield from execute(
         "compaction_import",
         **columns,
@@ -142,10 +143,10 @@ def import_compaction(session, text, last):
     )
     yield from execute(
         "snapshot_import",
-        session=row[0],
+        session=row.session,
         kind="memory",
         content='{"a":"ä"}',
-        branch=row[2],
+        branch=row.head,
         position=max(last, 1),
         tokens=1,
         created_at=time,

@@ -12,6 +12,7 @@ from random_stores import STORE_STEPS, build_store, export_bytes, import_bytes, 
 
 import recollect
 from recollect.storage.operation import Operation, fetch_all
+from recollect.storage.transfer import BLOB_SIZE
 
 pytestmark = pytest.mark.filterwarnings("default")
 EXAMPLES = int(os.environ.get("RECOLLECT_EXAMPLES", "25"))
@@ -107,7 +108,7 @@ def test_import_counts_blob_references_like_append(steps):
     def blob_sizes():
         sizes = {}
         for hash in hashes:
-            sizes[hash] = yield from fetch_all("blob_size", owner="", hash=hash)
+            sizes[hash] = yield from fetch_all(BLOB_SIZE, owner="", hash=hash)
         return sizes
 
     with recollect.open(":memory:") as store:

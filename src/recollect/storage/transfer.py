@@ -44,7 +44,7 @@ class BlobSizeRow(NamedTuple):
     size: int
 
 
-_BLOB_SIZE = Query("blob_size", BlobSizeRow)
+BLOB_SIZE = Query("blob_size", BlobSizeRow)
 _SESSION_IMPORT = Query("session_import", sessions.SessionKeyRow)
 
 
@@ -56,7 +56,7 @@ def find_blobs(scope: Scope, names: Sequence[str]) -> Operation[set[str]]:
 def _find_blobs(scope: Scope, names: Sequence[str]) -> Steps[set[str]]:
     hashes: set[str] = set()
     for name in names:
-        if (yield from fetch_one(_BLOB_SIZE, owner=scope.owner, hash=name)) is not None:
+        if (yield from fetch_one(BLOB_SIZE, owner=scope.owner, hash=name)) is not None:
             hashes.add(name)
     return hashes
 
