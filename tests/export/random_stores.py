@@ -130,6 +130,7 @@ def import_compaction(session, text, last):
 
     time = next(TIMES)
     row = yield from fetch_one(SESSION_GET, owner="", id=session)
+    assert row is not None
     columns = {"branch": row.head, "created_at": time, "undone_at": None}
     yield from execute(
         "compaction_import",

@@ -15,6 +15,7 @@ import inspect
 import os
 import tempfile
 import traceback
+from typing import Any
 
 import msgspec
 import pytest
@@ -195,7 +196,7 @@ class FastPathComparison(RuleBasedStateMachine):
 
         return self.loop.run_until_complete(wait())
 
-    def outcome(self, action, number):
+    def outcome(self, action, number) -> tuple[str, Any]:
         """Run an action on one of the stores, and return its result or its error."""
         try:
             return "returned", self.wait_for(action(self.stores[number], self.handles[number], self.turns[number]))
