@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import subprocess
 import sys
@@ -272,13 +273,11 @@ def test_a_late_write_does_not_change_a_closed_stream(path, state):
 
     async def main():
         async with recollect.open_async(path) as store, (await store.session("a")).turn("q") as turn:
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 async with turn.stream() as stream:
                     await stream.write("the whole answer")
                     if state == "interrupted":
                         raise asyncio.CancelledError
-            except asyncio.CancelledError:
-                pass
             draft = Draft(role="assistant", parts=(TextPart(text="the"),))
             late = storage.turns.write_stream(store.scope(), "a", stream.handle, draft, lease=turn.lease)
             with pytest.raises(recollect.InvalidValue, match="closed"):
@@ -319,7 +318,10 @@ def test_a_cancelled_flush_is_stored_before_the_end_of_the_stream(path):
             task.cancel()
             await asyncio.wait([task])
             revision = (await session.refresh()).revision
-            assert [(m.text, m.state) for m in await session.messages()] == [("q", "completed"), ("text", "interrupted")]
+            assert [(m.text, m.state) for m in await session.messages()] == [
+                ("q", "completed"),
+                ("text", "interrupted"),
+            ]
             assert revision == 6  # the session, the turn, the stream, the flush, and the two ends
 
     asyncio.run(main())

@@ -495,7 +495,7 @@ def _write_stream(
     yield from renew_lease(scope, session, stream.held, lease, TurnUsage())
     message = yield from _read_streaming(scope, session, stream)
     # A write may run after close_stream(), if it was in progress when its task was cancelled. Tokens are counted when
-    # the stream is closed; without them, "interrupted" means that another process gave up this turn.
+    # the stream is closed; without them, "interrupted" means that another process interrupted the turn.
     if message.state != "streaming" and (message.state != "interrupted" or message.tokens):
         raise InvalidValue(STREAM_CLOSED)
     yield from _unindex_interrupted(scope, stream, message)
