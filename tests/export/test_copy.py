@@ -65,7 +65,7 @@ def test_a_copy_resumes_after_any_batch(tmp_path):
     with recollect.open(source) as a, recollect.open(target) as b:
         assert b.check().problems == ()
         assert read_contents(b)["sessions"].keys() == read_contents(a)["sessions"].keys()
-        assert b.get_session("delegate").relation == "delegate"
+        assert b.find_session("delegate").relation == "delegate"
         assert b"".join(export.chunks(a, None, "jsonl")) == b"".join(export.chunks(b, None, "jsonl"))
 
 
