@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 import trio
 
 import recollect
+from recollect import storage
+from recollect.model.message import Draft, TextPart
 from recollect.store_async import AsyncStore
 
 DEADLINE = 60  # seconds, which only a failure reaches
@@ -189,6 +192,139 @@ def test_a_watch_under_trio(path):
 
     trio.run(main)
     wait_for_threads("recollect-watch")
+
+
+class SlowNotifier:
+    """A change notifier that has received a change when it is woken, and returns it once the waiting task is gone."""
+
+    def __init__(self, notifier, is_cancelled):
+        self.notifier, self.is_cancelled = notifier, is_cancelled
+        self.close = notifier.close
+        self.has_started = threading.Event()
+
+    def wait(self, seconds):
+        self.has_started.set()
+        notice = self.notifier.wait(DEADLINE)
+        assert self.is_cancelled.wait(DEADLINE)
+        return notice
+
+    def notify(self):
+        self.is_cancelled.set()
+        self.notifier.notify()
+
+
+def test_a_cancelled_iteration_of_a_watch_loses_no_change_under_asyncio(path):
+    async def main():
+        async with recollect.open_async(path) as store, recollect.open_async(path) as other:
+            session = await other.session("a")
+            async with store.watch() as changes:
+                is_cancelled = threading.Event()
+                slow = SlowNotifier(changes._notifier, is_cancelled)
+                changes._notifier = slow
+                iteration = asyncio.ensure_future(anext(changes))
+                await asyncio.to_thread(slow.has_started.wait, DEADLINE)
+                await session.append(user_message("x"))
+                iteration.cancel()
+                await asyncio.wait([iteration])
+                assert iteration.cancelled()
+                changes._notifier = slow.notifier
+                assert await asyncio.wait_for(anext(changes), DEADLINE) == ("a", session.revision)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_a_watch_cancelled_during_its_rescan_reports_the_change_later(path, library):
+    """A cancellation while the watch reads the revisions, once while it opens and once in an iteration."""
+
+    class CancelledRead(AsyncStore):
+        is_armed = False
+
+        def run(self, op):
+            if self.is_armed:
+                self.is_armed = False
+                raise RuntimeError  # like a cancellation: the rows of the operation do not arrive
+            return super().run(op)
+
+    async def main():
+        async with recollect.open_async(path) as plain_store:
+            store = CancelledRead(plain_store._engine)
+            session = await store.session("a")
+            changes = store.watch()
+            store.is_armed = True
+            with pytest.raises(RuntimeError):
+                await changes
+            assert changes._notifier is None  # closed
+            async with changes:
+                await session.append(user_message("x"))
+                changes._next_rescan = 0.0
+                changes._is_rescan_due = True
+                store.is_armed = True
+                with pytest.raises(RuntimeError):
+                    await anext(changes)
+                assert await anext(changes) == ("a", session.revision)
+
+    trio.run(main) if library == "trio" else asyncio.run(main())
+
+
+@pytest.mark.parametrize("state", ["completed", "interrupted"])
+def test_a_late_write_does_not_change_a_closed_stream(path, state):
+    """A write that was in progress when its task was cancelled can run after the end of the stream."""
+
+    async def main():
+        async with recollect.open_async(path) as store, (await store.session("a")).turn("q") as turn:
+            with contextlib.suppress(asyncio.CancelledError):
+                async with turn.stream() as stream:
+                    await stream.write("the whole answer")
+                    if state == "interrupted":
+                        raise asyncio.CancelledError
+            draft = Draft(role="assistant", parts=(TextPart(text="the"),))
+            late = storage.turns.write_stream(store.scope(), "a", stream.handle, draft, lease=turn.lease)
+            with pytest.raises(recollect.InvalidValue, match="closed"):
+                await store.run(late)
+            message = await turn.session.message(stream.id)
+            assert (message.text, message.state) == ("the whole answer", state)
+            assert (await store.check()).problems == ()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_flush_is_stored_before_the_end_of_the_stream(path):
+    class SlowStore(AsyncStore):
+        has_begun = None
+
+        async def run(self, op):
+            if self.has_begun is None:
+                return await super().run(op)
+            self.has_begun.set()
+            self.has_begun = None
+            await asyncio.sleep(0.05)
+            return await super().run(op)
+
+    async def main():
+        async with recollect.open_async(path) as plain_store:
+            store = SlowStore(plain_store._engine)
+            session = await store.session("a")
+
+            async def answer(has_begun):
+                async with session.turn("q") as turn, turn.stream() as stream:
+                    await stream.write("text")
+                    store.has_begun = has_begun
+                    await stream.flush()
+
+            has_begun = asyncio.Event()
+            task = asyncio.ensure_future(answer(has_begun))
+            await has_begun.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            revision = (await session.refresh()).revision
+            assert [(m.text, m.state) for m in await session.messages()] == [
+                ("q", "completed"),
+                ("text", "interrupted"),
+            ]
+            assert revision == 6  # the session, the turn, the stream, the flush, and the two ends
+
+    asyncio.run(main())
 
 
 def test_the_text_of_a_paused_writer_is_stored_under_trio(path):

@@ -25,6 +25,9 @@ def fill(path):
         store.delete_session("short:1")
         store.session("short:1").append(user("again"))
         store.session("open").turn("still open")
+        store.session("erased parent")
+        store.session("delegate", parent="erased parent")
+        store.erase_session("erased parent")
         store.set_setting("theme", "dark")
 
 
@@ -62,6 +65,7 @@ def test_a_copy_resumes_after_any_batch(tmp_path):
     with recollect.open(source) as a, recollect.open(target) as b:
         assert b.check().problems == ()
         assert read_contents(b)["sessions"].keys() == read_contents(a)["sessions"].keys()
+        assert b.find_session("delegate").relation == "delegate"
         assert b"".join(export.chunks(a, None, "jsonl")) == b"".join(export.chunks(b, None, "jsonl"))
 
 

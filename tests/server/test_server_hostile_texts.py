@@ -38,6 +38,10 @@ PARSERS = {
 }
 
 
+def render_html(text):
+    return "".join(markdown.render_blocks(text))
+
+
 def cpu_time(parse, text):
     start = time.thread_time()
     parse(text)
@@ -58,9 +62,9 @@ def test_parsing_takes_linear_time(name):
 
 
 def test_a_formula_ends_at_its_delimiter():
-    assert markdown.render_html(r"\(a\) *b* \(c").count("<em>") == 1
-    assert r"\(a_b_ \\ c\)" in markdown.render_html(r"\(a_b_ \\ c\)")
-    assert r"\[x \\[2pt] y\]" in markdown.render_html(r"\[x \\[2pt] y\]")
+    assert render_html(r"\(a\) *b* \(c").count("<em>") == 1
+    assert r"\(a_b_ \\ c\)" in render_html(r"\(a_b_ \\ c\)")
+    assert r"\[x \\[2pt] y\]" in render_html(r"\[x \\[2pt] y\]")
 
 
 @pytest.fixture

@@ -53,3 +53,39 @@ def test_a_replaced_text_that_no_longer_occurs_is_an_error(clone):
     process = generate(clone)
     assert process.returncode == 1
     assert "'Another task may call this'" in process.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x = 1  # await the end", "x = anext(y)", "import asyncio", '"""Await it."""', "x = contextlib.aclosing(y)"],
+)
+def test_a_word_without_a_sync_form_is_an_error(clone, line):
+    source = clone / "src/recollect/store_async/watch.py"
+    source.write_text(f"{source.read_text('utf-8')}{line}\n", "utf-8")
+    process = generate(clone)
+    assert process.returncode == 1
+    assert f"line {len(source.read_text('utf-8').splitlines())}: " in process.stderr
+    assert "has no sync form" in process.stderr
+
+
+def test_a_new_module_is_generated_and_a_stale_one_is_an_error(clone):
+    source = clone / "src/recollect/store_async/probe.py"
+    source.write_text(
+        "async def f(x: AsyncStore) -> list[int]:\n"
+        "    async with x as y, y.watch() as z:\n"
+        "        # A comment.\n"
+        "        return [await n async for n in z if (await\n            n())]\n"
+    )
+    assert generate(clone, "--check").returncode == 1
+    assert generate(clone).returncode == 0
+    generated = (clone / "src/recollect/store/probe.py").read_text("utf-8")
+    assert generated.partition("\n")[2] == (
+        "def f(x: Store) -> list[int]:\n"
+        "    with x as y, y.watch() as z:\n"
+        "        # A comment.\n"
+        "        return [n for n in z if (n())]\n"
+    )
+    source.unlink()
+    process = generate(clone, "--check")
+    assert process.returncode == 1
+    assert "store/probe.py has no source" in process.stderr

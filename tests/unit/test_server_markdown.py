@@ -13,6 +13,10 @@ from recollect.server.page import markdown, markdown_rendering
 VOID = {"br", "hr", "img"}
 
 
+def render_html(text):
+    return "".join(markdown.render_blocks(text))
+
+
 class HtmlReader(HTMLParser):
     """Parses HTML, and counts the elements at its top level."""
 
@@ -69,7 +73,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_text(text):
-    assert_safe(markdown.render_html(text))
+    assert_safe(render_html(text))
 
 
 def assert_safe(html):
@@ -105,22 +109,20 @@ def assert_safe(html):
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="<>[]()!\"'&#;:/ \nabjsx`*_$|-=\\~javascript", max_size=80))
 def test_any_text_is_rendered_safely(text):
-    assert_safe(markdown.render_html(text))
+    assert_safe(render_html(text))
 
 
 def test_an_image_of_another_host_is_a_link_and_a_stored_image_is_shown():
-    assert '<a href="https://elsewhere.example/a.gif"' in markdown.render_html(
-        "![cat](https://elsewhere.example/a.gif)"
-    )
-    assert "<img" not in markdown.render_html("![cat](https://elsewhere.example/a.gif)")
-    assert '<img src="/files/x/1.1/0" alt="cat"' in markdown.render_html("![cat](/files/x/1.1/0)")
+    assert '<a href="https://elsewhere.example/a.gif"' in render_html("![cat](https://elsewhere.example/a.gif)")
+    assert "<img" not in render_html("![cat](https://elsewhere.example/a.gif)")
+    assert '<img src="/files/x/1.1/0" alt="cat"' in render_html("![cat](/files/x/1.1/0)")
 
 
 def test_a_url_in_the_text_is_a_link_without_the_full_stop():
-    html = markdown.render_html("See https://a.example/b_c?d=1, and (https://b.example).")
+    html = render_html("See https://a.example/b_c?d=1, and (https://b.example).")
     assert 'href="https://a.example/b_c?d=1"' in html
     assert 'href="https://b.example"' in html
-    assert "<a" not in markdown.render_html("`https://a.example`")
+    assert "<a" not in render_html("`https://a.example`")
 
 
 @pytest.mark.parametrize(
@@ -128,33 +130,33 @@ def test_a_url_in_the_text_is_a_link_without_the_full_stop():
     ["$a_1 * b_2 * c$", r"\(x_1 \_ y\)", r"\[a * b * c\]", "$$e^{i\\pi} * 1 * 2$$", "$$\na_1 * b_2\n- c *d*\n=\n$$", "\\[\n1. a\n\\]"],
 )  # fmt: skip
 def test_formulas_are_unchanged(formula):
-    reader = HtmlReader(markdown.render_html(f"before\n\n{formula}\n\nafter *this*"))
+    reader = HtmlReader(render_html(f"before\n\n{formula}\n\nafter *this*"))
     assert formula in "".join(reader.text)
     assert reader.tags.count("em") == 1
 
 
 def test_prices_are_not_a_formula():
-    assert "<em>maybe</em>" in markdown.render_html("It costs $5 and *maybe* $10.")
+    assert "<em>maybe</em>" in render_html("It costs $5 and *maybe* $10.")
 
 
 def test_code_is_highlighted_and_keeps_every_character():
     code = "def f(x):\n\n    return '<&>'  # \u00e9\n"
-    html = markdown.render_html(f"```python\n{code}```")
+    html = render_html(f"```python\n{code}```")
     assert '<span class="k">def</span>' in html
     reader = HtmlReader(html)
     assert code in "".join(reader.text)
 
 
 def test_tables_align_by_class_and_never_by_style():
-    html = markdown.render_html("| a | b |\n|:-:|--:|\n| 1 | 2 |")
+    html = render_html("| a | b |\n|:-:|--:|\n| 1 | 2 |")
     assert '<td class="center">1</td>' in html
     assert "style" not in html
 
 
 def test_a_text_that_would_take_too_long_is_shown_as_plain_text():
     text = "![" * 4_000
-    assert markdown.render_html(text) == plaintext.render_plain(text)
-    assert markdown.render_html("a" * (plaintext.MAX_MARKDOWN_LENGTH + 1)).startswith('<div class="plain-text">')
+    assert render_html(text) == plaintext.render_plain(text)
+    assert render_html("a" * (plaintext.MAX_MARKDOWN_LENGTH + 1)).startswith('<div class="plain-text">')
 
 
 def test_the_cache_is_bounded():
@@ -215,15 +217,15 @@ def test_stable_blocks_are_not_rendered_again():
 
 
 def test_short_inline_code_is_never_broken_and_long_code_may_be():
-    assert '<code class="whole">--dry-run</code>' in markdown.render_html("with `--dry-run` on")
+    assert '<code class="whole">--dry-run</code>' in render_html("with `--dry-run` on")
     long = "run <all> --since 2024-01-01 " + "x-" * 20
     expected = '<code>run &lt;all&gt; <span class="whole">--since</span> <span class="whole">2024-01-01</span> '
-    assert expected + "x-" * 20 + "</code>" in markdown.render_html(f"`{long}`")
-    assert '<code class="whole">&lt;b&gt;</code>' in markdown.render_html("`<b>`")
+    assert expected + "x-" * 20 + "</code>" in render_html(f"`{long}`")
+    assert '<code class="whole">&lt;b&gt;</code>' in render_html("`<b>`")
 
 
 def test_lists_quotes_and_tables_follow_the_direction_of_their_text():
-    html = markdown.render_html("- \u05d0\n\n1. b\n\n> c\n\n| d |\n|---|\n| e |")
+    html = render_html("- \u05d0\n\n1. b\n\n> c\n\n| d |\n|---|\n| e |")
     tags = [tag for tag, name, value in HtmlReader(html).attributes if (name, value) == ("dir", "auto")]
     assert tags == ["ul", "ol", "blockquote", "table"]
 
@@ -247,7 +249,7 @@ def test_a_url_in_the_app_must_be_that_of_a_stored_file(url):
         f"[![a]({url})]({url})",
         f"![a]\n\n[a]: {url}",
     ):
-        reader = HtmlReader(markdown.render_html(text))
+        reader = HtmlReader(render_html(text))
         assert not [value for _, name, value in reader.attributes if name in ("src", "href")], text
 
 
@@ -255,5 +257,5 @@ def test_a_url_in_the_app_must_be_that_of_a_stored_file(url):
     "url", ["/files/x/1.1/0", "/files/cli%3Adefault/2.14/3.1", "/files/s%2F1/1.1/0", "/files/é/1.1/0"]
 )
 def test_a_stored_file_is_shown_and_linked(url):
-    assert '<img src="/files/' in markdown.render_html(f"![a]({url})")
-    assert '<a href="/files/' in markdown.render_html(f"[a]({url})")
+    assert '<img src="/files/' in render_html(f"![a]({url})")
+    assert '<a href="/files/' in render_html(f"[a]({url})")

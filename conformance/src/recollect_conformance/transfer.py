@@ -147,6 +147,18 @@ class TestTransfer:
         assert ids(store.session("f")) == expected
         assert texts(store.session("f")) == ["m1", "m2", "fork"]
 
+    def test_a_delegate_stays_one_without_its_parent(self, store: Store) -> None:
+        store.session("a")
+        store.session("b", parent="a")
+        store.erase_session("a")
+        data = export_bytes(store, ["b"])
+        for _ in range(2):
+            session = store.session("b")
+            assert (session.parent, session.relation) == (None, "delegate")
+            assert list(store.list_sessions()) == []
+            erase_all(store)
+            export.read(store, io.BytesIO(data))
+
     def test_an_unknown_session_is_an_error(self, store: Store) -> None:
         with pytest.raises(SessionNotFound):
             export_bytes(store, ["nobody"])

@@ -112,13 +112,8 @@ def _needed_branches(session: int, extents: dict[int, BranchExtent]) -> set[int]
     return keys
 
 
-def path_spans(
-    head: int, extents: dict[int, BranchExtent], *, own: bool = False
-) -> list[tuple[BranchExtent, int, int]]:
-    """Return the spans of the path that ends with a branch, oldest first.
-
-    With `own`, return only that of the branch.
-    """
+def path_spans(head: int, extents: dict[int, BranchExtent]) -> list[tuple[BranchExtent, int, int]]:
+    """Return the spans of the path that ends with a branch, oldest first."""
     spans: list[tuple[BranchExtent, int, int]] = []
     key: int | None = head
     high: Any = None
@@ -126,5 +121,5 @@ def path_spans(
         extent = extents[key]
         end = extent.high if high is None else high
         spans.append((extent, extent.branch.fork_at, end))
-        high, key = extent.branch.fork_at, None if own else extent.branch.parent
+        high, key = extent.branch.fork_at, extent.branch.parent
     return spans[::-1]

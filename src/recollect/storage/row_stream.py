@@ -257,15 +257,12 @@ def _find_trees(scope: Scope, ids: Sequence[str]) -> Steps[dict[str, int]]:
     return trees
 
 
-def read_tree(key: int, ids: frozenset[str] | None, *, deleted: bool = False) -> Operation[TreeOutline]:
-    """Read the outline of a tree, with the sessions in `ids`, or with all of them.
-
-    - `deleted`: whether sessions in the trash are included.
-    """
-    return Operation(_read_tree, key, ids, deleted, writes=False)
+def read_tree(key: int, ids: frozenset[str] | None) -> Operation[TreeOutline]:
+    """Read the outline of a tree, with the sessions in `ids`, or with all of them, without those in the trash."""
+    return Operation(_read_tree, key, ids, writes=False)
 
 
-def _read_tree(key: int, ids: frozenset[str] | None, deleted: bool) -> Steps[TreeOutline]:
+def _read_tree(key: int, ids: frozenset[str] | None, *, deleted: bool = False) -> Steps[TreeOutline]:
     selection: dict[int, sessions.StoredSession] = {}
     for row in (yield from fetch_all(SESSIONS_OF_TREE, tree=key)):
         if (deleted or row.deleted_at is None) and (ids is None or row.id in ids):

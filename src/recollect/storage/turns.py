@@ -478,6 +478,9 @@ def _begin_stream(
     return OpenStream(open_turn, result.first), result.counts
 
 
+STREAM_CLOSED = "This stream is closed. Open another one with turn.stream()."
+
+
 def write_stream(
     scope: Scope, session: str, stream: OpenStream, draft: Draft, *, lease: int
 ) -> Operation[SessionCounts]:
@@ -491,6 +494,10 @@ def _write_stream(
 ) -> Steps[SessionCounts]:
     yield from renew_lease(scope, session, stream.held, lease, TurnUsage())
     message = yield from _read_streaming(scope, session, stream)
+    # A write may run after close_stream(), if it was in progress when its task was cancelled. Tokens are counted when
+    # the stream is closed; without them, "interrupted" means that another process interrupted the turn.
+    if message.state != "streaming" and (message.state != "interrupted" or message.tokens):
+        raise InvalidValue(STREAM_CLOSED)
     yield from _unindex_interrupted(scope, stream, message)
     yield from _update_message(stream, _keep_pin(scope, item, message), None)
     return (yield from touch_session(scope, session, stream.held)).counts

@@ -225,7 +225,8 @@ class Stream(Openable):
         """Store the received text now. It is on disk when this returns."""
         self._check_open()
         self._flusher.settle(self._store_text)
-        self.turn.session.saw(self._store_text())
+        # To its end: after a cancellation, it could overtake the end of the stream on another connection.
+        self.turn.session.saw(run_to_end(self._store_text()))
 
     def _store_text(self) -> SessionCounts:
         session, draft = self.turn.session, self._buffer.draft("streaming")
@@ -245,7 +246,7 @@ class Stream(Openable):
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise InvalidValue("This stream is closed. Open another one with turn.stream().")
+            raise InvalidValue(storage.turns.STREAM_CLOSED)
 
     def _end(self, draft: Draft) -> None:
         run_to_end(self._store_end(draft))

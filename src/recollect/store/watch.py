@@ -39,18 +39,27 @@ class Watch(Openable):
         self._notifier: ChangeNotifier | None = None
         self._thread = WatchThread()
         self._next_rescan = 0.0
+        self._is_rescan_due = False
 
     def _open(self) -> Self:
         if self._notifier is None and self._is_open:
-            self._notifier = self._thread.call(self._open_notifier)
-            self._rescan()
+            try:
+                run_to_end(self._start())
+                self._rescan()
+            except BaseException:  # such as a cancellation, after which nobody would close the notifier
+                run_to_end(self._close_notifier())
+                raise
             self._ready.clear()
         return self
+
+    def _start(self) -> None:
+        self._notifier = self._thread.call(self._open_notifier)
 
     def _rescan(self) -> None:
         start = time.monotonic()
         rows = self._store.run(storage.sessions.revisions(self._store.scope(), self._session))
         self._ready += self._revisions.replace_all(rows)
+        self._is_rescan_due = False
         self._next_rescan = time.monotonic() + RESCAN_FACTOR * (time.monotonic() - start)
 
     def __iter__(self) -> Self:
@@ -80,14 +89,17 @@ class Watch(Openable):
         notifier = self._notifier
         if notifier is None:
             return
-        notification = self._thread.wait(notifier, min(remaining, WAIT_SLICE))
-        if notification is not None and notification.everything:
-            sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
-            if notification.new_database:
+        if not self._is_rescan_due:
+            notice = self._thread.wait(notifier, min(remaining, WAIT_SLICE))
+            if notice is None:
+                return
+            self._ready += self._revisions.update(notice.rows)
+            if notice.new_database:
                 self._revisions.invalidate()
+            self._is_rescan_due = notice.everything
+        if self._is_rescan_due:  # also if an earlier iteration was cancelled during its rescan
+            sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
             self._rescan()
-        elif notification is not None:
-            self._ready += self._revisions.update(notification.rows)
 
     def close(self) -> None:
         """End the watch. Another thread may call this while the iteration waits."""
@@ -95,11 +107,14 @@ class Watch(Openable):
 
     def _end(self) -> None:
         self._is_open = False
+        self._close_notifier()
+        self._thread.end()
+
+    def _close_notifier(self) -> None:
         notifier, self._notifier = self._notifier, None
         if notifier is not None:
             notifier.notify()
             self._thread.call(notifier.close)
-        self._thread.end()
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -226,7 +226,8 @@ class AsyncStream(AsyncOpenable):
         """Store the received text now. It is on disk when this returns."""
         self._check_open()
         await self._flusher.settle(self._store_text)
-        self.turn.session.saw(await self._store_text())
+        # To its end: after a cancellation, it could overtake the end of the stream on another connection.
+        self.turn.session.saw(await run_to_end(self._store_text()))
 
     async def _store_text(self) -> SessionCounts:
         session, draft = self.turn.session, self._buffer.draft("streaming")
@@ -246,7 +247,7 @@ class AsyncStream(AsyncOpenable):
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise InvalidValue("This stream is closed. Open another one with turn.stream().")
+            raise InvalidValue(storage.turns.STREAM_CLOSED)
 
     async def _end(self, draft: Draft) -> None:
         await run_to_end(self._store_end(draft))

@@ -93,14 +93,23 @@ class AsyncWatchThread:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="recollect-watch")
+        self._pending: Future[ChangeNotice | None] | None = None  # the call whose notice was not returned yet
 
     async def call(self, function: Callable[[], T]) -> T:
         """Call a function in the thread."""
         return await running_loop().run_in_executor(self._executor, function)
 
     async def wait(self, notifier: ChangeNotifier, seconds: float) -> ChangeNotice | None:
-        """Wait for a change. If the task is cancelled, wake the thread, which would wait for up to a second."""
-        return await wait_for(self._executor.submit(notifier.wait, seconds), notifier.notify)
+        """Wait for a change. If the task is cancelled, wake the thread; the next call returns what it has received."""
+        if self._pending is None or self._pending.cancelled():
+            self._pending = self._executor.submit(notifier.wait, seconds)
+        try:
+            notice = await wait_for(self._pending, notifier.notify)
+        except Exception:  # of the notifier; a cancellation is a BaseException
+            self._pending = None
+            raise
+        self._pending = None
+        return notice
 
     def end(self) -> None:
         """End the thread after its last call."""

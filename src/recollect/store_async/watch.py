@@ -38,18 +38,27 @@ class AsyncWatch(AsyncOpenable):
         self._notifier: ChangeNotifier | None = None
         self._thread = AsyncWatchThread()
         self._next_rescan = 0.0
+        self._is_rescan_due = False
 
     async def _open(self) -> Self:
         if self._notifier is None and self._is_open:
-            self._notifier = await self._thread.call(self._open_notifier)
-            await self._rescan()
+            try:
+                await run_to_end(self._start())
+                await self._rescan()
+            except BaseException:  # such as a cancellation, after which nobody would close the notifier
+                await run_to_end(self._close_notifier())
+                raise
             self._ready.clear()
         return self
+
+    async def _start(self) -> None:
+        self._notifier = await self._thread.call(self._open_notifier)
 
     async def _rescan(self) -> None:
         start = time.monotonic()
         rows = await self._store.run(storage.sessions.revisions(self._store.scope(), self._session))
         self._ready += self._revisions.replace_all(rows)
+        self._is_rescan_due = False
         self._next_rescan = time.monotonic() + RESCAN_FACTOR * (time.monotonic() - start)
 
     def __aiter__(self) -> Self:
@@ -79,14 +88,17 @@ class AsyncWatch(AsyncOpenable):
         notifier = self._notifier
         if notifier is None:
             return
-        notification = await self._thread.wait(notifier, min(remaining, WAIT_SLICE))
-        if notification is not None and notification.everything:
-            await sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
-            if notification.new_database:
+        if not self._is_rescan_due:
+            notice = await self._thread.wait(notifier, min(remaining, WAIT_SLICE))
+            if notice is None:
+                return
+            self._ready += self._revisions.update(notice.rows)
+            if notice.new_database:
                 self._revisions.invalidate()
+            self._is_rescan_due = notice.everything
+        if self._is_rescan_due:  # also if an earlier iteration was cancelled during its rescan
+            await sleep(min(max(self._next_rescan - time.monotonic(), 0), remaining))
             await self._rescan()
-        elif notification is not None:
-            self._ready += self._revisions.update(notification.rows)
 
     async def close(self) -> None:
         """End the watch. Another task may call this while the iteration waits."""
@@ -94,11 +106,14 @@ class AsyncWatch(AsyncOpenable):
 
     async def _end(self) -> None:
         self._is_open = False
+        await self._close_notifier()
+        self._thread.end()
+
+    async def _close_notifier(self) -> None:
         notifier, self._notifier = self._notifier, None
         if notifier is not None:
             notifier.notify()
             await self._thread.call(notifier.close)
-        self._thread.end()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -80,11 +80,6 @@ _ALLOWED_TAGS = {
 }  # fmt: skip
 
 
-def render_html(text: str) -> str:
-    """Return a text as HTML."""
-    return "".join(render_blocks(text))
-
-
 def render_blocks(text: str) -> list[str]:
     """Return a text as a list of HTML blocks, each one element."""
     return render_normalized(normalize_text(text)).blocks

@@ -44,16 +44,16 @@ Mark = tuple[int, int, int]
 """The start, the end and the needle number of an occurrence."""
 
 
-def make_snippet(text: str, needles: Sequence[Needle], length: int = SNIPPET_LENGTH) -> Snippet:
+def make_snippet(text: str, needles: Sequence[Needle]) -> Snippet:
     """Return the part of a text that contains the most different needles."""
     marks = _find_marks(text, needles)
     if not marks:
-        start, end = 0, min(len(text), length)
+        start, end = 0, min(len(text), SNIPPET_LENGTH)
         return Snippet(*_single_line(text, start, end, ()), 0)
-    first, count = _best_start(marks, length)
+    first, count = _best_start(marks)
     start = max(0, marks[first][0] - _CONTEXT_BEFORE)
-    end = min(len(text), max(start + length, marks[first][1]))
-    start = max(0, min(start, end - length))
+    end = min(len(text), max(start + SNIPPET_LENGTH, marks[first][1]))
+    start = max(0, min(start, end - SNIPPET_LENGTH))
     start, end = _snap_to_words(text, start, end, marks[first])
     return Snippet(*_single_line(text, start, end, _without_overlaps(marks, start, end)), count)
 
@@ -128,9 +128,9 @@ def _matches_rest(words: Sequence[tuple[int, int, str]], index: int, needle: Nee
     return True
 
 
-def _best_start(marks: Sequence[Mark], length: int) -> tuple[int, int]:
+def _best_start(marks: Sequence[Mark]) -> tuple[int, int]:
     """Return the index of the mark after which the most different needles fit into a snippet, and their number."""
-    max_distance = length - _CONTEXT_BEFORE - _CONTEXT_BEFORE // 2
+    max_distance = SNIPPET_LENGTH - _CONTEXT_BEFORE - _CONTEXT_BEFORE // 2
     best = max_needles = end = 0
     counts: dict[int, int] = {}
     for first, (start, _, number) in enumerate(marks):

@@ -216,8 +216,8 @@ HAVING count(*) <= :sort_limit::bigint
 -- The fields of a session. Most sessions have none of the rare ones, so these are one JSON array, or NULL.
 id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
 message_count, token_count, input_tokens, output_tokens, delegates AS delegate_count,
-CASE WHEN coalesce(parent, pinned_at, archived_at, deleted_at) IS NOT NULL OR data_schema_version <> 1
-    OR coalesce(external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
+CASE WHEN coalesce(pinned_at, archived_at, deleted_at) IS NOT NULL OR data_schema_version <> 1
+    OR coalesce(relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
 THEN json_build_array(
     data_schema_version, parent_id, relation, external_id, task, provider, provider_config, working_dir,
     system_prompt, color, pinned_at, archived_at, deleted_at, metadata

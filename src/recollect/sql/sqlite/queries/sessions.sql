@@ -26,7 +26,7 @@ CASE WHEN (SELECT 1 FROM sessions AS a INDEXED BY sessions_parent WHERE a.parent
 THEN (SELECT count(*) FROM sessions AS d
     WHERE d.parent = sessions.key AND d.relation = 'delegate' AND d.deleted_at IS NULL)
 ELSE 0 END AS delegate_count,
-CASE WHEN data_schema_version <> 1 OR coalesce(parent, {rare_columns}) IS NOT NULL
+CASE WHEN data_schema_version <> 1 OR coalesce(relation, {rare_columns}) IS NOT NULL
 THEN json_array(
     data_schema_version, (SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent), relation, {rare_columns}
 ) END AS rare
