@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import AsyncEngine, Engine, Maintenance
@@ -24,7 +24,7 @@ SCHEME = "steps:"
 class StepsFiles:
     """The files of SQLite, at the URLs of this engine."""
 
-    _files = find_provider("sqlite").files
+    _files: Any = find_provider("sqlite").files
 
     def exists(self, path: str) -> bool:
         return self._files.exists(_path(path))
