@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pathlib
 import sys
 from importlib.metadata import entry_points
@@ -10,8 +11,9 @@ from importlib.metadata import entry_points
 import pytest
 
 import recollect
+from recollect import sql
 from recollect.engine import registry
-from recollect.errors import InvalidValue
+from recollect.errors import InvalidValue, NotFound
 from recollect_conformance import suite
 from recollect_conformance.database import DatabaseUnderTest
 
@@ -43,6 +45,39 @@ def test_the_store_runs_on_the_registered_engine(tmp_path):
         store.session("a").append({"role": "user", "content": "hello"})
     with recollect.open(tmp_path / "sessions.db") as store:
         assert [message.text for message in store.session("a").messages()] == ["hello"]
+
+
+def test_the_command_line_works_on_the_registered_engine(tmp_path, capsys, monkeypatch):
+    from recollect.cli import recollect as command
+    from recollect.cli.exit_codes import run_command
+
+    def call(*args):
+        assert run_command(command, [*args, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RECOLLECT_DB", f"steps://{tmp_path}/sessions.db")
+    assert call("db", "path")["exists"] is False
+    assert call("sessions", "list")["sessions"] == []
+    assert not (tmp_path / "sessions.db").exists()
+    assert call("db", "migrate")["schema"] == sql.migrations("sqlite")[-1][0]
+    with recollect.open() as store:
+        store.session("a").append({"role": "user", "content": "hello"})
+    backup = str(tmp_path / "backup.db")
+    call("db", "backup", backup)
+    with recollect.open() as store:
+        store.erase_session("a")
+    assert call("db", "restore", backup, "--yes")["kept"]
+    assert [session["id"] for session in call("sessions", "list")["sessions"]] == ["a"]
+
+
+def test_a_store_of_the_registered_engine_is_copied(tmp_path):
+    source, target = f"steps://{tmp_path}/sessions.db", tmp_path / "copy.db"
+    with pytest.raises(NotFound, match="Check the path of the source"):
+        recollect.copy(source, target)
+    with recollect.open(source) as store:
+        store.session("a").append({"role": "user", "content": "hello"})
+    assert recollect.copy(source, target).counts["messages"] == 1
 
 
 def test_an_engine_that_is_not_installed_is_refused(tmp_path):

@@ -55,6 +55,7 @@ usages = st.fixed_dictionaries(
     },
 )  # fmt: skip
 flags = st.sampled_from([None, True, False])
+pauses = st.sampled_from([0, 0, 1, 5])  # milliseconds: less than the resolution of the activity time
 list_options = st.fixed_dictionaries(
     {
         "limit": st.integers(1, 4), "order": st.sampled_from(["activity", "created", "title"]),
@@ -315,8 +316,9 @@ class FastPathComparison(RuleBasedStateMachine):
         return {} if offset is None else {"expected": max(0, handle.revision + offset)}
 
     @precondition(has_handles)
-    @rule(number=st.integers(0, 9), messages=message_lists)
-    def append(self, number, messages):
+    @rule(number=st.integers(0, 9), messages=message_lists, pause=pauses)
+    def append(self, number, messages, pause):
+        self.now += pause
         self.compare_of(self.pick(number), lambda handle: handle.append(messages))
 
     @precondition(has_handles)
@@ -327,8 +329,9 @@ class FastPathComparison(RuleBasedStateMachine):
         )
 
     @precondition(has_handles)
-    @rule(number=st.integers(0, 9), question=texts, answer=message_lists)
-    def save_turn(self, number, question, answer):
+    @rule(number=st.integers(0, 9), question=texts, answer=message_lists, pause=pauses)
+    def save_turn(self, number, question, answer, pause):
+        self.now += pause
         self.compare_of(self.pick(number), lambda handle: handle.save_turn(question, answer))
 
     @precondition(has_handles)
@@ -401,6 +404,15 @@ class FastPathComparison(RuleBasedStateMachine):
             self.compare_of(id, lambda handle: handle.save_turn("q", answer))
         if turns is not None and end is not None:
             self.compare(lambda store, handles, turns: getattr(turns[-1], end)())
+
+    @precondition(has_handles)
+    @rule(number=st.integers(0, 9), create=st.booleans())
+    def open_after_a_crash(self, number, create):
+        """Open a session whose turn was abandoned by another process, which interrupts the turn."""
+        id = self.pick(number)
+        if self.compare_of(id, lambda handle: handle.turn("q", lease=LEASE / 1_000)) is not None:
+            self.end_the_process()
+        self.keep(id, self.compare(lambda store, handles, turns: store.session(id, create)))
 
     @precondition(lambda self: self.turns[0])
     @rule(number=st.integers(0, 9), messages=message_lists, step=st.sampled_from(["add", "complete", "fail", "cancel"]))

@@ -42,7 +42,7 @@ from recollect.model.reports import (
     ToolStats,
 )
 from recollect.model.search import Hit, Page
-from recollect.model.session import Branch, Presence, SessionInfo, Snapshot
+from recollect.model.session import TEXT_FIELDS, Branch, Presence, SessionInfo, Snapshot
 from recollect.model.turn import TurnInfo, describe_error
 from recollect.model.value import Value, format_iso, parse_iso
 
@@ -72,9 +72,8 @@ VALUES = [
         metadata={"k": "v"}, created_at=NOVEMBER_2025, completed_at=NOVEMBER_2025 + 5, deleted_at=NOVEMBER_2025 + 9,
     ),
     SessionInfo(
-        id="cli:x", channel="cli", channel_id="x", external_id="e", parent="cli:p", relation="fork", title="T",
-        task="t", status="failed", provider="p", provider_config="pc", model="m", working_dir="/w", system_prompt="s",
-        color="red", metadata={"big": 2**80}, pinned_at=NOVEMBER_2025, archived_at=NOVEMBER_2025, deleted_at=NOVEMBER_2025, branch=2, revision=3,
+        id="cli:x", parent="cli:p", relation="fork", **{**dict.fromkeys(TEXT_FIELDS, "x"), "status": "failed"},
+        metadata={"big": 2**80}, pinned_at=NOVEMBER_2025, archived_at=NOVEMBER_2025, deleted_at=NOVEMBER_2025, branch=2, revision=3,
         message_count=4, token_count=5, input_tokens=6, output_tokens=7, data_schema_version=1, created_at=NOVEMBER_2025,
         updated_at=NOVEMBER_2025, active_at=NOVEMBER_2025, last_message_at=NOVEMBER_2025,
     ),

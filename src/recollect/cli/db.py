@@ -54,9 +54,7 @@ def migrate(as_json: bool) -> None:
     Every command does this when it opens an older database; for SQLite, a backup of the old file is kept. This command
     does nothing else.
     """
-    from recollect.sql import migrations  # noqa: PLC0415
-
-    version = migrations(store_access.engine_name())[-1][0]
+    version = store_access.engine_provider().schema_version()
     store_access.open_store().close()
     location = store_access.database_location()
     if as_json:
@@ -166,7 +164,7 @@ def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool)
     The current database is kept next to it under another name, which is printed. --dry-run checks the backup and prints
     a summary of its contents.
     """
-    if store_access.engine_name() != "sqlite":
+    if store_access.engine_provider().files is None:
         raise NotSupported(what="Restoring a backup")
     import recollect  # noqa: PLC0415
 

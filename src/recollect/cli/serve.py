@@ -79,9 +79,9 @@ def _owner_tokens(config: Config, address: str, *, public: bool) -> dict[str, st
     from recollect.server.access_token import load_or_create_token, validate_tokens  # noqa: PLC0415
 
     owners: dict[str, str] | None = config["server.owners"]
-    if owners and store_access.engine_name() != "postgres":
+    if owners and store_access.engine_provider().files is not None:
         raise InvalidValue(
-            "server.owners needs PostgreSQL, but the database is a SQLite file. Set db.url to a PostgreSQL URL, or "
+            "server.owners needs PostgreSQL, but the database is a file. Set db.url to a PostgreSQL URL, or "
             "remove server.owners."
         )
     if not owners and public and not config["server.token"]:

@@ -16,6 +16,7 @@ import recollect
 from recollect import config
 from recollect.cli.group import DATABASE, OWNER
 from recollect.cli.output import print_note, sanitize
+from recollect.engine.registry import find_provider
 from recollect.engine.url import MEMORY, StoreTarget, parse_target
 from recollect.errors import NotFound, RecollectError
 from recollect.model.humanize import pluralize
@@ -23,6 +24,7 @@ from recollect.store import open_target
 
 if TYPE_CHECKING:
     from recollect.config.loader import Config
+    from recollect.engine.engine import EngineProvider
     from recollect.model.reports import PruneReport
     from recollect.store import Store
 
@@ -58,9 +60,9 @@ def database_location() -> str:
     return _store_target().display_url
 
 
-def engine_name() -> str:
-    """Return the name of the engine, sqlite or postgres."""
-    return _store_target().engine
+def engine_provider() -> EngineProvider:
+    """Return the engine of the database."""
+    return find_provider(_store_target().engine)
 
 
 def _store_target() -> StoreTarget:
@@ -69,16 +71,8 @@ def _store_target() -> StoreTarget:
 
 def database_missing() -> bool:
     """Return whether the database file does not exist. An unreadable path is not missing: opening it reports why."""
-    target = _store_target()
-    if target.engine != "sqlite" or target.path == MEMORY:
-        return False
-    try:
-        os.stat(target.path)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return False
+    files = engine_provider().files
+    return files is not None and not files.exists(_store_target().path)
 
 
 def require_database(purpose: str) -> None:

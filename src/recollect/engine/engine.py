@@ -141,14 +141,18 @@ class AsyncEngine(Protocol):
         ...
 
 
-class Backups(Protocol):
-    """Backups of databases that need not be open."""
+class DatabaseFiles(Protocol):
+    """Work on the files of databases that need not be open."""
 
-    def describe(self, backup: str, path: str, *, verify: bool, timeout: float) -> Backup:
+    def exists(self, path: str) -> bool:
+        """Return whether a database exists. An unreadable one does: opening it reports the reason."""
+        ...
+
+    def describe_backup(self, backup: str, path: str, *, verify: bool, timeout: float) -> Backup:
         """Read a whole backup that could be restored to `path`, and return a description of its content."""
         ...
 
-    def restore(self, backup: str, path: str, *, verify: bool, timeout: float) -> str | None:
+    def restore_backup(self, backup: str, path: str, *, verify: bool, timeout: float) -> str | None:
         """Replace the database at `path` by a backup. Return where the previous one is kept; None if there was none."""
         ...
 
@@ -157,8 +161,12 @@ class EngineProvider(Protocol):
     """The entry point of an engine: a module, or any object, that opens databases by URL."""
 
     @property
-    def backups(self) -> Backups | None:
-        """The functions on backups, or None if the engine has no files."""
+    def files(self) -> DatabaseFiles | None:
+        """The functions on files, or None if the engine has no files, such as a client of a server."""
+        ...
+
+    def schema_version(self) -> int:
+        """Return the number of the schema that an open database has."""
         ...
 
     def open(self, url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
+from recollect.engine.registry import find_provider
 from recollect.engine.url import MEMORY, StoreTarget, check_owner_and_timeout, parse_target
 from recollect.errors import Conflict, InvalidValue, NotFound, format_value
 from recollect.model import validation
@@ -109,10 +110,12 @@ def _check_targets(origin: StoreTarget, destination: StoreTarget) -> None:
         raise InvalidValue(
             "A :memory: database cannot be copied: it exists only in its own process. Use a path or a URL."
         )
-    if origin.engine == "sqlite" and not os.path.exists(origin.path):
+    files = find_provider(origin.engine).files
+    if files is not None and not files.exists(origin.path):
         raise NotFound(f"No database at {origin.path}. Check the path of the source.")
     same = origin == destination or (
-        origin.engine == destination.engine == "sqlite"
+        files is not None
+        and origin.engine == destination.engine
         and os.path.realpath(origin.path) == os.path.realpath(destination.path)
     )
     if same:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from recollect.agent import Agent
+from recollect.engine.url import parse_target
 from recollect.server.changes import ChangeFeed, ChangeWatcher
 from recollect.server.turn_runner import IdempotencyCache, TurnRunner
 from recollect.store_async import AsyncSession, AsyncStore, open_async
@@ -23,8 +24,11 @@ StoreHook = Callable[[AsyncStore], Awaitable[None]]
 class Account:
     """One owner's store, agent and running turns. `closing` is set when the server stops: event streams end then."""
 
-    def __init__(self, owner: str, store: AsyncStore, agent: Agent, closing: asyncio.Event | None = None) -> None:
+    def __init__(
+        self, owner: str, store: AsyncStore, agent: Agent, closing: asyncio.Event | None = None, engine: str = ""
+    ) -> None:
         self.owner = owner
+        self.engine = engine
         self.store = store
         self.agent = agent
         self.runner = TurnRunner(agent)
@@ -72,7 +76,8 @@ class Accounts:
                     await store.recover()
                     if self._on_open is not None:
                         await self._on_open(store)
-                    account = Account(owner, store, self._make_agent(store), self.closing)
+                    engine = parse_target(self._target).engine
+                    account = Account(owner, store, self._make_agent(store), self.closing, engine)
                 except BaseException:
                     await store.close()
                     raise

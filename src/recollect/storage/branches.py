@@ -171,7 +171,7 @@ def _fork(
         fields["metadata"] = json.encode(fields["metadata"])
     origin = {"parent": current.session, "relation": "fork"}
     key = yield from sessions.insert(scope, new, current.tree, {**fields, **columns}, origin)
-    branch, number = yield from sessions.new_branch(current.tree, key, parent, fork_at, scope.now)
+    branch, _ = yield from sessions.new_branch(current.tree, key, parent, fork_at, scope.now)
     yield from _inherit_compactions(branch, current.head, path, parent, fork_at)
-    yield from execute("session_head", session=key, head=branch, branch=number, last=fork_at)
+    yield from execute("session_head", session=key, head=branch, last=fork_at)
     return (yield from _switch_head(scope, (yield from sessions.read_by_key(key)), branch))

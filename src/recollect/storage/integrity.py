@@ -22,6 +22,7 @@ from recollect.storage.operation import (
     Operation,
     Plan,
     Query,
+    Row,
     Scope,
     Steps,
     execute,
@@ -354,7 +355,7 @@ def _check_session_row(
     sort_title = None if current.value.title is None else title_sort_key(current.value.title)
     if state.sort_title != sort_title:
         if repair:
-            yield from sessions.set_sort_title(scope, current.session, current.value.title)
+            yield from sessions.set_sort_title(current.session, current.value.title)
         # Written by a version that only lower-cased ASCII letters.
         level = "notice" if sort_title and state.sort_title == _lower_ascii(current.value.title or "") else "problem"
         message = f"Session {id!r} has a sort title that does not match its title."
@@ -533,12 +534,11 @@ def _check_payload_refs(scope: Scope, repair: bool) -> Steps[list[Finding]]:
         payload.hash: payload.refs for payload in (yield from fetch_all(_BLOBS_REFERENCE_COUNTS, owner=scope.owner))
     }
     findings: list[Finding] = []
+    wrong: list[Row] = []
     for payload in (yield from fetch_all(_BLOBS_REFS, owner=scope.owner)):
         count = references.pop(payload.hash, 0)
         if payload.refs != count:
-            if repair:
-                yield from execute("blob_set_refs", owner=scope.owner, hash=payload.hash, refs=count)
-                yield from execute_many("blob_delete_unused", [(scope.owner, payload.hash)])
+            wrong.append((scope.owner, payload.hash))
             message = f"Payload {payload.hash[:12]} counts {payload.refs} references; there are {count}."
             findings.append(Finding(kind="payload", message=message, advice=_REPAIR_ADVICE, repaired=repair))
         if not payload.size_matches:
@@ -547,6 +547,9 @@ def _check_payload_refs(scope: Scope, repair: bool) -> Steps[list[Finding]]:
     for name, count in references.items():
         message = f"Payload {name[:12]} is missing; {count} messages refer to it."
         findings.append(Finding(kind="payload", message=message, advice=_BACKUP_ADVICE))
+    if repair and wrong:
+        yield from execute("blobs_recount", owner=scope.owner)
+        yield from execute_many("blob_delete_unused", wrong)
     return findings
 
 

@@ -67,7 +67,7 @@ _FILTER_INDEXES: tuple[tuple[str, Any, Query[SessionKeysRow]], ...] = (
 _NO_FILTERS: dict[str, Any] = dict.fromkeys(
     ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown_keys", "tool", "role")
 )
-_ALL_TIME = (0, END_OF_TIME)
+_ALL_TIME = (None, None)
 # The default list has its own statement: the others evaluate ten filters for each row.
 _DEFAULT_FILTERS = {**_NO_FILTERS, "archived": False, "delegates": False}
 
@@ -109,8 +109,8 @@ def read_page(
     stages = _stages(by, pinned_first=validation.check_flag("pinned_first", pinned_first), pinned=filters["pinned"])
     cursor = None if after is None else _decode_cursor(validation.check_plain_text("after", after), by, len(stages))
     bounds = (
-        0 if since is None else parse_time(since, "since"),
-        END_OF_TIME if until is None else parse_time(until, "until"),
+        None if since is None else parse_time(since, "since"),
+        None if until is None else parse_time(until, "until"),
     )
     page = _PageRequest(by, stages, cursor, limit, bounds)
     filter_values = {**_NO_FILTERS, **filters}
@@ -146,7 +146,7 @@ class _PageRequest(NamedTuple):
     stages: list[dict[str, Any]]
     cursor: _ListCursor | None
     limit: int
-    bounds: tuple[int, int]
+    bounds: tuple[int | None, int | None]
 
     @property
     def is_pinned_default(self) -> bool:
@@ -257,20 +257,13 @@ def _stage_params(
 ) -> dict[str, Any]:
     """Return the parameters of the query of one stage."""
     since, until = page.bounds
+    value, key = (None, None) if cursor is None else (cursor.value, cursor.key)
     params: dict[str, Any] = {"owner": scope.owner, "since": since, "limit": limit, **filters}
     if page.by == "title" and filters["titled"]:
-        sort_title, key = ("", 0) if cursor is None else (cursor.value, cursor.key)
-        params |= {"until": until, "folded": sort_title, "key": key}
-        params |= {"has_cursor": cursor is not None or None, "has_bounds": page.bounds != _ALL_TIME or None}
-    else:
-        at, key = _upper_bound(cursor, until)
-        params |= {"at": at, "key": key, "has_cursor": at < END_OF_TIME or None, "has_bounds": since > 0 or None}
-    return params
-
-
-def _upper_bound(cursor: _ListCursor | None, until: int) -> tuple[int, int]:
-    """Return the exclusive upper bound (time, key) of the next sessions."""
-    return min((until, -1), (END_OF_TIME, END_OF_TIME) if cursor is None else (cursor.value, cursor.key))  # type: ignore[type-var]
+        return params | {"until": until, "folded": value, "key": key}
+    if until is not None and (value is None or until <= value):  # type: ignore[operator]
+        value, key = until, -1  # the exclusive upper bound of the time and the key
+    return params | {"at": value, "key": key}
 
 
 def _usable_indexes(filters: dict[str, Any]) -> list[tuple[Query[SessionKeysRow], Any]]:
@@ -320,8 +313,8 @@ def _decode_cursor(text: str, by: str, stages: int) -> _ListCursor:
 
 def read_newest(scope: Scope) -> Steps[SessionInfo | None]:
     """Read the most recently active session, archived or not."""
-    params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": 0, "limit": 1}
-    rows = yield from fetch_tuples(_ORDERED_QUERIES["activity"], at=END_OF_TIME, key=END_OF_TIME, **params)
+    params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": None, "limit": 1}
+    rows = yield from fetch_tuples(_ORDERED_QUERIES["activity"], at=None, key=None, **params)
     return next((value for _, _, value in _entries(0, rows)), None)
 
 

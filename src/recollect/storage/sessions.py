@@ -261,7 +261,7 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], relat
     key_row = yield from fetch_one(SESSION_INSERT, owner=scope.owner, id=session, tree=tree, now=scope.now, **row)
     assert key_row is not None
     if row["title"] is not None:
-        yield from set_sort_title(scope, key_row.session, row["title"])
+        yield from set_sort_title(key_row.session, row["title"])
     return key_row.session
 
 
@@ -278,12 +278,12 @@ def _finish_open(_: OpenSessionRequest | EnsureSessionRequest, row: StoredSessio
     return stored_from_row(row).value
 
 
-def set_sort_title(scope: Scope, session: int, title: str | None) -> Steps[None]:
+def set_sort_title(session: int, title: str | None) -> Steps[None]:
     """Store or delete the sort key of a title."""
     if title is None:
         yield from execute("title_clear", session=session)
     else:
-        yield from execute("title_set", session=session, owner=scope.owner, folded=title_sort_key(title))
+        yield from execute("title_set", session=session, folded=title_sort_key(title))
 
 
 def create(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
@@ -306,8 +306,8 @@ def _create_in_steps(scope: Scope, session: str, columns: dict[str, Any], parent
     assert tree is not None
     relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
     key = yield from insert(scope, session, tree.key, columns, relation)
-    branch, number = yield from new_branch(tree.key, key, None, 0, scope.now)
-    yield from execute("session_head", session=key, head=branch, branch=number, last=0)
+    branch, _ = yield from new_branch(tree.key, key, None, 0, scope.now)
+    yield from execute("session_head", session=key, head=branch, last=0)
     return (yield from read_by_key(key)).value
 
 
@@ -491,7 +491,7 @@ def update_columns(scope: Scope, session: str, columns: dict[str, Any], expected
     if row is None:
         raise SessionInTrash(session=session)
     if "title" in columns:
-        yield from set_sort_title(scope, row.session, columns["title"])
+        yield from set_sort_title(row.session, columns["title"])
     return stored_from_row(row).value
 
 

@@ -332,7 +332,7 @@ def _insert_session(scope: Scope, tree: int, columns: dict[str, Any]) -> Steps[i
     """Insert a session with all its columns except the head branch and the parent, and return its key."""
     row = yield from fetch_one(_SESSION_IMPORT, owner=scope.owner, tree=tree, **columns)
     assert row is not None
-    yield from sessions.set_sort_title(scope, row.session, columns["title"])
+    yield from sessions.set_sort_title(row.session, columns["title"])
     return row.session
 
 
@@ -699,9 +699,7 @@ class _CopyWriter:
         for key, columns in zip(keys, item.sessions, strict=True):
             number = columns["branch"]
             if number in branch_keys:
-                yield from execute(
-                    "session_head", session=key, head=branch_keys[number], branch=number, last=last_positions[number]
-                )
+                yield from execute("session_head", session=key, head=branch_keys[number], last=last_positions[number])
         self.keys = CopyKeys(keys, branch_keys, may_have_rows=False)
         self._advance(0, tree=item.key, target=tree, branch=0, low=0)
 

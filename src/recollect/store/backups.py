@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from recollect.engine.engine import Backups
+from recollect.engine.engine import DatabaseFiles
 from recollect.engine.registry import find_provider
 from recollect.engine.url import parse_target
 from recollect.errors import NotSupported
@@ -28,8 +28,8 @@ def restore(
     Raise Corrupted for a damaged backup, SchemaTooNew for one of a newer version, NotADatabase for another kind of
     file, and NotSupported if `path` is a PostgreSQL URL; the database is then unchanged.
     """
-    backups, source, target = _resolve_paths(backup, path)
-    return backups.restore(source, target, verify=verify, timeout=timeout)
+    files, source, target = _resolve_paths(backup, path)
+    return files.restore_backup(source, target, verify=verify, timeout=timeout)
 
 
 def check_backup(
@@ -43,17 +43,19 @@ def check_backup(
 
     Raise the errors that restore() with the same arguments would raise.
     """
-    backups, source, target = _resolve_paths(backup, path)
-    return backups.describe(source, target, verify=verify, timeout=timeout)
+    files, source, target = _resolve_paths(backup, path)
+    return files.describe_backup(source, target, verify=verify, timeout=timeout)
 
 
-def _resolve_paths(backup: str | os.PathLike[str], path: str | os.PathLike[str] | None) -> tuple[Backups, str, str]:
-    """Return the engine's backups, and the paths of the backup and of the database.
+def _resolve_paths(
+    backup: str | os.PathLike[str], path: str | os.PathLike[str] | None
+) -> tuple[DatabaseFiles, str, str]:
+    """Return the functions of the engine, and the paths of the backup and of the database.
 
     Raise NotSupported if the engine has no files.
     """
     target = parse_target(path)
-    backups = find_provider(target.engine).backups
-    if backups is None:
+    files = find_provider(target.engine).files
+    if files is None:
         raise NotSupported(what="Restoring a backup")
-    return backups, validation.check_path("backup", backup), target.path
+    return files, validation.check_path("backup", backup), target.path

@@ -8,18 +8,36 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import AsyncEngine, Engine, Maintenance
 from recollect.engine.registry import find_provider
+from recollect.model.reports import Backup
 from recollect.storage.operation import Operation
 from recollect.storage.search.dialect import SearchDialect
 
 T = TypeVar("T")
 SCHEME = "steps:"
 
-backups = find_provider("sqlite").backups
+
+class StepsFiles:
+    """The files of SQLite, at the URLs of this engine."""
+
+    _files: Any = find_provider("sqlite").files
+
+    def exists(self, path: str) -> bool:
+        return self._files.exists(_path(path))
+
+    def describe_backup(self, backup: str, path: str, *, verify: bool, timeout: float) -> Backup:
+        return self._files.describe_backup(backup, _path(path), verify=verify, timeout=timeout)
+
+    def restore_backup(self, backup: str, path: str, *, verify: bool, timeout: float) -> str | None:
+        return self._files.restore_backup(backup, _path(path), verify=verify, timeout=timeout)
+
+
+files = StepsFiles()
+schema_version = find_provider("sqlite").schema_version
 
 
 def open(url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:

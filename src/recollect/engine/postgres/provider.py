@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from recollect import sql
 from recollect.engine.engine import AsyncEngine, Engine
 from recollect.engine.postgres.sync_engine import PostgresEngine
 from recollect.lazy_imports import import_before_fork
 
-backups = None  # the files belong to the server
+files = None  # they belong to the server
+
+
+def schema_version() -> int:
+    """Return the number of the newest migration."""
+    return sql.migrations("postgres")[-1][0]
 
 
 def open(url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:

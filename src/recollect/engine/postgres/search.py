@@ -20,11 +20,12 @@ from recollect.storage.operation import (
     Scope,
     Steps,
     execute,
+    execute_many,
     fetch_all,
     fetch_one,
     fetch_tuples,
 )
-from recollect.storage.search.analysis import ALL_TAG
+from recollect.storage.search.analysis import ALL_TAG, IndexDocument
 from recollect.storage.search.dialect import (
     Condition,
     Discrepancy,
@@ -345,6 +346,10 @@ class PostgresSearch:
     ) -> Steps[set[str] | None]:
         """Remove the entries of a span: a removed row is gone with its transaction."""
         return remove()
+
+    def delete_documents(self, branch: int, documents: Sequence[tuple[int, IndexDocument]]) -> Steps[None]:
+        """Delete entries."""
+        return execute_many("search_delete", [(branch, position) for position, _ in documents])
 
     def clear_titles(self) -> Steps[None]:
         """Delete all entries of the title index."""

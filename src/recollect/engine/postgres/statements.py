@@ -143,7 +143,7 @@ class MultiRowStatement:
         return _ROW_PARAMETER.sub(lambda match: f"${int(match[1]) + row * self.column_count}", text)
 
     def split_rows(self, rows: Sequence[Sequence[Any]]) -> list[tuple[PreparedStatement, list[Any]]]:
-        """Return the statements that write all rows. Values beyond the columns of the query are for other engines."""
+        """Return the statements that write all rows."""
         wide_rows = len(rows) // _MAX_ROWS_PER_INSERT * _MAX_ROWS_PER_INSERT if self._wide_insert is not None else 0
         groups: list[tuple[PreparedStatement | None, Sequence[Sequence[Any]]]] = [
             (self._wide_insert, rows[start : start + _MAX_ROWS_PER_INSERT])
@@ -154,7 +154,7 @@ class MultiRowStatement:
         return [
             (
                 statement or self._statements[len(group) - 1],
-                [value for row in group for value in row[: self.column_count]],
+                [value for row in group for value in row],
             )
             for statement, group in groups
         ]
@@ -177,7 +177,7 @@ class LockStatement(PreparedStatement):
 LOCKS = {
     name: f"{name}_lock"
     for name in (
-        "blob_set_refs", "branches_of_tree", "message_for_update", "messages_rows",
+        "blobs_recount", "branches_of_tree", "message_for_update", "messages_rows",
         "search_changed_titles", "search_indexed", "search_indexed_to", "search_mark", "search_title_get",
         "session_by_key", "session_get", "session_in_trash", "sessions_of_tree", "snapshots_outline", "turn_get",
     )

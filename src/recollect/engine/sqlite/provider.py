@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import time
 
+from recollect import sql
 from recollect.engine.engine import AsyncEngine, Engine
 from recollect.engine.sqlite.sync_engine import SqliteEngine
+from recollect.engine.url import MEMORY
 from recollect.lazy_imports import import_before_fork
 from recollect.model.reports import Backup
 
 
-class _FileBackups:
-    """Backups of SQLite files. The module is imported on use: most programs restore nothing."""
+class _SqliteFiles:
+    """Work on SQLite files. The module of backups is imported on use: most programs restore nothing."""
 
-    def describe(self, backup: str, path: str, *, verify: bool, timeout: float) -> Backup:
+    def exists(self, path: str) -> bool:
+        """Return whether a file exists. One that cannot be examined does: opening it reports the reason."""
+        try:
+            return path == MEMORY or bool(os.stat(path))
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)
+
+    def describe_backup(self, backup: str, path: str, *, verify: bool, timeout: float) -> Backup:
         """Read a whole backup, and return a description of its content."""
         from recollect.engine.sqlite import maintenance  # noqa: PLC0415
 
         return maintenance.describe_backup(backup, path, verify=verify, timeout=timeout)
 
-    def restore(self, backup: str, path: str, *, verify: bool, timeout: float) -> str | None:
+    def restore_backup(self, backup: str, path: str, *, verify: bool, timeout: float) -> str | None:
         """Replace the file at `path` by a backup, and return where the previous file is kept."""
         from recollect.engine.sqlite import maintenance  # noqa: PLC0415
 
@@ -27,7 +37,12 @@ class _FileBackups:
         return maintenance.restore_backup(backup, path, now, verify=verify, timeout=timeout)
 
 
-backups = _FileBackups()
+files = _SqliteFiles()
+
+
+def schema_version() -> int:
+    """Return the number of the newest migration."""
+    return sql.migrations("sqlite")[-1][0]
 
 
 def open(url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:  # noqa: ARG001  for servers

@@ -8,8 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from recollect.storage.operation import Operation, Plan, Query, Scope, Steps, execute, fetch_one, fetch_tuples
-from recollect.storage.search.analysis import ALL_TAG
+from recollect.storage.operation import (
+    Operation,
+    Plan,
+    Query,
+    Scope,
+    Steps,
+    execute,
+    execute_many,
+    fetch_one,
+    fetch_tuples,
+)
+from recollect.storage.search.analysis import ALL_TAG, IndexDocument
 from recollect.storage.search.dialect import (
     Condition,
     Discrepancy,
@@ -153,6 +163,10 @@ class SqliteSearch:
         if rewrite:
             yield from _rewrite_index()
         return words
+
+    def delete_documents(self, branch: int, documents: Sequence[tuple[int, IndexDocument]]) -> Steps[None]:
+        """Delete entries; FTS5 needs their text again."""
+        return execute_many("search_delete", [(branch, position, *columns) for position, columns in documents])
 
     def clear_titles(self) -> Steps[None]:
         """Rebuild the title index and then delete its entries: deleting from a damaged index would fail."""

@@ -12,7 +12,6 @@ from litestar import Response, get
 
 from recollect import __version__
 from recollect.agent.models import callable_model
-from recollect.engine.url import parse_target
 from recollect.errors import ModelError, RecollectError
 from recollect.server.account import Account, Accounts
 from recollect.server.api.responses import json_response
@@ -91,7 +90,7 @@ class Info(msgspec.Struct, frozen=True):
     """Version, engine, owner and limits of the server."""
 
     version: str
-    engine: Annotated[str, msgspec.Meta(description="sqlite or postgres.")]
+    engine: Annotated[str, msgspec.Meta(description="sqlite, postgres, or the URL scheme of another engine.")]
     owner: Annotated[str, msgspec.Meta(description="The owner of the sessions; empty on a single-user server.")]
     running: Annotated[list[str], msgspec.Meta(description="The sessions in which a turn runs now.")]
     largest_file: int
@@ -139,10 +138,9 @@ async def info(account: Account) -> Info:
     """Return information about the server, and the sessions in which turns run."""
     from recollect.server import attachments, transfer  # noqa: PLC0415
 
-    engine = parse_target(account.store.path).engine
     return Info(
         __version__,
-        engine,
+        account.engine,
         account.owner,
         account.runner.sessions(),
         attachments.MAX_FILE_SIZE,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from recollect.storage.operation import Plan, Scope, Steps
+from recollect.storage.search.analysis import IndexDocument
 from recollect.storage.search.query import Node
 
 WordForms = Mapping[tuple[str, bool], Sequence[str]]
@@ -142,6 +143,10 @@ class SearchDialect(Protocol):
 
         Return None without removing anything if clearing the whole index costs less.
         """
+        ...
+
+    def delete_documents(self, branch: int, documents: Sequence[tuple[int, IndexDocument]]) -> Steps[None]:
+        """Delete the entries of messages, each a position and the document that was indexed."""
         ...
 
     def clear_titles(self) -> Steps[None]:

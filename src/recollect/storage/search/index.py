@@ -294,7 +294,7 @@ def _remove_entries(scope: Scope, branch: int, rows: list[IndexedMessageRow], hi
     words: set[str] = set()
     while rows:
         documents = yield from _read_documents(scope, branch, rows)
-        yield from execute_many("search_delete", [(branch, position, *columns) for position, columns in documents])
+        yield from scope.search_dialect().delete_documents(branch, documents)
         for _, columns in documents:
             _collect_words(columns, words)
         rows = yield from fetch_all(INDEXED_MESSAGES, branch=branch, low=rows[-1].position, high=high, limit=PAGE_SIZE)

@@ -1,4 +1,4 @@
--- blob_set_refs counts the references again while the blob is locked, so that concurrent writes are included.
+-- blobs_recount counts the references again while the blobs are locked, so that concurrent writes are included.
 
 -- shared: is_session
 -- Condition: the session has the key :session.
@@ -129,29 +129,30 @@ WHERE a.tree = :session::bigint >> 20 AND a.session = (:session::bigint & 104857
 -- Return the stored reference count of each blob, and whether its size is correct.
 SELECT hash, refs, octet_length(data) = size AS size_matches FROM recollect.blobs WHERE owner = :owner
 
--- name: blobs_reference_counts
--- Count the references of all messages to each blob.
+-- shared: reference_counts
+-- The number of references of all messages to each blob.
 SELECT j.hash, count(*) AS refs
 FROM recollect.messages AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
 WHERE m.blobs IS NOT NULL AND m.owner = :owner
 GROUP BY j.hash
 
+-- name: blobs_reference_counts
+-- Count the references of all messages to each blob.
+{reference_counts}
+
 -- name: blobs_page
 -- Return a page of an owner's blobs with their payloads, for a check.
 SELECT hash, data FROM recollect.blobs WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
 
--- name: blob_set_refs_lock
--- Lock the rows that blob_set_refs reads.
-SELECT hash FROM recollect.blobs WHERE owner = :owner AND hash = :hash FOR UPDATE
+-- name: blobs_recount_lock
+-- Lock the rows that blobs_recount reads.
+SELECT hash FROM recollect.blobs WHERE owner = :owner ORDER BY hash FOR UPDATE
 
--- name: blob_set_refs
--- Correct the reference count of a blob.
-UPDATE recollect.blobs SET refs = (
-    SELECT count(*)
-    FROM recollect.messages AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
-    WHERE m.blobs IS NOT NULL AND m.owner = :owner AND j.hash = :hash
-)
-WHERE owner = :owner AND hash = :hash
+-- name: blobs_recount
+-- Correct the reference counts of blobs.
+UPDATE recollect.blobs AS b SET refs = coalesce(c.refs, 0)
+FROM recollect.blobs AS o LEFT JOIN ({reference_counts}) AS c ON c.hash = o.hash
+WHERE b.owner = :owner AND o.owner = b.owner AND o.hash = b.hash AND b.refs <> coalesce(c.refs, 0)
 
 -- name: trees_miscounted
 -- Return trees whose branch counter is lower than a branch number.

@@ -277,9 +277,9 @@ AND (:role::text IS NULL OR EXISTS (
 -- shared: active_after_cursor
 -- Conditions of a page by activity: after the cursor and within the bounds, if there are any.
 owner = :owner AND deleted_at IS NULL
-AND (:has_cursor::boolean IS NULL OR
+AND (:at::bigint IS NULL OR
     (active_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-AND (:has_bounds::boolean IS NULL OR active_at >= :since::bigint)
+AND (:since::bigint IS NULL OR active_at >= :since::bigint)
 
 -- shared: activity_order
 -- The order and the length of a page by activity.
@@ -288,9 +288,9 @@ ORDER BY active_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 -- shared: created_after_cursor
 -- Conditions of a page by creation.
 owner = :owner AND deleted_at IS NULL
-AND (:has_cursor::boolean IS NULL OR
+AND (:at::bigint IS NULL OR
     (created_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-AND (:has_bounds::boolean IS NULL OR created_at >= :since::bigint)
+AND (:since::bigint IS NULL OR created_at >= :since::bigint)
 
 -- shared: creation_order
 -- The order and the length of a page by creation.
@@ -299,9 +299,9 @@ ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 -- shared: titled_after_cursor
 -- Conditions of a page by title; folded is the title in the form that lists sort by.
 owner = :owner AND folded IS NOT NULL AND deleted_at IS NULL
-AND (:has_cursor::boolean IS NULL OR
+AND (:folded::text IS NULL OR
     (folded, tree, number) > (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-AND (:has_bounds::boolean IS NULL OR (active_at >= :since::bigint AND active_at < :until::bigint))
+AND (:since::bigint IS NULL OR active_at >= :since::bigint) AND (:until::bigint IS NULL OR active_at < :until::bigint)
 
 -- shared: title_order
 -- The order and the length of a page by title.
@@ -395,7 +395,7 @@ archived_at IS NULL AND relation IS DISTINCT FROM 'delegate'
 SELECT {list_row} FROM recollect.sessions WHERE {active_after_cursor} AND {default_list_filter} {activity_order}
 
 -- name: sessions_pinned_first
--- Return the first page with pinned sessions first; no row if the engine has no such statement.
+-- Return the first page with pinned sessions first; no row if too many sessions are pinned.
 WITH pin_count AS MATERIALIZED (
     SELECT NOT EXISTS (SELECT 1 {sessions_of_pin} OFFSET :sort_limit::bigint) AS are_few
 ), pinned_sessions AS MATERIALIZED (
@@ -419,9 +419,9 @@ SELECT {list_row} FROM recollect.sessions WHERE {created_after_cursor} AND {list
 -- Return a page of the trash, last deleted first.
 SELECT {list_row} FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL
-    AND (:has_cursor::boolean IS NULL OR
+    AND (:at::bigint IS NULL OR
         (deleted_at, tree, number) < (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
-    AND (:has_bounds::boolean IS NULL OR deleted_at >= :since::bigint) AND {list_filters}
+    AND (:since::bigint IS NULL OR deleted_at >= :since::bigint) AND {list_filters}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
 -- name: sessions_by_folded_title
@@ -565,7 +565,7 @@ RETURNING (tree << 20) | number AS session
 
 -- name: session_head
 -- Set the head branch of a new session.
-UPDATE recollect.sessions SET branch = :branch, last = :last, waiting = true WHERE {is_session}
+UPDATE recollect.sessions SET branch = (:head::bigint & 1048575)::int, last = :last, waiting = true WHERE {is_session}
 
 -- name: session_switch
 -- Make another branch the head of a session.

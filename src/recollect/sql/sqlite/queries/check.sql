@@ -78,20 +78,26 @@ WHERE a.session = :session AND (
 -- Return the stored reference count of each blob, and whether its size is correct.
 SELECT hash, refs, octet_length(data) = size AS size_matches FROM blobs WHERE owner = :owner
 
--- name: blobs_reference_counts
--- Count the references of all messages to each blob.
+-- shared: reference_counts
+-- The number of references of all messages to each blob.
 SELECT j.value AS hash, count(*) AS refs FROM messages AS m CROSS JOIN branches AS b ON b.key = m.key >> 32
 CROSS JOIN trees AS t ON t.key = b.tree CROSS JOIN json_each(m.blobs) AS j
 WHERE m.blobs IS NOT NULL AND json_valid(m.blobs) AND t.owner = :owner
 GROUP BY j.value
 
+-- name: blobs_reference_counts
+-- Count the references of all messages to each blob.
+{reference_counts}
+
 -- name: blobs_page
 -- Return a page of an owner's blobs with their payloads, for a check.
 SELECT hash, data FROM blobs WHERE owner = :owner AND hash > :after ORDER BY hash LIMIT :limit
 
--- name: blob_set_refs
--- Correct the reference count of a blob.
-UPDATE blobs SET refs = :refs WHERE owner = :owner AND hash = :hash
+-- name: blobs_recount
+-- Correct the reference counts of blobs.
+WITH counts AS MATERIALIZED ({reference_counts})
+UPDATE blobs SET refs = coalesce((SELECT counts.refs FROM counts WHERE counts.hash = blobs.hash), 0)
+WHERE owner = :owner AND refs <> coalesce((SELECT counts.refs FROM counts WHERE counts.hash = blobs.hash), 0)
 
 -- name: trees_miscounted
 -- Return trees whose branch counter is lower than a branch number.

@@ -50,6 +50,22 @@ metadata, pinned_at, archived_at
 :status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model, :working_dir,
 :system_prompt, :color, :metadata, :pinned_at, :archived_at
 
+-- shared: active_within
+-- Conditions of a page by activity: before the upper bound, and not before a time.
+(active_at, key) < ({upper_bound}) AND active_at >= coalesce(:since, 0)
+
+-- shared: created_within
+-- Conditions of a page by creation.
+(created_at, key) < ({upper_bound}) AND created_at >= coalesce(:since, 0)
+
+-- shared: active_between
+-- Condition: the last activity is between two times. Not OR: NULL would not filter, but the planner could use no index.
+active_at >= coalesce(:since, 0) AND active_at < coalesce(:until, 9223372036854775807)
+
+-- shared: upper_bound
+-- The exclusive upper bound of a page: the time and the key of its cursor, if it has one.
+coalesce(:at, 9223372036854775807), coalesce(:key, 9223372036854775807)
+
 -- shared: list_filters
 -- Conditions of a list; a parameter that is NULL does not filter.
 (:archived IS NULL OR (archived_at IS NOT NULL) = :archived)
@@ -88,50 +104,50 @@ ORDER BY deleted_at DESC, key DESC LIMIT 1
 -- name: sessions_by_activity
 -- Return a page of sessions, most recently active first.
 SELECT {list_row} FROM sessions INDEXED BY sessions_active
-WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
+WHERE owner = :owner AND deleted_at IS NULL AND {active_within}
     AND {list_filters}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_default_list
 -- Return a page of the list without filters, most recently active first.
 SELECT {list_row} FROM sessions INDEXED BY sessions_active
-WHERE owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
+WHERE owner = :owner AND deleted_at IS NULL AND {active_within}
     AND archived_at IS NULL AND relation IS NOT 'delegate'
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_creation
 -- Return a page of sessions, newest first.
 SELECT {list_row} FROM sessions INDEXED BY sessions_created
-WHERE owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
+WHERE owner = :owner AND deleted_at IS NULL AND {created_within}
     AND {list_filters}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_deletion
 -- Return a page of the trash, last deleted first.
 SELECT {list_row} FROM sessions
-WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < (:at, :key) AND deleted_at >= :since
+WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < ({upper_bound}) AND deleted_at >= coalesce(:since, 0)
     AND {list_filters}
 ORDER BY deleted_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_by_folded_title
 -- Return a page of sessions in the order of their titles.
 SELECT {list_row} FROM titles CROSS JOIN sessions ON sessions.key = titles.session
-WHERE titles.owner = :owner AND (titles.folded, titles.session) > (:folded, :key)
-    AND deleted_at IS NULL AND active_at >= :since AND active_at < :until
+WHERE titles.owner = :owner AND (titles.folded, titles.session) > (coalesce(:folded, ''), coalesce(:key, 0)) AND deleted_at IS NULL
+    AND {active_between}
     AND {list_filters}
 ORDER BY titles.folded, titles.session LIMIT :limit
 
 -- name: sessions_through_activity
 -- Return a filtered page, most recently active first, through the index of a filter.
 SELECT {list_row} FROM {listed_sessions}
-WHERE +owner = :owner AND deleted_at IS NULL AND (active_at, key) < (:at, :key) AND active_at >= :since
+WHERE +owner = :owner AND deleted_at IS NULL AND {active_within}
     AND {list_filters}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
 -- name: sessions_through_creation
 -- Return a filtered page, newest first, through the index of a filter.
 SELECT {list_row} FROM {listed_sessions}
-WHERE +owner = :owner AND deleted_at IS NULL AND (created_at, key) < (:at, :key) AND created_at >= :since
+WHERE +owner = :owner AND deleted_at IS NULL AND {created_within}
     AND {list_filters}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
@@ -140,7 +156,7 @@ ORDER BY created_at DESC, key DESC LIMIT :limit
 SELECT {list_row} FROM {listed_sessions}
 CROSS JOIN titles ON titles.session = sessions.key
 WHERE +sessions.owner = :owner AND deleted_at IS NULL
-    AND (titles.folded, key) > (:folded, :key) AND active_at >= :since AND active_at < :until
+    AND (titles.folded, key) > (coalesce(:folded, ''), coalesce(:key, 0)) AND {active_between}
     AND {list_filters}
 ORDER BY titles.folded, key LIMIT :limit
 
@@ -194,7 +210,7 @@ SELECT {key_array} FROM (
 
 -- name: title_set
 -- Store the sort key of a title.
-INSERT INTO titles (session, owner, folded) VALUES (:session, :owner, :folded)
+INSERT INTO titles (session, owner, folded) SELECT key, owner, :folded FROM sessions WHERE key = :session
 ON CONFLICT (session) DO UPDATE SET folded = excluded.folded
 
 -- name: title_clear
@@ -257,7 +273,8 @@ RETURNING key AS session
 
 -- name: session_head
 -- Set the head branch of a new session.
-UPDATE sessions SET head = :head, branch = :branch, last = :last WHERE key = :session
+UPDATE sessions SET head = :head, branch = (SELECT number FROM branches WHERE key = :head), last = :last
+WHERE key = :session
 
 -- name: session_switch
 -- Make another branch the head of a session.
