@@ -379,10 +379,9 @@ class FastPathComparison(RuleBasedStateMachine):
     @precondition(has_handles)
     @rule(number=st.integers(0, 9), position=st.integers(1, 6), deleted=st.booleans())
     def delete_or_restore_a_message(self, number, position, deleted):
-        self.compare_of(
-            self.pick(number),
-            lambda handle: handle.delete_message(position) if deleted else handle.restore_message(position),
-        )
+        id = self.pick(number)
+        self.compare_of(id, lambda h: h.delete_message(position) if deleted else h.restore_message(position))
+        self.compare_of(id, lambda h: h.messages(last=2))
 
     @precondition(has_handles)
     @rule(number=st.integers(0, 9), fields=field_sets, offset=revision_offsets)
