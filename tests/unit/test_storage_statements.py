@@ -493,7 +493,7 @@ class TestEnsure:
         assert (row["channel"], row["channel_id"], row["status"]) == ("cli", "a", "active")
         assert (row["title"], row["pinned_at"], row["archived_at"]) == ("T", NOW, None)
         assert script.params("branch_insert")["fork_at"] == 0
-        assert script.params("session_head") == {"session": 11, "head": 31, "branch": 1, "last": 0}
+        assert script.params("session_head") == {"session": 11, "head": 31, "last": 0}
 
     def test_a_delegate_finds_its_parent(self):
         script = self.create("cli:a:delegate:coder", {"parent": "cli:a"}, [session_row()])
