@@ -696,7 +696,7 @@ class TestLists:
         request = op.fast
         assert type(request) is ListSessionsRequest
         assert not request.pinned_first
-        assert request.default_filters == (query == "sessions_default_list")
+        assert request.query == query
         script = Script({query: [listed_row(), listed_row(), listed_row()]})
         page = script.run(op)
         assert script.names == [query]

@@ -34,7 +34,7 @@ class StreamingRenderer:
         """Render messages. Return False if one of them needs repair or translation."""
         accepts, put, history = self._validator.accepts, self._put_message, self.history
         try:
-            for _, role, source_format, parts, native, state in zip(*messages, strict=True):
+            for role, source_format, parts, native, state in zip(*messages[1:], strict=True):
                 if not accepts(role, source_format, parts, native, state) or not put(
                     history, role, source_format, parts, native
                 ):

@@ -48,8 +48,7 @@ class ProviderValidator:
         self, role: str, source_format: str | None, parts: PartSequence, native: dict[str, Any] | None, state: str
     ) -> bool:
         """Validate the next message. Return whether the history up to it needs no repair, apart from open calls."""
-        is_own = source_format == self._format
-        if native is not None and conditions.has_unread_calls(native, self.rules, is_own=is_own):
+        if native is not None and conditions.has_unread_calls(native, self.rules, is_own=source_format == self._format):
             return False
         if len(parts) == 1:
             # A single text or a single result, as nearly all messages are: decided here without further calls.
@@ -57,8 +56,9 @@ class ProviderValidator:
             if type(part) is TextPart:
                 text = part.text
                 if text and not text.isspace() and role != "tool" and not (self._open_calls and self._results_apart):
-                    return not self._observes_roles or self._follows(role, parts, is_own=is_own)
+                    return not self._observes_roles or self._follows(role, parts, is_own=source_format == self._format)
             elif type(part) is ToolResultPart and role == "tool":
+                is_own = source_format == self._format
                 if part.call_id not in self._open_calls:
                     return False
                 if (
@@ -69,7 +69,7 @@ class ProviderValidator:
                     return False
                 self._open_calls.remove(part.call_id)
                 return not self._observes_roles or self._follows(role, parts, is_own=is_own)
-        return self._accepts_parts(role, parts, state, is_own=is_own)
+        return self._accepts_parts(role, parts, state, is_own=source_format == self._format)
 
     def is_complete(self) -> bool:
         """Validate the end of the history."""

@@ -9,7 +9,7 @@ server, and statements in a file. A test runs every operation with and without t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,7 +18,6 @@ from recollect.storage.operation import Query, Row
 
 R = TypeVar("R")
 
-ListOrder = Literal["activity", "created", "deleted", "title"]
 
 ACTIVITY_RESOLUTION = 60_000
 """Milliseconds. While the order of the list stays, an append writes the activity time, and with it a page of the index,
@@ -200,12 +199,11 @@ class ListSessionsRequest(FastPath[list[ListedSessionRow]], frozen=True, gc=Fals
     Not handled: too many sessions are pinned.
     """
 
-    order: ListOrder
-    pinned_first: bool
-    default_filters: bool
-    """Whether the filters are those of the default list: not archived, no sub-agents."""
+    query: str
+    """The name of the query, which returns ListedSessionRow."""
     params: Mapping[str, Any]
-    """The parameters of the query of this order; `limit` and `sort_limit` if pinned sessions come first."""
+    """The parameters of the query; `limit` and `sort_limit` if pinned sessions come first."""
+    pinned_first: bool
 
 
 FAST_PATHS: tuple[type[FastPath[Any]], ...] = (

@@ -19,7 +19,7 @@ from recollect.model.session import SESSION_STATUSES, SessionInfo
 from recollect.model.times import TimeLike, parse_time
 from recollect.model.title import title_sort_key
 from recollect.storage import sessions
-from recollect.storage.fast_paths import ListedSessionRow, ListOrder, ListSessionsRequest
+from recollect.storage.fast_paths import ListedSessionRow, ListSessionsRequest
 from recollect.storage.operation import Operation, Query, Row, Scope, Steps, fetch_all, fetch_one, fetch_tuples
 from recollect.storage.sessions import session_from_columns
 
@@ -105,7 +105,7 @@ def read_page(
     if type(limit) is not int or not 1 <= limit <= _MAX_LIMIT:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"limit must be between 1 and {_MAX_LIMIT:,}, got {format_value(limit)}.")
     _check_filters(filters)
-    by: ListOrder = "deleted" if validation.check_flag("deleted", deleted) else order  # type: ignore[assignment]
+    by = "deleted" if validation.check_flag("deleted", deleted) else order
     stages = _stages(by, pinned_first=validation.check_flag("pinned_first", pinned_first), pinned=filters["pinned"])
     cursor = None if after is None else _decode_cursor(validation.check_plain_text("after", after), by, len(stages))
     bounds = (
@@ -142,7 +142,7 @@ def _stages(by: str, *, pinned_first: bool, pinned: bool | None) -> list[dict[st
 class _PageRequest(NamedTuple):
     """A page of a list: its order and stages, the cursor, the number of sessions, and the bounds of the time."""
 
-    by: ListOrder
+    by: str
     stages: list[dict[str, Any]]
     cursor: _ListCursor | None
     limit: int
@@ -161,13 +161,13 @@ def _fast_request(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> 
     filters = _without_parent(filters)
     if page.is_pinned_default and filters == _DEFAULT_FILTERS:
         params = {"owner": scope.owner, "limit": page.limit + 1, "sort_limit": _SORT_LIMIT}
-        return ListSessionsRequest(scope.owner, "activity", pinned_first=True, default_filters=True, params=params)
+        return ListSessionsRequest(scope.owner, "sessions_pinned_first", params, pinned_first=True)
     if len(page.stages) > 1 or (page.by != "deleted" and _usable_indexes(filters)):
         return None
     params = _stage_params(scope, page, page.cursor, page.limit + 1, filters)
-    return ListSessionsRequest(
-        scope.owner, page.by, pinned_first=False, default_filters=filters == _DEFAULT_FILTERS, params=params
-    )
+    is_default = page.by == "activity" and filters == _DEFAULT_FILTERS
+    query = _DEFAULT_LIST if is_default else _ORDERED_QUERIES[page.by]
+    return ListSessionsRequest(scope.owner, query.name, params, pinned_first=False)
 
 
 def _finish_page(page: _PageRequest, request: ListSessionsRequest, rows: list[Row]) -> SessionPage:

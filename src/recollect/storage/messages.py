@@ -210,9 +210,11 @@ def columns_from_rows(rows: list[Row]) -> MessageColumns:
         () if rare is not None else decode(text) if text[0] != _SPACE else json.decode_as(MessageParts, text)
         for text, rare in zip(texts, rares, strict=True)
     ]
-    decoded_natives = [
-        None if native is None else plain(native) if native[0] != " " else json.decode(native) for native in natives
-    ]
+    decoded_natives: list[Any] = [None] * len(rows)
+    if any(natives):
+        decoded_natives = [
+            None if native is None else plain(native) if native[0] != " " else json.decode(native) for native in natives
+        ]
     return MessageColumns(positions, roles, formats, parts, decoded_natives, ["completed"] * len(rows))
 
 

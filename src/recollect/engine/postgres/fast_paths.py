@@ -31,13 +31,6 @@ from recollect.storage.operation import Row
 # server holds a statement's parameters in memory more than once.
 _LARGE_TEXT = 4_000_000
 
-_LISTS = {
-    "activity": "sessions_by_activity",
-    "created": "sessions_by_creation",
-    "deleted": "sessions_by_deletion",
-    "title": "sessions_by_folded_title",
-}
-
 
 class ArrayStatement(PreparedStatement):
     """A statement whose parameters may come from rows: one array per column, or single values.
@@ -180,11 +173,7 @@ class PostgresFastPaths:
 
     def list_sessions(self, request: ListSessionsRequest) -> FastStatement:
         """Read a page of a list."""
-        if request.pinned_first:
-            return self._read("sessions_pinned_first", request.params, _read_some_rows)
-        if request.order == "activity" and request.default_filters:
-            return self._read("sessions_default_list", request.params, _read_rows)
-        return self._read(_LISTS[request.order], request.params, _read_rows)
+        return self._read(request.query, request.params, _read_some_rows if request.pinned_first else _read_rows)
 
     def _read(self, name: str, params: Mapping[str, Any], read: Callable[[list[Row]], Any]) -> FastStatement:
         statement = self._registry.statement(name).variant_for(params)

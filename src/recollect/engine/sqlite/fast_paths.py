@@ -1,8 +1,9 @@
-"""The fast paths of SQLite: an append in four statements, and opening a session in three.
+"""The fast paths of SQLite: an append in four statements, opening a session in three, a list in one.
 
 The steps write a session row with UPDATE ... RETURNING, for which SQLite collects the returned rows in a temporary
 table: 32 microseconds, against 15 for a SELECT and an UPDATE with the values computed here, in an append that takes 85
-microseconds of CPU time. Reading needs no fast path: a statement costs no round trip.
+microseconds of CPU time. Reading the last messages needs no fast path: a statement costs no round trip. A list has one,
+because the steps prepare several stages and filters: 60 microseconds for a page of 20 sessions, against 70.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from recollect.storage.fast_paths import (
     AppendRequest,
     EnsureSessionRequest,
     FastPath,
+    ListSessionsRequest,
     OpenSessionRequest,
     SaveTurnRequest,
     StoredSessionRow,
@@ -35,6 +37,7 @@ class SqliteFastPaths:
             SaveTurnRequest: self.save_turn,
             OpenSessionRequest: self.open_session,
             EnsureSessionRequest: self.open_session,
+            ListSessionsRequest: self.list_sessions,
         }
 
     def append(self, connection: apsw.Connection, request: AppendRequest) -> AdvancedRow | None:
@@ -69,6 +72,12 @@ class SqliteFastPaths:
         connection.execute(queries["session_write_active"], (max(active_at, request.now, newest + 1), session))
         rows: list[Row] = connection.execute(queries["session_by_key"], {"session": session}).fetchall()
         return StoredSessionRow._make(rows[0])
+
+    def list_sessions(self, connection: apsw.Connection, request: ListSessionsRequest) -> list[Row] | None:
+        """Read a page of a list. Pinned sessions first takes several statements."""
+        if request.pinned_first:
+            return None
+        return connection.execute(self._queries[request.query], request.params).fetchall()
 
     def _advance(
         self, connection: apsw.Connection, request: AppendRequest, *, needs_no_turn: bool = False
