@@ -695,7 +695,6 @@ class TestLists:
         op = self.page(**options)
         request = op.fast
         assert type(request) is ListSessionsRequest
-        assert not request.pinned_first
         assert request.query == query
         script = Script({query: [listed_row(), listed_row(), listed_row()]})
         page = script.run(op)
@@ -741,7 +740,7 @@ class TestLists:
         op = self.page(pinned_first=True, archived=False, delegates=False)
         request = op.fast
         assert type(request) is ListSessionsRequest
-        assert request.pinned_first
+        assert request.query is None
         assert dict(request.params) == {"owner": "me", "limit": 3, "sort_limit": 500}
         rows = [listed_row(pinned_at=5), listed_row(), listed_row()]
         page = finish(op, [tuple(row) for row in rows])

@@ -199,11 +199,10 @@ class ListSessionsRequest(FastPath[list[ListedSessionRow]], frozen=True, gc=Fals
     Not handled: too many sessions are pinned.
     """
 
-    query: str
-    """The name of the query, which returns ListedSessionRow."""
+    query: str | None
+    """The name of the query, which returns ListedSessionRow. None: pinned sessions first, by a query of the engine."""
     params: Mapping[str, Any]
     """The parameters of the query; `limit` and `sort_limit` if pinned sessions come first."""
-    pinned_first: bool
 
 
 FAST_PATHS: tuple[type[FastPath[Any]], ...] = (

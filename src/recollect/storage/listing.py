@@ -161,19 +161,19 @@ def _fast_request(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> 
     filters = _without_parent(filters)
     if page.is_pinned_default and filters == _DEFAULT_FILTERS:
         params = {"owner": scope.owner, "limit": page.limit + 1, "sort_limit": _SORT_LIMIT}
-        return ListSessionsRequest(scope.owner, "sessions_pinned_first", params, pinned_first=True)
+        return ListSessionsRequest(scope.owner, None, params)
     if len(page.stages) > 1 or (page.by != "deleted" and _usable_indexes(filters)):
         return None
     params = _stage_params(scope, page, page.cursor, page.limit + 1, filters)
     is_default = page.by == "activity" and filters == _DEFAULT_FILTERS
     query = _DEFAULT_LIST if is_default else _ORDERED_QUERIES[page.by]
-    return ListSessionsRequest(scope.owner, query.name, params, pinned_first=False)
+    return ListSessionsRequest(scope.owner, query.name, params)
 
 
 def _finish_page(page: _PageRequest, request: ListSessionsRequest, rows: list[Row]) -> SessionPage:
     """Return the page that a fast path has read."""
     entries = _entries(0, rows)
-    if not request.pinned_first:
+    if request.query is not None:
         return _make_page(page, entries, [])
     entries = [(int(value.pinned_at is None), key, value) for _, key, value in entries]
     entries.sort(key=lambda entry: (entry[0], -entry[2].active_at, -entry[1]))

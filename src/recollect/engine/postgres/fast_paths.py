@@ -173,7 +173,9 @@ class PostgresFastPaths:
 
     def list_sessions(self, request: ListSessionsRequest) -> FastStatement:
         """Read a page of a list."""
-        return self._read(request.query, request.params, _read_some_rows if request.pinned_first else _read_rows)
+        if request.query is None:
+            return self._read("sessions_pinned_first", request.params, _read_some_rows)
+        return self._read(request.query, request.params, _read_rows)
 
     def _read(self, name: str, params: Mapping[str, Any], read: Callable[[list[Row]], Any]) -> FastStatement:
         statement = self._registry.statement(name).variant_for(params)

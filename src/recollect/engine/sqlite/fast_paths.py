@@ -75,7 +75,7 @@ class SqliteFastPaths:
 
     def list_sessions(self, connection: apsw.Connection, request: ListSessionsRequest) -> list[Row] | None:
         """Read a page of a list. Pinned sessions first takes several statements."""
-        if request.pinned_first:
+        if request.query is None:
             return None
         return connection.execute(self._queries[request.query], request.params).fetchall()
 
