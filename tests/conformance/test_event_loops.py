@@ -530,3 +530,90 @@ def test_an_asynchronous_summary_is_checked():
                 await session.compact(summarize=summarize, keep_turns=0)
 
     asyncio.run(main())
+
+
+def run_main(library, main):
+    """Run a coroutine function under asyncio or trio."""
+    return asyncio.run(main()) if library == "asyncio" else trio.run(main)
+
+
+@pytest.mark.parametrize("phase", ["opening", "ending"])
+def test_the_end_of_asyncio_run_leaves_no_turn_open(path, phase):
+    """asyncio.run() cancels every task at its end, also those that the store would start for its own work."""
+
+    async def run_in_background(session, is_due):
+        if phase == "opening":
+            asyncio.get_running_loop().call_soon(is_due.set)
+            async with session.turn("q"):
+                await asyncio.sleep(DEADLINE)
+        else:
+            async with session.turn("q"):
+                asyncio.get_running_loop().call_soon(is_due.set)
+
+    async def main(store):
+        is_due = asyncio.Event()
+        task = asyncio.create_task(run_in_background(await store.session("a"), is_due))
+        await is_due.wait()
+        return task  # asyncio.run() cancels it
+
+    async def use_again(store):
+        session = await store.session("a")
+        async with session.turn("next", wait=0):
+            pass
+        return [turn.status for turn in await session.turns()]
+
+    async def open_store():
+        return await recollect.open_async(path)
+
+    store = asyncio.run(open_store())
+    for _ in range(5):
+        asyncio.run(main(store))
+        assert set(asyncio.run(use_again(store))) <= {"cancelled", "completed"}
+    store.close()
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_an_error_of_a_progress_function_is_raised_by_the_backup(tmp_path, library):
+    def report(done, total):
+        raise ValueError("a mistake of the caller")
+
+    async def main():
+        async with recollect.open_async(tmp_path / "sessions.db") as store:
+            session = await store.session("a")
+            with pytest.raises(ValueError, match="a mistake of the caller"):
+                await store.backup(tmp_path / "backup.db", progress=report)
+            assert (await session.append(user_message("x"))).ids == ["1.1"]
+
+    run_main(library, main)
+
+
+PROGRAM_AFTER_THE_MAIN_THREAD = """
+import asyncio, concurrent.futures.thread, sys, threading, recollect
+path, library, ready = sys.argv[1], sys.argv[2], threading.Event()
+
+async def main():
+    async with recollect.open_async(path) as store:
+        session = await store.session("a")
+        ready.set()
+        while not concurrent.futures.thread._shutdown:
+            await (asyncio if library == "asyncio" else trio).sleep(0.005)
+        await session.append({"role": "user", "content": "late"})
+        await store.create_session("b")
+        print([message.text for message in await session.messages()], len(await store.list_sessions()))
+
+def run():
+    asyncio.run(main()) if library == "asyncio" else trio.run(main)
+
+if library == "trio":
+    import trio
+threading.Thread(target=run).start()
+ready.wait()
+"""
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_a_store_works_after_the_end_of_the_main_thread(path, library):
+    """Executors refuse work then."""
+    program = [sys.executable, "-c", PROGRAM_AFTER_THE_MAIN_THREAD, str(path), library]
+    result = subprocess.run(program, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (result.stdout, result.stderr) == ("['late'] 2\n", "")

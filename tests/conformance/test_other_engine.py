@@ -13,7 +13,7 @@ import pytest
 import recollect
 from recollect import sql
 from recollect.engine import registry
-from recollect.errors import InvalidValue, NotFound
+from recollect.errors import InvalidValue, NotFound, NotSupported
 from recollect_conformance import suite
 from recollect_conformance.database import DatabaseUnderTest
 
@@ -92,3 +92,29 @@ def test_an_engine_that_is_not_installed_is_refused(tmp_path):
 def test_the_built_in_engines_are_the_entry_points_of_recollect():
     engines = {entry.name: entry.value for entry in entry_points(group=registry.GROUP) if entry.name != "steps"}
     assert engines == registry.PROVIDERS
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [(None, "No module named 'broken_engine'"), ("", "it has no 'files'"), ("import nothing_there", "nothing_there")],
+)
+def test_an_engine_that_cannot_be_loaded_is_reported_with_its_package(tmp_path, monkeypatch, module, reason):
+    metadata = tmp_path / "broken_engine-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-engine\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[{registry.GROUP}]\nbroken = broken_engine\n")
+    if module is not None:
+        (tmp_path / "broken_engine.py").write_text(module)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "broken_engine", raising=False)
+    importlib.invalidate_caches()
+    with pytest.raises(
+        NotSupported, match="The engine of broken: URLs cannot be loaded: the package broken-engine"
+    ) as info:
+        recollect.open("broken://server/database")
+    assert reason in str(info.value)
+
+
+def test_the_scheme_of_a_url_may_have_capital_letters(tmp_path):
+    with recollect.open(f"STEPS://{tmp_path}/sessions.db") as store:
+        assert store.path == str(tmp_path / "sessions.db")

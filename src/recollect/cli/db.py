@@ -169,15 +169,15 @@ def restore(file: str, no_verify: bool, dry_run: bool, yes: bool, as_json: bool)
     import recollect  # noqa: PLC0415
 
     library: Any = recollect
-    database = store_access.database_location()
+    database, target = store_access.database_location(), store_access.database_target()
     if dry_run:
-        _report_backup(library.check_backup(file, database, verify=not no_verify), file, database, as_json=as_json)
+        _report_backup(library.check_backup(file, target, verify=not no_verify), file, database, as_json=as_json)
         return
     if not store_access.database_missing():
         confirm(
             f"Restore {file} to {database}? The current database is kept next to it.", f"replace {database}", yes=yes
         )
-    previous = library.restore(file, database, verify=not no_verify)
+    previous = library.restore(file, target, verify=not no_verify)
     if as_json:
         print_json({"path": database, "backup": file, "kept": previous, "dry_run": False})
     else:

@@ -65,8 +65,13 @@ def engine_provider() -> EngineProvider:
     return find_provider(_store_target().engine)
 
 
+def database_target() -> str | os.PathLike[str]:
+    """Return the path or URL of the database, as recollect.open() takes it."""
+    return database_option() or config.database()
+
+
 def _store_target() -> StoreTarget:
-    return parse_target(database_option() or config.database())
+    return parse_target(database_target())
 
 
 def database_missing() -> bool:
@@ -91,7 +96,7 @@ def load_settings() -> Config:
 @contextlib.contextmanager
 def open_for_reading() -> Generator[Store]:
     """Open the store for reading. A missing file is not created: reading must leave no trace."""
-    location = MEMORY if database_missing() else database_option() or config.database()
+    location = MEMORY if database_missing() else database_target()
     with recollect.open(location, owner=selected_owner()) as store:
         yield store
 
@@ -106,7 +111,7 @@ def open_for_writing() -> Generator[Store]:
 
 def open_store() -> Store:
     """Open the store without applying retention."""
-    return recollect.open(database_option() or config.database(), owner=selected_owner())
+    return recollect.open(database_target(), owner=selected_owner())
 
 
 def open_store_of(owner: str) -> Store:
@@ -116,7 +121,7 @@ def open_store_of(owner: str) -> Store:
 
 def check_owner(owner: str) -> None:
     """Open and close the store for an owner, so that errors are raised at start."""
-    recollect.open(database_option() or config.database(), owner=owner).close()
+    recollect.open(database_target(), owner=owner).close()
 
 
 def retention_limits(config: Config) -> dict[str, float]:

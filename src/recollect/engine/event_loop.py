@@ -9,6 +9,7 @@ run by run_blocking().
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -159,11 +160,19 @@ def _wake(waiter: Waiter) -> None:
 
 
 async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Run a function in a thread, with the context variables of this task, and return its result."""
+    """Run a function in a thread, with the context variables of this task, and return its result.
+
+    Executors refuse work once the main thread has ended; the function then runs on this thread.
+    """
     loop = running_loop()
-    if isinstance(loop, asyncio.AbstractEventLoop):
-        return await asyncio.to_thread(function, *args)
-    return await loop.run_in_executor(None, function, *args)
+    if not isinstance(loop, asyncio.AbstractEventLoop):
+        return await loop.run_in_executor(None, function, *args)
+    context = contextvars.copy_context()
+    try:
+        future = loop.run_in_executor(None, lambda: context.run(function, *args))
+    except RuntimeError:
+        return function(*args)
+    return await future
 
 
 async def sleep(seconds: float) -> None:
@@ -177,9 +186,9 @@ async def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     loop = running_loop()
     if not isinstance(loop, asyncio.AbstractEventLoop):
         return await loop.run_to_end(coroutine)
-    task = asyncio.ensure_future(coroutine)
-    cancelled = await _wait_until_done(task)
-    result = task.result()
+    future = _run_outside_tasks(loop, coroutine)
+    cancelled = await _wait_until_done(future)
+    result = future.result()
     if cancelled is not None:
         raise cancelled
     return result
@@ -190,16 +199,44 @@ async def run_to_end_or_undo(coroutine: Coroutine[Any, Any, T], undo: Callable[[
 
     Under trio, an operation that was not withdrawn returns its result, and the caller is cancelled later.
     """
-    if not isinstance(running_loop(), asyncio.AbstractEventLoop):
+    loop = running_loop()
+    if not isinstance(loop, asyncio.AbstractEventLoop):
         return await coroutine
-    task = asyncio.ensure_future(coroutine)
+    future = _run_outside_tasks(loop, coroutine)
     try:
-        return await asyncio.shield(task)
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
-        await _wait_until_done(task)
-        if task.exception() is None:
-            await undo(task.result())
+        await _wait_until_done(future)
+        if future.exception() is None:
+            await undo(future.result())
         raise
+
+
+def _run_outside_tasks(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """Run a coroutine that waits only for futures, and return the future of its result.
+
+    It is not a task, because the end of asyncio.run() cancels every task, also one that must run to its end.
+    """
+    result: asyncio.Future[T] = loop.create_future()
+
+    def step(_: object = None) -> None:
+        try:
+            pending: asyncio.Future[Any] | None = coroutine.send(None)
+        except StopIteration as stop:
+            result.set_result(stop.value)
+        except asyncio.CancelledError:
+            result.cancel()
+        except BaseException as error:  # noqa: BLE001  raised where the result is awaited
+            result.set_exception(error)
+        else:
+            if pending is None:  # a bare yield, as in asyncio.sleep(0)
+                loop.call_soon(step)
+            else:
+                pending._asyncio_future_blocking = False  # noqa: SLF001  a task does the same with what it awaits
+                pending.add_done_callback(step)
+
+    step()
+    return result
 
 
 async def _wait_until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:

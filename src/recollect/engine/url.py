@@ -79,7 +79,7 @@ def parse_target(target: str | os.PathLike[str] | None) -> StoreTarget:
         return StoreTarget("postgres", f"{scheme}:{remainder}")
     if "://" in text or (colon and scheme == "file"):
         if registry.is_registered(scheme):
-            return StoreTarget(scheme, text)
+            return StoreTarget(scheme, f"{scheme}:{remainder}")
         raise InvalidValue(
             f"{scheme}: is not a supported kind of store. Use a path, sqlite:///path, "
             "postgresql://host/database or :memory:."

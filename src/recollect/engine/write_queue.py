@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import queue
 import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-from recollect.engine.event_loop import Loop, Waiter
+from recollect.engine.event_loop import NO_LOOP, Loop, Waiter, wait_for
 from recollect.errors import StoreClosed
 from recollect.storage.operation import Operation
 
@@ -67,6 +69,20 @@ class WriteQueue:
         except asyncio.CancelledError:  # trio has withdrawn it, or waits for its end
             job.take()  # withdraws it, unless a writer thread has begun it
             raise
+
+    async def run_in_executor(
+        self, executor: Executor, work: Callable[[Operation[T]], T], op: Operation[T], loop: Loop
+    ) -> T:
+        """Run an operation that need not be queued in a thread of an executor, and return its result."""
+        if loop == NO_LOOP:
+            return work(op)  # this thread has nothing else to do
+        try:
+            future = executor.submit(work, op)
+        except RuntimeError:
+            if self.closed:
+                raise StoreClosed from None
+            return work(op)  # executors refuse work once the main thread has ended
+        return await wait_for(future)
 
     def close(self) -> bool:
         """Refuse further operations and end the threads after the queued ones. Return False if closed before."""

@@ -108,11 +108,22 @@ class WrittenCallRow(Struct, gc=False):
     error_message: str | None = None
 
 
-def write_calls(branch: int, first: int, records: Sequence[messages.EncodedDraft]) -> Steps[None]:
-    """Write the calls of new messages, and join their results to new or older calls."""
+class _OrphanResult(NamedTuple):
+    """A result of a new message whose call is not in the new messages, and where and when it is."""
+
+    result: ToolResultPart
+    position: int
+    part: int
+    created_at: int
+
+
+def _join_new_calls(
+    branch: int, first: int, records: Sequence[messages.EncodedDraft]
+) -> tuple[dict[CallPosition, WrittenCallRow], list[_OrphanResult]]:
+    """Return the calls of new messages, joined to the results among them, and the results without such a call."""
     new_rows: dict[CallPosition, WrittenCallRow] = {}
     waiting: dict[str, list[CallPosition]] = {}
-    older, lookups = None, 0
+    orphans: list[_OrphanResult] = []
     for position, item in enumerate(records, first):
         for part, call in item.calls:
             call_position = (branch, position, part)
@@ -121,26 +132,33 @@ def write_calls(branch: int, first: int, records: Sequence[messages.EncodedDraft
         for part, result in item.results:
             stack = waiting.get(result.call_id)
             if stack:
-                row = new_rows[stack.pop()]
+                _set_result(new_rows[stack.pop()], result, position, part, item.created_at)
             else:
-                if older is None and lookups == _MAX_SINGLE_LOOKUPS:
-                    older = yield from _read_open_calls(branch, new_rows)
-                lookups += 1
-                if older is None:
-                    open_call = yield from find_open_call(branch, result.call_id, new_rows)
-                else:
-                    open_call = _pop_call(older, escape_surrogates(result.call_id))
-                if open_call is None:
-                    continue  # an orphan result is stored unchanged; the history repairs it
-                row = new_rows[open_call.position] = _row_of_call(branch, open_call)
-            _set_result(row, result, position, part, item.created_at)
+                orphans.append(_OrphanResult(result, position, part, item.created_at))
+    return new_rows, orphans
+
+
+def write_calls(branch: int, first: int, records: Sequence[messages.EncodedDraft]) -> Steps[None]:
+    """Write the calls of new messages, and join their results to new or older calls."""
+    new_rows, orphans = _join_new_calls(branch, first, records)
+    older = None
+    for lookups, (result, position, part, created) in enumerate(orphans):
+        if lookups == _MAX_SINGLE_LOOKUPS:
+            older = yield from _read_open_calls(branch, new_rows)
+        if older is None:
+            open_call = yield from find_open_call(branch, result.call_id, new_rows)
+        else:
+            open_call = _pop_call(older, escape_surrogates(result.call_id))
+        if open_call is not None:  # an orphan result is stored unchanged; the history repairs it
+            row = new_rows[open_call.position] = _row_of_call(branch, open_call)
+            _set_result(row, result, position, part, created)
     yield from execute_many("tool_call_insert", list(map(astuple, new_rows.values())))
 
 
 def new_call_rows(records: Sequence[messages.EncodedDraft]) -> Sequence[Row] | None:
     """Return the call rows of new messages, with positions from 1; None if a result belongs to an older call."""
-    name, rows, _ = next(write_calls(0, 1, records))
-    return rows if name == "tool_call_insert" else None  # type: ignore[return-value]
+    new_rows, orphans = _join_new_calls(0, 1, records)
+    return None if orphans else list(map(astuple, new_rows.values()))
 
 
 def _pending_row(

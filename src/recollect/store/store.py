@@ -19,7 +19,7 @@ from recollect.model.search import Hit, Page
 from recollect.model.session import NewSessionFields
 from recollect.storage.operation import Operation, Plan, Scope
 from recollect.store.session import Session
-from recollect.store.waiting import call_on_loop, close_anywhere, maintain, open_if_sync
+from recollect.store.waiting import close_anywhere, maintain, open_if_sync
 
 if TYPE_CHECKING:
     from recollect.engine.engine import Engine, Maintenance
@@ -381,9 +381,10 @@ class Store:
         """
         target, overwrite = validation.check_path("path", path), validation.check_flag("overwrite", overwrite)
         validation.check_callable("progress", progress)
-        callback = call_on_loop(progress)
         return self._maintain(
-            "Backing up", lambda maintenance: maintenance.backup(target, overwrite=overwrite, progress=callback)
+            "Backing up",
+            lambda maintenance, report: maintenance.backup(target, overwrite=overwrite, progress=report),
+            progress,
         )
 
     def owners(self) -> Owners:
@@ -409,7 +410,7 @@ class Store:
         file = validation.check_flag("file", file)
         findings, areas = list[Finding](), storage.integrity.CHECKED_AREAS
         if file and self._engine.maintenance is not None:
-            result = self._maintain("Checking the file", lambda maintenance: maintenance.check(deep=deep))
+            result = self._maintain("Checking the file", lambda maintenance, _: maintenance.check(deep=deep))
             findings += result.findings
             areas = (*result.areas, *areas)
         findings += self.follow(
@@ -424,7 +425,7 @@ class Store:
 
         SQLite only: PostgreSQL raises NotSupported.
         """
-        return self._maintain("Measuring disk usage", lambda maintenance: maintenance.space())
+        return self._maintain("Measuring disk usage", lambda maintenance, _: maintenance.space())
 
     def optimize(self) -> OptimizeReport:
         """Return free pages to the disk, rewrite the file, truncate the WAL, and return a report.
@@ -432,14 +433,19 @@ class Store:
         The rewrite takes about 10 seconds per gigabyte, during which other writers wait, and needs free disk space of
         twice the size of the file. SQLite only: PostgreSQL raises NotSupported.
         """
-        return self._maintain("Optimizing the file", lambda maintenance: maintenance.optimize())
+        return self._maintain("Optimizing the file", lambda maintenance, _: maintenance.optimize())
 
-    def _maintain(self, feature: str, task: Callable[[Maintenance], T]) -> T:
+    def _maintain(
+        self,
+        feature: str,
+        task: Callable[[Maintenance, CheckProgress | None], T],
+        progress: CheckProgress | None = None,
+    ) -> T:
         """Run maintenance of the database files. Raise NotSupported if the engine has none."""
         maintenance = self._engine.maintenance
         if maintenance is None:
             raise NotSupported(what=feature)
-        return maintain(self._engine, lambda: task(maintenance))
+        return maintain(self._engine, lambda report: task(maintenance, report), progress)
 
     def close(self) -> None:
         """Close the store and end its watches. Every acknowledged write is already on disk.

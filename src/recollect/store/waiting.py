@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from recollect.store.store import Store
 
 __all__ = [
-    "Openable", "PauseFlusher", "WatchThread", "call_on_loop", "close_anywhere", "maintain", "open_if_sync",
+    "Openable", "PauseFlusher", "WatchThread", "close_anywhere", "maintain", "open_if_sync",
     "pause_flusher", "require_open", "run_to_end", "run_to_end_or_undo", "sleep", "summarize_messages",
 ]  # fmt: skip
 
@@ -70,14 +70,13 @@ def summarize_messages(summarize: Summarize, messages: list[Message]) -> Any:
     return check_summary(summarize(messages))
 
 
-def call_on_loop(progress: CheckProgress | None) -> CheckProgress | None:
-    """Return the callback: this thread calls it."""
-    return progress
-
-
-def maintain(engine: Engine, work: Callable[[], T]) -> T:  # noqa: ARG001  an async engine runs it in a thread
-    """Run maintenance, and return its result."""
-    return work()
+def maintain(
+    engine: Engine,  # noqa: ARG001  an async engine runs it in a thread
+    work: Callable[[CheckProgress | None], T],
+    progress: CheckProgress | None,
+) -> T:
+    """Run maintenance, which reports its progress, and return its result."""
+    return work(progress)
 
 
 class WatchThread:

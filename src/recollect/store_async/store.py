@@ -18,7 +18,7 @@ from recollect.model.search import Hit, Page
 from recollect.model.session import NewSessionFields
 from recollect.storage.operation import Operation, Plan, Scope
 from recollect.store_async.session import AsyncSession
-from recollect.store_async.waiting import call_on_loop, close_anywhere, maintain, open_if_sync
+from recollect.store_async.waiting import close_anywhere, maintain, open_if_sync
 
 if TYPE_CHECKING:
     from recollect.engine.engine import AsyncEngine, Maintenance
@@ -385,9 +385,10 @@ class AsyncStore:
         """
         target, overwrite = validation.check_path("path", path), validation.check_flag("overwrite", overwrite)
         validation.check_callable("progress", progress)
-        callback = call_on_loop(progress)
         return await self._maintain(
-            "Backing up", lambda maintenance: maintenance.backup(target, overwrite=overwrite, progress=callback)
+            "Backing up",
+            lambda maintenance, report: maintenance.backup(target, overwrite=overwrite, progress=report),
+            progress,
         )
 
     async def owners(self) -> Owners:
@@ -413,7 +414,7 @@ class AsyncStore:
         file = validation.check_flag("file", file)
         findings, areas = list[Finding](), storage.integrity.CHECKED_AREAS
         if file and self._engine.maintenance is not None:
-            result = await self._maintain("Checking the file", lambda maintenance: maintenance.check(deep=deep))
+            result = await self._maintain("Checking the file", lambda maintenance, _: maintenance.check(deep=deep))
             findings += result.findings
             areas = (*result.areas, *areas)
         findings += await self.follow(
@@ -428,7 +429,7 @@ class AsyncStore:
 
         SQLite only: PostgreSQL raises NotSupported.
         """
-        return await self._maintain("Measuring disk usage", lambda maintenance: maintenance.space())
+        return await self._maintain("Measuring disk usage", lambda maintenance, _: maintenance.space())
 
     async def optimize(self) -> OptimizeReport:
         """Return free pages to the disk, rewrite the file, truncate the WAL, and return a report.
@@ -436,14 +437,19 @@ class AsyncStore:
         The rewrite takes about 10 seconds per gigabyte, during which other writers wait, and needs free disk space of
         twice the size of the file. SQLite only: PostgreSQL raises NotSupported.
         """
-        return await self._maintain("Optimizing the file", lambda maintenance: maintenance.optimize())
+        return await self._maintain("Optimizing the file", lambda maintenance, _: maintenance.optimize())
 
-    async def _maintain(self, feature: str, task: Callable[[Maintenance], T]) -> T:
+    async def _maintain(
+        self,
+        feature: str,
+        task: Callable[[Maintenance, CheckProgress | None], T],
+        progress: CheckProgress | None = None,
+    ) -> T:
         """Run maintenance of the database files. Raise NotSupported if the engine has none."""
         maintenance = self._engine.maintenance
         if maintenance is None:
             raise NotSupported(what=feature)
-        return await maintain(self._engine, lambda: task(maintenance))
+        return await maintain(self._engine, lambda report: task(maintenance, report), progress)
 
     def close(self) -> Coroutine[Any, Any, None]:
         """Close the store and end its watches. Every acknowledged write is already on disk.

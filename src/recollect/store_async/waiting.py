@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from recollect.store_async.store import AsyncStore
 
 __all__ = [
-    "AsyncOpenable", "AsyncPauseFlusher", "AsyncWatchThread", "call_on_loop", "close_anywhere", "maintain",
+    "AsyncOpenable", "AsyncPauseFlusher", "AsyncWatchThread", "close_anywhere", "maintain",
     "open_if_sync", "pause_flusher", "require_open", "run_to_end", "run_to_end_or_undo", "sleep", "summarize_messages",
 ]  # fmt: skip
 
@@ -78,14 +78,6 @@ async def summarize_messages(summarize: Summarize, messages: list[Message]) -> A
         return check_summary(await summarize(messages))
     result = await run_in_thread(summarize, messages)
     return check_summary(await result if inspect.isawaitable(result) else result)
-
-
-def call_on_loop(progress: CheckProgress | None) -> CheckProgress | None:
-    """Return a callback for another thread that calls `progress` on the running event loop."""
-    if progress is None:
-        return None
-    loop = running_loop()
-    return lambda done, total: loop.call_soon_threadsafe(progress, done, total)
 
 
 class AsyncWatchThread:
@@ -143,13 +135,12 @@ class AsyncPauseFlusher:
 
     async def settle(self, flush: Flush) -> None:
         """Cancel a scheduled call. If it has begun, wait for its end, so that later writes are stored after it."""
-        running = self._running
         if flush in self._due:
             with self._changed:
                 self._due.pop(flush, None)
-                running = self._running
                 if not self._due:
                     self._changed.notify()  # ends the thread
+        running = self._running  # after the test of _due: the thread sets it before it removes a flush from there
         if running is not None and running[0] == flush:
             await wait_for(running[1])
 
@@ -189,9 +180,35 @@ def pause_flusher(store: AsyncStore) -> AsyncPauseFlusher:
     return _flushers.setdefault(store, AsyncPauseFlusher())
 
 
-async def maintain(engine: AsyncEngine, work: Callable[[], T]) -> T:
-    """Run maintenance, which blocks, and return its result."""
-    return await engine.run_blocking(work)
+async def maintain(engine: AsyncEngine, work: Callable[[CheckProgress | None], T], progress: CheckProgress | None) -> T:
+    """Run maintenance, which blocks and reports its progress, in a thread. Return its result."""
+    if progress is None:
+        return await engine.run_blocking(lambda: work(None))
+    reporter = _ProgressReporter(progress)
+    result = await engine.run_blocking(lambda: work(reporter))
+    if reporter.error is not None:
+        raise reporter.error
+    return result
+
+
+class _ProgressReporter:
+    """Calls a function on the running event loop for another thread. Its error ends the work of the thread."""
+
+    def __init__(self, progress: CheckProgress) -> None:
+        self._progress = progress
+        self._loop = running_loop()
+        self.error: Exception | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.error is not None:
+            raise self.error
+        self._loop.call_soon_threadsafe(self._report, done, total)
+
+    def _report(self, done: int, total: int) -> None:
+        try:
+            self._progress(done, total)
+        except Exception as error:  # noqa: BLE001  raised by maintain(); an error in the loop would end every task of trio
+            self.error = error
 
 
 def close_anywhere(coroutine: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
-from recollect.engine.event_loop import running_loop
+from recollect.engine.event_loop import run_in_thread, running_loop
 from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
 from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
@@ -75,12 +75,12 @@ class AsyncPostgresEngine:
             self._start()
         loop = running_loop()
         if not op.writes:
-            return await loop.run_in_executor(self._workers.executor, self._server.read, op)
+            return await self._write_queue.run_in_executor(self._workers.executor, self._server.read, op, loop)
         return await self._write_queue.wait(op, loop)
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a blocking function in a thread, and return its result."""
-        return await running_loop().run_in_executor(None, work)
+        return await run_in_thread(work)
 
     def search_dialect(self) -> SearchDialect:
         """Return the search of this engine."""
@@ -102,7 +102,7 @@ class AsyncPostgresEngine:
             self._write_queue.close()
             self._server.close()
         elif self._write_queue.close():
-            await running_loop().run_in_executor(None, self._workers.finish)
+            await run_in_thread(self._workers.finish)
 
 
 class _WorkerThreads:
@@ -127,7 +127,13 @@ class _WorkerThreads:
             writer.start()
 
     def finish(self) -> None:
-        """Wait for the threads to end, which the closed queue makes them do, and close the connections."""
+        """Wait for the threads to end, which the closed queue makes them do, and close the connections.
+
+        On one of the threads, as in a finalizer that the garbage collector runs there, the last one does so at its end.
+        """
+        if threading.current_thread() in self._writers:
+            self._is_dropped = True
+            return
         for writer in self._writers:
             writer.join()
         self._close_connections()
@@ -193,9 +199,16 @@ class _WorkerThreads:
             later.append(job)
         elif job.take():
             if session is None:  # on another thread: it may wait for locks, and the batch must not
-                self.executor.submit(self._run_alone, job)
+                self._submit(job)
             else:
                 batch[session] = job
+
+    def _submit(self, job: QueuedOperation) -> None:
+        """Run an operation alone on another thread, or on this one if the program ends and executors refuse work."""
+        try:
+            self.executor.submit(self._run_alone, job)
+        except RuntimeError:
+            self._run_alone(job)
 
     def _run_alone(self, job: QueuedOperation) -> None:
         try:
@@ -221,7 +234,7 @@ class _WorkerThreads:
         alone = set(refusals) if committed else set(refusals) or set(range(len(batch)))
         remaining = [job for number, job in enumerate(batch) if number not in alone]
         for number in sorted(alone):
-            self.executor.submit(self._run_alone, batch[number])
+            self._submit(batch[number])
         if committed:
             deliver_results(remaining)
         elif remaining:

@@ -21,7 +21,7 @@ import apsw
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import Maintenance
-from recollect.engine.event_loop import running_loop
+from recollect.engine.event_loop import run_in_thread, running_loop
 from recollect.engine.sqlite.connection import GROUP_CHECKPOINT_PAGES, TIMEOUT, set_lock_timeout
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.engine.sqlite.file_identity import FileIdentity
@@ -82,7 +82,7 @@ class AsyncSqliteEngine:
             self._start()
         loop = running_loop()
         if not op.writes and not self._file.memory:
-            return await loop.run_in_executor(self._writer.readers, self._file.read, op)
+            return await self._write_queue.run_in_executor(self._writer.readers, self._file.read, op, loop)
         return await self._write_queue.wait(op, loop)
 
     def search_dialect(self) -> SearchDialect:
@@ -99,7 +99,7 @@ class AsyncSqliteEngine:
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a blocking function in a thread, and return its result."""
-        return await running_loop().run_in_executor(None, work)
+        return await run_in_thread(work)
 
     @property
     def maintenance(self) -> Maintenance:
@@ -124,7 +124,7 @@ class AsyncSqliteEngine:
         if self._file.after_fork():
             self._start()
         if self._write_queue.close():
-            await running_loop().run_in_executor(None, self._writer.finish)
+            await run_in_thread(self._writer.finish)
 
 
 class _WriterThread:
@@ -144,7 +144,13 @@ class _WriterThread:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the thread to end, which the closed queue makes it do, and close the file."""
+        """Wait for the thread to end, which the closed queue makes it do, and close the file.
+
+        On the thread itself, as in a finalizer that the garbage collector runs there, the thread does so at its end.
+        """
+        if threading.current_thread() is self._thread:
+            self._is_dropped = True
+            return
         self._thread.join()
         self._close_file()
 
