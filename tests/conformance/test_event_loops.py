@@ -569,7 +569,7 @@ def test_the_end_of_asyncio_run_leaves_no_turn_open(path, phase):
     for _ in range(5):
         asyncio.run(main(store))
         assert set(asyncio.run(use_again(store))) <= {"cancelled", "completed"}
-    store.close()
+    store.close()  # pyright: ignore[reportUnusedCoroutine]  without a running loop, the call closes the store
 
 
 @pytest.mark.parametrize("library", ["asyncio", "trio"])
