@@ -9,7 +9,7 @@ because the steps prepare several stages and filters: 60 microseconds for a page
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -24,7 +24,40 @@ from recollect.storage.fast_paths import (
     SaveTurnRequest,
     StoredSessionRow,
 )
-from recollect.storage.operation import Row
+from recollect.storage.operation import Query, Row
+
+
+class AppendStateRow(NamedTuple):
+    """The state of a session before an append, and of the list in `order_state`."""
+
+    session: int
+    head: int
+    last: int
+    branch: int
+    open_turns: int
+    revision: int
+    message_count: int
+    token_count: int
+    input_tokens: int
+    output_tokens: int
+    updated_at: int
+    active_at: int
+    last_message_at: int | None
+    order_state: int
+
+
+class OpenStateRow(NamedTuple):
+    """The state of a session before it is opened, and the activity time of the session at the top of the list."""
+
+    session: int
+    open_turns: int
+    active_at: int
+    newest_activity: int
+
+
+# The rows of both are unpacked as plain tuples: a row class costs about 0.2 microseconds.
+APPEND_STATE = Query("session_append_state", AppendStateRow)
+OPEN_STATE = Query("session_open_state", OpenStateRow)
 
 
 class SqliteFastPaths:
@@ -63,7 +96,7 @@ class SqliteFastPaths:
         if type(request) is EnsureSessionRequest and not request.may_exist:
             return None
         queries = self._queries
-        keys: list[Row] = connection.execute(queries["session_open_state"], (request.owner, request.id)).fetchall()
+        keys: list[Row] = connection.execute(queries[OPEN_STATE.name], (request.owner, request.id)).fetchall()
         if not keys:
             return None
         ((session, open_turns, active_at, newest),) = keys
@@ -87,7 +120,7 @@ class SqliteFastPaths:
         If the session is at the top already, the index of the list is not changed.
         """
         queries = self._queries
-        rows: list[Row] = connection.execute(queries["session_append_state"], (request.owner, request.id)).fetchall()
+        rows: list[Row] = connection.execute(queries[APPEND_STATE.name], (request.owner, request.id)).fetchall()
         if not rows:
             return None
         (
