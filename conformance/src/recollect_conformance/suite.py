@@ -10,6 +10,7 @@ from recollect_conformance.concurrency import TestConcurrency, TestHandles
 from recollect_conformance.counts import TestShownCounts
 from recollect_conformance.deletion import TestDelete
 from recollect_conformance.errors import TestErrors
+from recollect_conformance.fields import TestFields
 from recollect_conformance.formats import TestFormats
 from recollect_conformance.history import TestHistory
 from recollect_conformance.leases import TestLeases
@@ -41,6 +42,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestDropOutput,
     TestEmptyTrash,
     TestErase,
+    TestFields,
     TestFork,
     TestHandles,
     TestHistory,
