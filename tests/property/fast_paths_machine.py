@@ -327,7 +327,7 @@ class FastPathComparison(RuleBasedStateMachine):
     def compare(self, action):
         """Run an action on both stores, and return both results, or None if it raised an error."""
         outcomes = [self.outcome(action, side) for side in self.sides]
-        assert plain_outcome(outcomes[0]) == plain_outcome(outcomes[1])
+        check_equal(*map(plain_outcome, outcomes))
         kind, _ = outcomes[0]
         return [result for _, result in outcomes] if kind == "returned" else None
 
@@ -338,8 +338,7 @@ class FastPathComparison(RuleBasedStateMachine):
         return results
 
     def compare_handles(self, id):
-        first, second = (msgspec.structs.asdict(side.handles[id].info) for side in self.sides)
-        assert first == second
+        check_equal(*(msgspec.structs.asdict(side.handles[id].info) for side in self.sides))
 
     def keep(self, id, sessions):
         """Use the handles from now on."""
@@ -699,6 +698,10 @@ class FastPathComparison(RuleBasedStateMachine):
 
 async def as_list(items):
     return [item async for item in items]
+
+
+def check_equal(fast, steps):
+    assert fast == steps, f"with fast paths:\n{fast}\nwithout:\n{steps}"
 
 
 def plain_outcome(outcome):

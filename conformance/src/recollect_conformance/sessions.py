@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from recollect.errors import (
 )
 from recollect.store import Store
 from recollect_conformance.database import DatabaseUnderTest, list_all_sessions
-from recollect_conformance.examples import NAN, numbered_messages, texts, user
+from recollect_conformance.examples import NAN, assistant, numbered_messages, texts, tool_call_message, user
 
 
 def list_ids(store: Store, **filters: Any) -> list[str]:
@@ -435,3 +436,30 @@ class TestSessions:
         for act in (store.find_session, store.delete_session, store.restore_session, store.erase_session):
             with pytest.raises(SessionNotFound):
                 act(id)
+
+    def test_the_times_of_a_session_do_not_go_back_with_the_clock(self, store: Store, monkeypatch: pytest.MonkeyPatch):
+        session = store.session("a")
+        session.append(user("m1"))
+        clock = time.time_ns
+        changes: list[Callable[[], object]] = [
+            lambda: session.append(user("m2")),
+            lambda: session.append(tool_call_message("c")),
+            lambda: session.append(user("m3"), key="k"),
+            lambda: session.save_turn("m4", assistant("m5")),
+            lambda: session.save_turn("m6", tool_call_message("d")),
+            lambda: session.save_turn("m7", key="l"),
+            lambda: session.turn("m8").complete(),
+            lambda: session.update(title="t"),
+            lambda: session.delete_message(1),
+            lambda: store.session("a"),
+            lambda: store.session("a", create=False),
+        ]
+        for change in changes:
+            before = session.refresh().info
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "time_ns", lambda: clock() - 3_600_000_000_000)  # an hour
+                change()
+            info = session.refresh().info
+            assert info.updated_at >= before.updated_at
+            assert info.active_at >= before.active_at
+            assert (info.last_message_at or 0) >= (before.last_message_at or 0)
