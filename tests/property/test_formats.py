@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import sys
 from typing import Any
 
 from formats_examples import assert_valid, canonical_json
@@ -13,6 +15,10 @@ from recollect import formats
 from recollect.model.json import encode
 from recollect.model.message import Draft
 from stored_drafts import to_messages
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit"))
+
+from formats_table import EXAMPLES
 
 many_examples = settings(max_examples=150, deadline=None)
 few_examples = settings(max_examples=60, deadline=None)
@@ -229,13 +235,19 @@ ui_messages = st.builds(
     optional={"toolInvocations": values | st.lists(objects), "id": any_text},
 )
 
-MESSAGES = {
+ANY_CONTENT = {
     "anthropic": anthropic_messages,
     "openai": openai_messages,
     "openai-responses": items,
     "ai-sdk": model_messages,
     "ai-sdk-ui": ui_messages,
 }
+
+
+def histories(name: str) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Return lists of messages of a format: one example of a feature, or messages with any content."""
+    features = st.sampled_from(list(EXAMPLES[name].values()))
+    return features | st.lists(ANY_CONTENT[name], max_size=2) if name in ANY_CONTENT else features
 
 
 def assert_round_trip(messages: list[dict[str, Any]], name: str) -> None:
@@ -380,8 +392,8 @@ def test_openai_responses_are_rebuilt(more: dict[str, Any], output: list[Any], u
 @given(st.data())
 def test_a_session_of_mixed_formats_is_valid_in_each(data: st.DataObject) -> None:
     drafts: list[Draft] = []
-    for name, kind in MESSAGES.items():
-        drafts += formats.read(data.draw(st.lists(kind, max_size=2), label=name), name)
+    for name in EXAMPLES:
+        drafts += formats.read(data.draw(histories(name) | st.just([]), label=name), name)
     stored_messages = to_messages(data.draw(st.permutations(drafts), label="order"))
     for target in FORMATS:
         foreign = [message for message in stored_messages if message.format != target]
