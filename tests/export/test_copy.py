@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import recollect
 from recollect import export
-from recollect.storage.transfer import JOURNAL_KEY
+from recollect.storage import row_stream
+from recollect.storage.row_stream import JOURNAL_KEY
 from recollect_conformance.database import read_contents
 from recollect_conformance.examples import user
 
@@ -28,7 +31,13 @@ def fill(path):
         store.session("erased parent")
         store.session("delegate", parent="erased parent")
         store.erase_session("erased parent")
-        store.set_setting("theme", "dark")
+        many_keys = store.session("many keys")
+        for number in range(60):
+            many_keys.append(user("once"), key=f"key {number}")
+            store.set_setting(f"setting {number}", number)
+
+
+MESSAGES = 1500 + 600 + 41 + 1 + 60  # what fill() writes
 
 
 def copy_until(source, target, count):
@@ -47,21 +56,23 @@ def copy_until(source, target, count):
         return None
 
 
-def test_a_copy_resumes_after_any_batch(tmp_path):
+def test_a_copy_resumes_after_any_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_stream, "PAGE_ROWS", 25)  # so that pages end in each kind of list
     source, target = tmp_path / "a.db", tmp_path / "b.db"
     fill(source)
-    interruptions, done = 0, False
-    while not done:
-        copy_until(source, target, 3)  # the first call is for the rows of earlier runs, so each run writes two batches
-        interruptions += 1
-        assert interruptions < 20
+    stages: set[tuple[str, str]] = set()
+    journal: dict = {}
+    while journal.get("stage") != "end":
+        assert copy_until(source, target, 2) is None  # the first call is for the rows of earlier runs
         with recollect.open(target) as store:
-            done = store.setting(JOURNAL_KEY).get("done", False)
-    assert interruptions > 2
+            before, journal = journal, store.setting(JOURNAL_KEY)["position"]
+            assert journal != before
+        stages.add((journal["stage"], journal.get("part", [""])[0]))
+    assert stages >= {("trees", "branch"), ("trees", "session"), ("parents", ""), ("settings", ""), ("end", "")}
     report = recollect.copy(source, target)
     assert report.whole
-    assert report.counts["messages"] == 1500 + 600 + 41 + 1
-    assert report.counts["keys"] == 2 + 40
+    assert report.counts["messages"] == MESSAGES
+    assert report.counts["keys"] == 2 + 40 + 60
     with recollect.open(source) as a, recollect.open(target) as b:
         assert b.check().problems == ()
         assert read_contents(b)["sessions"].keys() == read_contents(a)["sessions"].keys()
@@ -77,4 +88,66 @@ def test_the_journal_counts_each_row_once(tmp_path):
     assert recollect.copy(source, target).whole
     with recollect.open(target) as store:
         journal = store.setting(JOURNAL_KEY)
-        assert (journal["count"], journal["done"]) == (1500 + 600 + 41 + 1, True)
+        assert journal["count"] == MESSAGES
+        assert journal["position"] == {"stage": "end"}
+
+
+def test_a_page_has_rows_of_many_sessions(tmp_path, monkeypatch):
+    source = tmp_path / "a.db"
+    with recollect.open(source) as store:
+        for number in range(120):
+            store.session(f"short:{number}").append([user("hello"), user("again")], key="k")
+    counts = {True: 0, False: 0}
+    run = recollect.Store.run
+
+    def count_run(self, op):
+        counts[op.writes] += 1
+        return run(self, op)
+
+    monkeypatch.setattr(recollect.Store, "run", count_run)
+    assert recollect.copy(source, tmp_path / "b.db").whole
+    # 120 sessions are 5 parts or rows each: 2 pages, which are read for the copy and twice for the comparison.
+    assert counts[True] == 1 + 2
+    assert counts[False] <= 3 * 2 + 3
+
+
+def test_the_journal_of_another_version_is_refused(tmp_path):
+    source, target = tmp_path / "a.db", tmp_path / "b.db"
+    fill(source)
+    assert copy_until(source, target, 2) is None
+    with recollect.open(target) as store:
+        path = store.setting(JOURNAL_KEY)["source"]
+    cursor = {"stage": "trees", "tree": 1, "part": "branch", "place": 1, "low": 512}
+    for fields in (
+        {"cursor": cursor, "tree": 1, "messages": 512},
+        {"cursor": {"stage": "end"}, "tree": 3, "messages": MESSAGES, "whole": True},
+        {"tree": "x"},
+    ):
+        journal = {"source": path, **fields}
+        with recollect.open(target) as store:
+            store.set_setting(JOURNAL_KEY, journal)
+        with pytest.raises(recollect.Conflict, match=r"another version of Recollect began\. Copy into an empty"):
+            recollect.copy(source, target)
+        with recollect.open(target) as store:
+            assert store.setting(JOURNAL_KEY) == journal
+
+
+def test_the_comparison_finds_changes_on_any_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_stream, "PAGE_ROWS", 25)
+    source, target = tmp_path / "a.db", tmp_path / "b.db"
+    fill(source)
+    assert recollect.copy(source, target).whole
+    with recollect.open(target) as store:
+        store.session("only in the target").append(user("ignored"))
+        store.set_setting("only in the target", "ignored")
+    assert recollect.copy(source, target).whole
+    with recollect.open(target) as store:
+        store.set_setting("setting 30", 0)
+        for name in ("short:20", "long"):  # the later one first: the earlier change moves the ends of pages
+            store.session(name).append(user("new"))
+            differences = recollect.copy(source, target).differences
+            names = [(difference.kind, difference.name, difference.missing) for difference in differences]
+            assert ("session", name, False) in names
+    assert sorted(names) == [
+        ("session", "long", False), ("session", "short:20", False), ("setting", "setting 30", False),
+    ]  # fmt: skip

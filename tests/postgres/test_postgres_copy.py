@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 import recollect
-from recollect.storage.transfer import JOURNAL_KEY
+from recollect.storage.row_stream import JOURNAL_KEY
 from recollect_conformance.database import read_contents
 
 HOSTILE = [

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from recollect.export import records, redaction
 from recollect.export.pipeline import Pipeline, execute
 from recollect.export.redaction import Redactor
-from recollect.export.selection import BranchExtent, SelectedSession, visit_sessions
+from recollect.export.selection import SelectedSession, visit_sessions
 from recollect.model import json
 from recollect.storage import row_stream
 from recollect.storage.operation import Scope
-from recollect.storage.row_stream import FullCallRow, FullMessageRow
+from recollect.storage.row_stream import BranchItem, FullCallRow, FullMessageRow, SessionItem, TreePart, TreeRest
 
 
 class ExportOptions(NamedTuple):
@@ -96,35 +96,43 @@ class _RecordWriter:
             )
             for extent in session.branches
         )
-        for extent in session.branches:
-            yield from self._branch(session, extent)
         numbers = {key: extent.branch.number for key, extent in session.extents.items()}
-        for row in (yield from execute(row_stream.read_snapshots(session.key))):
-            if row.branch in numbers:
-                redacted = redaction.redact_snapshot(row, self.options.redactor)
-                yield self.encoder.add(records.snapshot_record(session_id, redacted, numbers[row.branch]))
+        parts = [
+            TreePart("branch", extent.branch.number, extent.branch.fork_at, session_id, extent.branch.key, extent.high)
+            for extent in session.branches
+        ]
+        rest: TreeRest | None = TreeRest([*parts, TreePart("session", 0, None, session_id, session.key)], numbers)
+        while rest is not None:
+            page = yield from execute(row_stream.read_rest(rest, deleted=self.options.deleted))
+            rest = page.rest
+            for item in page.items:
+                if isinstance(item, BranchItem):
+                    yield from self._branch(session, item)
+                elif isinstance(item, SessionItem):
+                    for row in item.snapshots:
+                        redacted = redaction.redact_snapshot(row, self.options.redactor)
+                        yield self.encoder.add(records.snapshot_record(session_id, redacted, row.branch))
 
-    def _branch(self, session: SelectedSession, extent: BranchExtent) -> Pipeline[None]:
-        session_id, key, number = session.value.id, extent.branch.key, extent.branch.number
-        low: int | None = extent.branch.fork_at
-        while low is not None and low < extent.high:
-            page: row_stream.BranchPage = yield from execute(
-                row_stream.read_branch_page(session_id, key, low, extent.high, deleted=self.options.deleted)
-            )
-            for row in page.messages:
-                yield from self._message(session_id, number, row)
-            positions = {row.position for row in page.messages}
-            turns = [
-                redaction.redact_turn(row, self.options.redactor) for row in page.turns if row.position in positions
-            ]
-            calls = self._calls(session, extent, [row for row in page.calls if row.position in positions])
-            turn_records = [records.turn_record(session_id, number, row) for row in turns]
-            yield b"".join(self.encoder.add(record) for record in (*turn_records, *calls))
-            low = page.more
-        for row in (yield from execute(row_stream.read_compactions(key, extent.high))):
-            yield self.encoder.add(
-                records.compaction_record(session_id, number, redaction.redact_compaction(row, self.options.redactor))
-            )
+    def _branch(self, session: SelectedSession, item: BranchItem) -> Pipeline[None]:
+        session_id, number, redactor = session.value.id, item.number, self.options.redactor
+        for row in item.messages:
+            yield from self._message(session_id, number, row)
+        positions = {row.position for row in item.messages}
+        highs = {extent.branch.number: extent.high for extent in session.extents.values()}
+        lines: list[records.ExportRecord] = [
+            records.turn_record(session_id, number, redaction.redact_turn(row, redactor))
+            for row in item.turns
+            if row.position in positions
+        ]
+        for row in item.tool_calls:
+            if row.position in positions:
+                call = redaction.redact_call(call_row_within(row, highs[row.branch]), redactor)
+                lines.append(records.call_record(session_id, number, call, row.branch))
+        lines += [
+            records.compaction_record(session_id, number, redaction.redact_compaction(row, redactor))
+            for row in item.compactions
+        ]
+        yield b"".join(map(self.encoder.add, lines))
 
     def _message(self, session_id: str, number: int, row: FullMessageRow) -> Pipeline[None]:
         redactor = self.options.redactor
@@ -152,16 +160,6 @@ class _RecordWriter:
         self.written_blobs.add(bytes.fromhex(hash))
         text = base64.b64encode(payload).decode()
         yield self.encoder.add(records.BlobRecord(session=session_id, hash=hash, size=len(payload), data=text))
-
-    def _calls(
-        self, session: SelectedSession, extent: BranchExtent, rows: Sequence[FullCallRow]
-    ) -> Iterator[records.ToolCallRecord]:
-        for row in rows:
-            view_extent = session.extents.get(row.branch)
-            if view_extent is not None:
-                redacted = redaction.redact_call(call_row_within(row, view_extent.high), self.options.redactor)
-                number = view_extent.branch.number
-                yield records.call_record(session.value.id, extent.branch.number, redacted, number)
 
 
 def call_row_within(row: FullCallRow, high: int) -> FullCallRow:

@@ -57,16 +57,13 @@ def visit_sessions(scope: Scope, ids: Sequence[str] | None, visit: SessionVisito
 
 def _visit_all(scope: Scope, visit: SessionVisitor) -> Pipeline[None]:
     tree_keys: set[int] = set()
-    after: tuple[int, int] | None = None
-    while True:
-        page: row_stream.SessionIdPage = yield from execute(row_stream.list_session_ids(scope, after))
-        for _, key in page.sessions:
-            if key not in tree_keys:
-                tree_keys.add(key)
-                yield from _visit_tree(key, None, len(tree_keys), visit)
-        if page.more is None:
-            return
-        after = page.more
+    at = last_key = -1
+    while rows := (yield from execute(row_stream.list_created_sessions(scope, at, last_key))):
+        for row in rows:
+            if row.tree not in tree_keys:
+                tree_keys.add(row.tree)
+                yield from _visit_tree(row.tree, None, len(tree_keys), visit)
+        at, last_key = rows[-1].created_at, rows[-1].key
 
 
 def _visit_tree(key: int, ids: frozenset[str] | None, number: int, visit: SessionVisitor) -> Pipeline[None]:

@@ -22,7 +22,7 @@ from recollect.model.session import SessionInfo
 from recollect.storage import row_stream
 from recollect.storage.messages import MessageParts, PathRange, count_shown
 from recollect.storage.operation import Scope
-from recollect.storage.row_stream import FullCallRow, FullCompactionRow, FullMessageRow
+from recollect.storage.row_stream import BranchItem, FullCallRow, FullCompactionRow, FullMessageRow, TreePart, TreeRest
 
 SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 """The heading of a message, by its role."""
@@ -179,16 +179,17 @@ class _TranscriptWriter:
         key, number = extent.branch.key, extent.branch.number
         rows: list[FullCompactionRow] = yield from execute(row_stream.read_compactions(key, high))
         compactions = sorted((row for row in rows if row.to_position > low), key=lambda row: row.to_position)
-        after: int | None = low
-        while after is not None and after < high:
-            page: row_stream.BranchPage = yield from execute(
-                row_stream.read_branch_page(session.value.id, key, after, high, deleted=self.options.deleted)
-            )
-            for row in page.messages:
-                while compactions and compactions[0].to_position < row.position:
-                    yield self._summary(number, compactions.pop(0))
-                yield from self._message(number, row, page, path, key)
-            after = page.more
+        part = TreePart("branch", number, low, session.value.id, key, high)
+        rest: TreeRest | None = TreeRest([part], {extent.branch.key: extent.branch.number for extent, _, _ in path})
+        while rest is not None:
+            page = yield from execute(row_stream.read_rest(rest, deleted=self.options.deleted))
+            rest = page.rest
+            for item in page.items:
+                assert isinstance(item, BranchItem)
+                for row in item.messages:
+                    while compactions and compactions[0].to_position < row.position:
+                        yield self._summary(number, compactions.pop(0))
+                    yield from self._message(row, item, path)
         for row in compactions:
             yield self._summary(number, row)
 
@@ -201,22 +202,17 @@ class _TranscriptWriter:
         )
 
     def _message(
-        self,
-        number: int,
-        row: FullMessageRow,
-        page: row_stream.BranchPage,
-        path: Sequence[tuple[BranchExtent, int, int]],
-        key: int,
+        self, row: FullMessageRow, item: BranchItem, path: Sequence[tuple[BranchExtent, int, int]]
     ) -> Pipeline[None]:
         parts = yield from self._parts(row)
         calls: dict[int, RenderedCall] = {}
         for index, part in enumerate(parts):
             if isinstance(part, ToolCallPart):
-                calls[index] = yield from self._call(row, index, page, path, key)
+                calls[index] = yield from self._call(row, index, item, path)
         visible = [
             part
             for index, part in enumerate(parts)
-            if not isinstance(part, ToolResultPart) or not self._was_shown((key, row.position, index))
+            if not isinstance(part, ToolResultPart) or not self._was_shown((item.number, row.position, index))
         ]
         draft = self._draft(row, parts)
         visible += display.visible_parts(draft)[len(parts) :]
@@ -226,7 +222,7 @@ class _TranscriptWriter:
         if visible or not parts:
             yield self.renderer.message(
                 RenderedMessage(
-                    f"{number}.{row.position}", row.role, row.state or "completed", row.created_at, row.model,
+                    f"{item.number}.{row.position}", row.role, row.state or "completed", row.created_at, row.model,
                     row.tokens, row.deleted_at is not None, self._error(row.error), visible,
                     _calls_by_index(parts, visible, calls), is_truncated(draft),
                 )
@@ -262,24 +258,19 @@ class _TranscriptWriter:
         return parts if self.options.output else tuple(map(_without_output, parts))
 
     def _call(
-        self,
-        row: FullMessageRow,
-        index: int,
-        page: row_stream.BranchPage,
-        path: Sequence[tuple[BranchExtent, int, int]],
-        key: int,
+        self, row: FullMessageRow, index: int, item: BranchItem, path: Sequence[tuple[BranchExtent, int, int]]
     ) -> Pipeline[RenderedCall]:
-        call = _find_call_row(row.position, index, page.calls, path)
+        call = _find_call_row(row.position, index, item.tool_calls, path)
         if call is None:
             return RenderedCall("pending", None, None, None, None)
         call = redaction.redact_call(call, self.options.redactor)
         result = None
         if call.result is not None and call.result_part is not None:
-            rows = page.messages if call.branch == key else []
+            rows = item.messages if call.branch == item.number else []
             answer = next((other for other in rows if other.position == call.result), None)
             if answer is None:
-                query = row_stream.read_rows(row_stream.MESSAGE_ROW, branch=call.branch, position=call.result)
-                answer = next(iter((yield from execute(query))), None)
+                keys = {extent.branch.number: extent.branch.key for extent, _, _ in path}
+                answer = next(iter((yield from execute(row_stream.read_message(keys[call.branch], call.result)))), None)
             if answer is not None and (self.options.deleted or answer.deleted_at is None):
                 result = _result_part((yield from self._parts(answer)), call.result_part)
                 if result is not None:
@@ -311,7 +302,7 @@ def _find_call_row(
     position: int, index: int, calls: Sequence[FullCallRow], path: Sequence[tuple[BranchExtent, int, int]]
 ) -> FullCallRow | None:
     """Return the row of a call on a path. If several branches of the path have one, the last branch wins."""
-    ends = {extent.branch.key: (depth, high) for depth, (extent, _, high) in enumerate(path)}
+    ends = {extent.branch.number: (depth, high) for depth, (extent, _, high) in enumerate(path)}
     candidates = [row for row in calls if row[:2] == (position, index) and row.branch in ends]
     if not candidates:
         return None

@@ -1,8 +1,9 @@
 """The writer of the row stream: compare rows with stored ones, and write those that the store lacks.
 
 Branch numbers and positions are kept, so a message has the same id in both stores. Rows that contradict stored ones
-are never written. Each operation can be repeated: after a crash, or during a second import of the same file, it finds
-the stored rows and continues. This module knows no file format; row_stream.py reads the rows.
+are never written. An import can be repeated: after a crash, or during a second import of the same file, it finds the
+stored rows and continues. A copy stores its position with each page. This module knows no file format; row_stream.py
+reads the rows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from recollect.storage.operation import Operation, Query, Scope, Steps, execute,
 from recollect.storage.row_stream import (
     BRANCHES_OUTLINE,
     COMPACTIONS_OUTLINE,
+    JOURNAL_KEY,
     MESSAGES_ROWS,
     SNAPSHOTS_OUTLINE,
     TOOL_CALLS_OF_SPAN,
@@ -34,6 +36,8 @@ from recollect.storage.row_stream import (
     ParentRow,
     SessionItem,
     StreamItem,
+    StreamPage,
+    StreamPosition,
     TreeItem,
 )
 
@@ -407,7 +411,9 @@ def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
             yield from _mark_deleted(batch.branch, row)
             yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (row, 1)])
     turns = yield from newer_turns(batch)
-    yield from _insert_rows(batch, new, turns)
+    yield from _insert_rows(batch.branch, new, turns, (yield from new_calls(batch)))
+    for compaction in batch.compactions:
+        yield from _write_compaction(batch.branch, compaction)
     if new:
         yield from _count_messages(scope, tree, batch, new)
     if batch.session is not None:
@@ -416,23 +422,22 @@ def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
     return len(new)
 
 
-def _insert_rows(batch: RowBatch, new: Sequence[FullMessageRow], turns: Sequence[TurnRow]) -> Steps[None]:
-    """Write new messages and turns, and the tool calls and compactions that the store lacks."""
-    yield from execute_many("message_insert", [(batch.branch, *columns) for *columns, _ in new])
+def _insert_rows(
+    branch: int, new: Sequence[FullMessageRow], turns: Sequence[TurnRow], calls: Sequence[FullCallRow]
+) -> Steps[None]:
+    """Insert messages, and insert or replace turns and tool calls."""
+    yield from execute_many("message_insert", [(branch, *columns) for *columns, _ in new])
     for row in new:
         if row.deleted_at is not None:
-            yield from _mark_deleted(batch.branch, row)
+            yield from _mark_deleted(branch, row)
     for turn in turns:
-        yield from execute("turn_import", branch=batch.branch, **turn._asdict())
-    calls = yield from new_calls(batch)
+        yield from execute("turn_import", branch=branch, **turn._asdict())
     # PostgreSQL and SQLite encode the position of a result in different ways; a row has the values for both.
     call_rows = [
-        (batch.branch, position, part, branch, call_id, tool, status, branch, *outcome)
-        for position, part, branch, call_id, tool, status, *outcome in calls
+        (branch, position, part, view, call_id, tool, status, view, *outcome)
+        for position, part, view, call_id, tool, status, *outcome in calls
     ]
     yield from execute_many("tool_call_insert", call_rows)
-    for compaction in batch.compactions:
-        yield from _write_compaction(batch.branch, compaction)
 
 
 def _mark_deleted(branch: int, row: FullMessageRow) -> Steps[None]:
@@ -544,10 +549,6 @@ def _link(scope: Scope, link: ParentRow) -> Steps[None]:
     yield from execute("session_link", owner=scope.owner, **{name: getattr(link, name) for name in names})
 
 
-JOURNAL_KEY = "recollect.copy"
-"""The setting of the target that stores the journal of a copy; it is not copied."""
-
-
 class CopySizeRow(NamedTuple):
     """About how many messages an owner has, and how many blobs."""
 
@@ -559,23 +560,15 @@ _COPY_SIZE = Query("copy_size", CopySizeRow)
 _BRANCH_COPY = Query("branch_copy", paths.BranchKeyRow)
 
 
-class CopyJournal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The journal of a copy in the target. An interrupted copy resumes after its blob and position."""
+class CopyJournal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The journal of a copy in the target. An interrupted copy resumes at its position in the stream."""
 
     source: str
-    blob: str = ""
-    """The hash of the last blob."""
+    position: StreamPosition = StreamPosition()
     tree: int = 0
-    """The last tree of the source that was begun."""
-    target: int = 0
-    """Its key in the target."""
-    branch: int = 0
-    """The number of the last branch that was begun in the tree."""
-    low: int = 0
-    """The last position that was written on the branch."""
+    """The key in the target of the last tree that was begun."""
     count: int = 0
     """The number of copied messages and blobs."""
-    done: bool = False
 
 
 class CopyKeys(NamedTuple):
@@ -583,15 +576,14 @@ class CopyKeys(NamedTuple):
 
     sessions: list[int]
     branches: dict[int, int]
-    may_have_rows: bool
-    """Whether an earlier copy began the tree, so that some rows may exist."""
 
 
 class CopyState(NamedTuple):
-    """The state of a copy after a batch."""
+    """The state of a copy after a page."""
 
     journal: CopyJournal
-    keys: CopyKeys = CopyKeys([], {}, may_have_rows=False)
+    keys: CopyKeys | None = None
+    """None if they have yet to be read, as after an interruption."""
 
 
 def copy_size(scope: Scope) -> Operation[CopySizeRow]:
@@ -606,81 +598,88 @@ def _copy_size(scope: Scope) -> Steps[CopySizeRow]:
 
 
 def begin_copy(scope: Scope, source: str) -> Operation[CopyJournal | None]:
-    """Begin or continue a copy; return None if the target contains data that is not from a copy."""
+    """Begin or continue a copy; return None if the target contains data that is not from a copy.
+
+    Raise Conflict if the journal has the format of another version.
+    """
     return Operation(_begin_copy, scope, source)
 
 
 def _begin_copy(scope: Scope, source: str) -> Steps[CopyJournal | None]:
     text = msgspec.json.encode(CopyJournal(source)).decode()
     yield from execute("copy_begin", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
+    return (yield from _read_journal(scope))
+
+
+def _read_journal(scope: Scope) -> Steps[CopyJournal | None]:
     row = yield from fetch_one(settings.SETTING_GET, owner=scope.owner, key=JOURNAL_KEY)
-    return None if row is None else msgspec.json.decode(row.value, type=CopyJournal)
+    try:
+        return None if row is None else msgspec.json.decode(row.value, type=CopyJournal)
+    except msgspec.ValidationError:
+        raise Conflict(
+            "The target holds a copy that another version of Recollect began. Copy into an empty database."
+        ) from None
 
 
-def copy_items(
-    scope: Scope, before: CopyState, items: Sequence[StreamItem], *, done: bool = False
-) -> Operation[CopyState]:
-    """Write a batch of a copy and its journal in one transaction. Rows that exist are skipped.
+def copy_page(scope: Scope, before: CopyState, page: StreamPage) -> Operation[CopyState]:
+    """Write a page of a copy and the journal in one transaction.
 
     Raise CopyConflict if another copy wrote to the target meanwhile.
     """
-    return Operation(_copy_items, scope, before, items, done)
+    return Operation(_copy_page, scope, before, page)
 
 
-def _copy_items(scope: Scope, before: CopyState, items: Sequence[StreamItem], done: bool) -> Steps[CopyState]:
+def _copy_page(scope: Scope, before: CopyState, page: StreamPage) -> Steps[CopyState]:
     yield from execute("setting_touch", owner=scope.owner, key=JOURNAL_KEY, now=scope.now)  # locks the journal
-    row = yield from fetch_one(settings.SETTING_GET, owner=scope.owner, key=JOURNAL_KEY)
-    if row is None or msgspec.json.decode(row.value, type=CopyJournal) != before.journal:
+    if (yield from _read_journal(scope)) != before.journal:
         raise CopyConflict
     writer = _CopyWriter(scope, before)
-    for item in items:
-        yield from writer.write(item)
-    journal = msgspec.structs.replace(writer.journal, done=done)
+    try:
+        for item in page.items:
+            yield from writer.write(item)
+    except LookupError:  # the sessions or branches of a tree that was begun are gone
+        raise CopyConflict from None
+    count = before.journal.count + page.progress
+    journal = CopyJournal(before.journal.source, page.position, writer.tree, count)
     text = msgspec.json.encode(journal).decode()
     yield from execute("setting_set", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
     return CopyState(journal, writer.keys)
 
 
 class _CopyWriter:
-    """Writes the items of one batch, with the counts, reference counts and holders that they have in the source."""
+    """Writes the items of one page, with the counts, reference counts and holders that they have in the source."""
 
     def __init__(self, scope: Scope, state: CopyState) -> None:
         self.scope = scope
-        self.journal, self.keys = state
+        self.tree, self.keys = state.journal.tree, state.keys
 
     def write(self, item: StreamItem) -> Steps[None]:
-        try:
-            yield from self._write(item)
-        except LookupError:  # the sessions or branches of a tree that was begun are gone
-            raise CopyConflict from None
-
-    def _write(self, item: StreamItem) -> Steps[None]:
         owner = self.scope.owner
         if isinstance(item, TreeItem):
-            yield from self._begin_tree(item)
+            yield from self._write_tree(item)
         elif isinstance(item, BranchItem):
-            yield from self._write_branch(item)
+            yield from self._write_branch(item, (yield from self._read_keys()).branches)
         elif isinstance(item, SessionItem):
-            yield from self._write_session(item)
+            yield from self._write_session(item, (yield from self._read_keys()))
         elif isinstance(item, Blob):
             yield from execute("blob_import", owner=owner, data=item.data, **item.row._asdict())
-            self._advance(1, blob=item.row.hash)
         elif isinstance(item, ParentRow):
             yield from _link(self.scope, item)
         else:
             yield from execute("setting_set", owner=owner, key=item.key, value=item.value, now=item.updated_at)
 
-    def _advance(self, count: int, **position: Any) -> None:
-        self.journal = msgspec.structs.replace(self.journal, count=self.journal.count + count, **position)
+    def _read_keys(self) -> Steps[CopyKeys]:
+        """Return the keys of the current tree; read them after an interruption."""
+        if self.keys is None:
+            session_rows = yield from fetch_all(messages.SESSIONS_OF_TREE, tree=self.tree)
+            branches = yield from fetch_all(BRANCHES_OUTLINE, tree=self.tree)
+            self.keys = CopyKeys(
+                [row.session for row in session_rows], {branch.number: branch.key for branch in branches}
+            )
+        return self.keys
 
-    def _begin_tree(self, item: TreeItem) -> Steps[None]:
-        if item.key == self.journal.tree:
-            session_rows = yield from fetch_all(messages.SESSIONS_OF_TREE, tree=self.journal.target)
-            branches = yield from fetch_all(BRANCHES_OUTLINE, tree=self.journal.target)
-            numbers = {branch.number: branch.key for branch in branches}
-            self.keys = CopyKeys([row.session for row in session_rows], numbers, may_have_rows=True)
-            return
-        tree = yield from _insert_tree(self.scope)
+    def _write_tree(self, item: TreeItem) -> Steps[None]:
+        tree = self.tree = yield from _insert_tree(self.scope)
         yield from execute("tree_raise_branches", tree=tree, number=item.branches_counted)
         keys = [0] * len(item.sessions)
         for ordinal, columns in enumerate(item.sessions):
@@ -700,30 +699,20 @@ class _CopyWriter:
             number = columns["branch"]
             if number in branch_keys:
                 yield from execute("session_head", session=key, head=branch_keys[number], last=last_positions[number])
-        self.keys = CopyKeys(keys, branch_keys, may_have_rows=False)
-        self._advance(0, tree=item.key, target=tree, branch=0, low=0)
+        self.keys = CopyKeys(keys, branch_keys)
 
-    def _write_branch(self, item: BranchItem) -> Steps[None]:
-        keys = self.keys.branches
+    def _write_branch(self, item: BranchItem, keys: dict[int, int]) -> Steps[None]:
+        branch = keys[item.number]
         calls = [call._replace(branch=keys[call.branch]) for call in item.tool_calls]
-        batch = RowBatch(
-            branch=keys[item.number], number=item.number, session=None, renew=False, messages=item.messages,
-            turns=item.turns, calls=calls, compactions=item.compactions, payloads={},
-        )  # fmt: skip
-        new = item.messages
-        if self.keys.may_have_rows:
-            present = yield from stored_rows(batch.branch, item.messages)
-            new = [row for row in new if row.position not in present]
-        yield from _insert_rows(batch, new, item.turns)
-        yield from execute_many("pin_insert", [(batch.branch, pin.position) for pin in item.pins])
-        low = self.journal.low if self.journal.branch == item.number else 0
-        low = item.messages[-1].position if item.messages else low
-        self._advance(len(new), branch=item.number, low=low)
+        yield from _insert_rows(branch, item.messages, item.turns, calls)
+        yield from execute_many("pin_insert", [(branch, pin.position) for pin in item.pins])
+        for compaction in item.compactions:
+            yield from execute("compaction_import", branch=branch, **compaction._asdict())
 
-    def _write_session(self, item: SessionItem) -> Steps[None]:
-        session, keys = self.keys.sessions[item.ordinal], self.keys.branches
-        if item.snapshots:
-            snapshots = [row._replace(branch=keys[row.branch]) for row in item.snapshots]
-            yield from _store_snapshots(session, snapshots)
-        rows = [(session, key, digest, keys[branch], *columns) for key, digest, branch, *columns in item.keys]
+    def _write_session(self, item: SessionItem, keys: CopyKeys) -> Steps[None]:
+        session, branches = keys.sessions[item.ordinal], keys.branches
+        for row in item.snapshots:
+            columns = row._replace(branch=branches[row.branch])._asdict()
+            yield from execute("snapshot_import", session=session, **columns)
+        rows = [(session, key, digest, branches[branch], *columns) for key, digest, branch, *columns in item.keys]
         yield from execute_many("append_copy", rows)

@@ -519,6 +519,10 @@ SELECT number FROM recollect.sessions WHERE tree = :tree ORDER BY number FOR NO 
 SELECT (tree << 20) | number AS session, id, (tree << 20) | branch AS head, deleted_at FROM recollect.sessions
 WHERE tree = :tree ORDER BY number
 
+-- name: sessions_outline
+-- Return the sessions of a tree with all their columns, also those in the trash.
+SELECT {session_row} FROM recollect.sessions WHERE tree = :tree ORDER BY number
+
 -- name: sessions_revisions
 -- Return the revisions of all sessions of an owner.
 SELECT (tree << 20) | number AS session, id, revision FROM recollect.sessions

@@ -235,6 +235,14 @@ WHERE c.owner = :owner AND c.parent IS NOT NULL
     AND (c.tree, c.number) > (:after::bigint >> 20, (:after::bigint & 1048575)::int)
 ORDER BY c.tree, c.number LIMIT :limit
 
+-- name: sessions_with_deleted_parent
+-- Return the sessions of a tree whose parent is in the trash, and when it was deleted.
+SELECT (c.tree << 20) | c.number AS session, p.deleted_at
+FROM recollect.sessions AS c
+JOIN LATERAL {parent_key} AS parent ON true
+JOIN recollect.sessions AS p ON p.tree = parent.tree AND p.number = parent.number
+WHERE c.tree = :tree AND c.parent IS NOT NULL AND p.deleted_at IS NOT NULL
+
 -- name: session_link
 -- Set the parent of an imported or copied session. Of sessions with the same id in the trash, the time of deletion decides.
 UPDATE recollect.sessions

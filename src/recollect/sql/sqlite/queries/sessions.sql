@@ -239,6 +239,10 @@ ORDER BY s.active_at DESC LIMIT :limit
 -- Return the sessions of a tree with their head branches.
 SELECT key AS session, id, head, deleted_at FROM sessions WHERE tree = :tree ORDER BY key
 
+-- name: sessions_outline
+-- Return the sessions of a tree with all their columns, also those in the trash.
+SELECT {session_row} FROM sessions WHERE tree = :tree ORDER BY key
+
 -- name: sessions_revisions
 -- Return the revisions of all sessions of an owner.
 SELECT key AS session, id, revision FROM sessions WHERE owner = :owner

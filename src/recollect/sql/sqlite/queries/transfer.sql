@@ -190,6 +190,11 @@ FROM sessions AS c JOIN sessions AS p ON p.key = c.parent
 WHERE c.owner = :owner AND c.parent IS NOT NULL AND c.key > :after
 ORDER BY c.key LIMIT :limit
 
+-- name: sessions_with_deleted_parent
+-- Return the sessions of a tree whose parent is in the trash, and when it was deleted.
+SELECT c.key AS session, p.deleted_at FROM sessions AS c JOIN sessions AS p ON p.key = c.parent
+WHERE c.tree = :tree AND p.deleted_at IS NOT NULL
+
 -- name: session_link
 -- Set the parent of an imported or copied session. Of sessions with the same id in the trash, the time of deletion decides.
 UPDATE sessions
