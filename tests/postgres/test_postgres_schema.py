@@ -173,6 +173,7 @@ def test_every_primary_key_begins_with_the_distribution_key_of_a_cluster(admin):
     assert set(first_columns) == tables
     other_keys = {
         "blobs": "owner",
+        "records": "owner",
         "search_terms": "owner",
         "settings": "owner",
         "commits": "token",
