@@ -54,19 +54,21 @@ def drafts(*texts):
     return [Draft(role="user", parts=(TextPart(text=text),)) for text in texts]
 
 
-def combined(store, name, **options):
+def append_and_update(store, name, **options):
     return storage.combined_appends.append_and_update(store.scope(), name, **{"drafts": drafts("x", "y"), **options})
 
 
 OPERATIONS = {
-    "replace all": lambda store, session: combined(store, session, after=0, update={"title": "all"}),
-    "replace all at a revision": lambda store, session: combined(
+    "replace all": lambda store, session: append_and_update(store, session, after=0, update={"title": "all"}),
+    "replace all at a revision": lambda store, session: append_and_update(
         store, session, after=0, update={"title": "all"}, expected=REVISION
     ),
-    "replace the tail at a revision": lambda store, session: combined(store, session, after=2, expected=REVISION),
-    "replace the tail with a key": lambda store, session: combined(store, session, after=2, key="k"),
-    "clear": lambda store, session: combined(store, session, drafts=[], after=0, expected=REVISION),
-    "set a title": lambda store, session: combined(
+    "replace the tail at a revision": lambda store, session: append_and_update(
+        store, session, after=2, expected=REVISION
+    ),
+    "replace the tail with a key": lambda store, session: append_and_update(store, session, after=2, key="k"),
+    "clear": lambda store, session: append_and_update(store, session, drafts=[], after=0, expected=REVISION),
+    "set a title": lambda store, session: append_and_update(
         store, session, drafts=[], update={"title": "alone"}, expected=REVISION
     ),
     "append": lambda store, session: storage.appends.append(store.scope(), session, drafts("plain")),

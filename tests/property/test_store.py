@@ -31,7 +31,6 @@ sizes = st.integers(0, 50)
 picks = st.integers(0, 1_000)
 keys = st.sampled_from([None, None, None, "k1", "k2"])
 calls = st.sampled_from(["x", "y"])
-stale_flags = st.sampled_from([False, False, False, True])
 
 
 class ModelMessage:
@@ -498,54 +497,6 @@ class Comparison(RuleBasedStateMachine):
         self.move_head(session, message, handle.branch)
         self.check_counts(handle, session)
 
-    @precondition(has_sessions)
-    @rule(
-        number=picks, which=st.integers(0, 1), at=picks, plain=st.booleans(), texts=st.lists(texts, max_size=3),
-        size=sizes, title=st.none() | texts, key=keys, stale=stale_flags,
-    )  # fmt: skip
-    def append_after(self, number, which, at, plain, texts, size, title, key, stale):
-        """Append after any message, with a new title or without, at the current revision or at another one."""
-        session = self.pick_session(number)
-        handle = self.handle(session, which)
-        branch_paths = [session.head.path()] if plain else [branch.path() for branch in session.branches()]
-        messages = [None, *itertools.chain.from_iterable(branch_paths)]
-        message = messages[at % len(messages)]
-        after = 0 if message is None else message.position if plain else message.id
-        drafts = [Draft(role="user", parts=(TextPart(text=text),), tokens=size) for text in texts]
-        revision = self.store.get_session(session.id).revision
-        update = None if title is None else {"title": title, "pinned": False}
-        arguments = {"after": after, "update": update, "key": key, "expected": revision + stale}
-        content = (tuple(texts), after, title)
-        if key in session.keys:
-            earlier_content, ids = session.keys[key]
-            if earlier_content != content:
-                with pytest.raises(errors.KeyReused):
-                    handle.append(drafts, **arguments)
-                return
-            repetition = handle.append(drafts, **arguments)
-            assert (repetition.ids, repetition.repeated) == (ids, True)
-        elif stale:
-            with pytest.raises(errors.StaleRevision):
-                handle.append(drafts, **arguments)
-            return
-        else:
-            before, branch_count = session.head.last_message(), len(session.tree)
-            result = handle.append(drafts, **arguments)
-            self.move_head(session, message, result.branch)
-            assert not drafts or before is not message or len(session.tree) == branch_count
-            messages = session.head.append_drafts(drafts)
-            assert (result.ids, result.repeated) == ([entry.id for entry in messages], False)
-            self.check_ids(session, messages)
-            is_changed = bool(drafts) or title is not None or before is not message
-            assert result.revision == revision + is_changed
-            session.title = session.title if title is None else title
-            if key is not None:
-                session.keys[key] = (content, result.ids)
-            if drafts or before is not message:
-                self.touch(session)
-        assert handle.info == self.store.get_session(session.id).info
-        self.check_counts(handle, session)
-
     def move_head(self, session, message, number):
         """Make a branch that ends with a message the head: the one with this number, or a new one."""
         before = session.head
@@ -559,36 +510,6 @@ class Comparison(RuleBasedStateMachine):
                 if message is not None:
                     session.head.inherit(before if message in before.path() else message.branch)
         assert (session.head.number, session.head.last_message()) == (number, message)
-
-    @precondition(has_sessions)
-    @rule(number=picks, at=picks, action=st.sampled_from(["rewind", "switch", "fork", "delete_message", "restore_message"]),
-          offset=st.sampled_from([-1, 1, 5]))  # fmt: skip
-    def change_at_a_stale_revision(self, number, at, action, offset):
-        session = self.pick_session(number)
-        handle = self.handle(session, 0)
-        revision = self.store.get_session(session.id).revision
-        if revision + offset < 0:
-            return
-        argument = 1 + at % 12 if action == "switch" else at % (session.head.last + 2)
-        with pytest.raises(errors.StaleRevision) as error:
-            getattr(handle, action)(argument, expected=revision + offset)
-        assert error.value.fields == {"session": session.id, "revision": revision, "expected": revision + offset}
-
-    @rule(id=st.sampled_from(IDS), action=st.sampled_from(["delete_session", "restore_session", "erase_session"]),
-          offset=st.sampled_from([-1, 1, 5]))  # fmt: skip
-    def change_a_session_at_a_stale_revision(self, id, action, offset):
-        session, in_trash = self.find_live(id), self.find_deleted(id)
-        expected_error = errors.StaleRevision
-        if action == "restore_session" and session is not None and in_trash is not None:
-            expected_error = errors.SessionExists
-        if session is None and (in_trash is None or action == "delete_session"):
-            expected_error = errors.SessionNotFound
-        sessions = self.store.list_sessions(200, deleted=session is None, archived=None, delegates=None)
-        revision = next((item.revision for item in sessions if item.id == id), 1)
-        if revision + offset < 0:
-            return
-        with pytest.raises(expected_error):
-            getattr(self.store, action)(id, expected=revision + offset)
 
     @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), to=st.integers(1, 12))

@@ -447,7 +447,7 @@ class TestExpectedRevision:
         session.append(user("x"), after=2)
         session.switch(1)
         session.delete_message(1)
-        before, listed = session.info, [item.info for item in store.list_sessions()]
+        before, infos = session.info, [item.info for item in store.list_sessions()]
         for expected in (before.revision - 1, before.revision + 1, 0, 2**53 - 1):
             calls = (
                 lambda: session.rewind(2, expected=expected),  # noqa: B023  called in this iteration
@@ -475,7 +475,7 @@ class TestExpectedRevision:
                     "session": "a", "revision": before.revision, "expected": expected,
                 }  # fmt: skip
         assert session.refresh().info == before
-        assert [item.info for item in store.list_sessions()] == listed
+        assert [item.info for item in store.list_sessions()] == infos
         assert store.list_sessions(deleted=True) == []
 
     def test_an_invalid_expected_revision(self, store: Store):
@@ -538,12 +538,12 @@ class TestExpectedRevision:
     def test_a_change_through_a_fork_changes_the_revision(self, store: Store):
         session = new_session(store)
         fork = session.fork(id="f")
-        seen = session.revision
+        revision = session.revision
         fork.delete_message(2)
         with pytest.raises(StaleRevision):
-            session.delete_message(3, expected=seen)
+            session.delete_message(3, expected=revision)
         fork.append(user("mine"), after=1)
-        assert session.delete_message(3, expected=seen + 1).deleted_at is not None
+        assert session.delete_message(3, expected=revision + 1).deleted_at is not None
 
 
 class TestCombinedAppendConcurrency:
@@ -637,9 +637,9 @@ class TestCombinedAppendConcurrency:
                     session.append([user(text)] * 3, after=0, update={"title": text})
                 else:
                     for read in (texts, lambda handle: [item.text for item in handle.messages(last=3)]):
-                        found = read(session)
-                        assert len(found) == 3, found
-                        assert len(set(found)) == 1, found
+                        all_texts = read(session)
+                        assert len(all_texts) == 3, all_texts
+                        assert len(set(all_texts)) == 1, all_texts
                     before = session.refresh().info
                     assert (before.message_count, before.token_count > 0) == (3, True)
                     history = session.history("openai")

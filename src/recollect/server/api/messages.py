@@ -194,8 +194,8 @@ async def delete_message(
 ) -> Response[schemas.MessageSchema]:
     """Delete a message. It can be restored."""
     handle = await open_session(account, session)
-    deleted = await handle.delete_message(parse_message_id(message), expected=expected_revision(if_match))
-    return json_response(message_to_dict(deleted), revision=handle.revision)
+    value = await handle.delete_message(parse_message_id(message), expected=expected_revision(if_match))
+    return json_response(message_to_dict(value), revision=handle.revision)
 
 
 @post(
@@ -206,8 +206,8 @@ async def restore_message(
 ) -> Response[schemas.MessageSchema]:
     """Restore a deleted message."""
     handle = await open_session(account, session)
-    restored = await handle.restore_message(parse_message_id(message), expected=expected_revision(if_match))
-    return json_response(message_to_dict(restored), revision=handle.revision)
+    value = await handle.restore_message(parse_message_id(message), expected=expected_revision(if_match))
+    return json_response(message_to_dict(value), revision=handle.revision)
 
 
 @put("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="pin_message")
