@@ -146,7 +146,8 @@ class TestAppendAfter:
         for after in (5, "1.5", "2.1", "1.0", 10**30, f"{10**30}.1"):
             with pytest.raises(MessageNotFound):
                 session.append(user("x"), after=after, update={"title": "T"}, key="k")
-        for after in ("x", "0", -1, 1.5, "", [1], True):
+        invalid_ids: list[Any] = ["x", "0", -1, 1.5, "", [1], True]
+        for after in invalid_ids:
             with pytest.raises(InvalidValue):
                 session.append(user("x"), after=after, update={"title": "T"}, key="k")
         assert is_unchanged(session, before)
