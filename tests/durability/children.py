@@ -42,6 +42,30 @@ def append(path: str, session_id: str, first: str) -> None:
         acknowledge(number)
 
 
+def replace_messages(path: str, session_id: str, first: str, interface: str) -> None:
+    """Replace all messages, with the title and the metadata, at the expected revision, until killed."""
+    numbers = range(int(first), 1_000_000)
+
+    def arguments(number: int) -> dict[str, Any]:
+        changes = {"title": str(number), "metadata": {"step": number}}
+        return {"messages": [user_message(str(number))] * 3, "after": number % 2, "update": changes}
+
+    async def replace_in_tasks() -> None:
+        async with recollect.open_async(path) as store:
+            session = await store.session(session_id)
+            for number in numbers:
+                await session.append(**arguments(number), expected=session.revision)
+                acknowledge(number)
+
+    if interface == "async":
+        asyncio.run(replace_in_tasks())
+    with recollect.open(path) as store:
+        session = store.session(session_id)
+        for number in numbers:
+            session.append(**arguments(number), expected=session.revision)
+            acknowledge(number)
+
+
 def append_concurrently(path: str, tasks: str, first: str) -> None:
     """Append from many tasks, in group commits, until killed."""
 

@@ -23,6 +23,11 @@ def user_message(text: object) -> dict[str, str]:
     return {"role": "user", "content": str(text)}
 
 
+async def _append(session) -> None:
+    await session.append([user_message(number) for number in range(5)])
+    await session.append([user_message(number) for number in range(5)], after="1.2", update={"title": "replaced"})
+
+
 async def _turn(session) -> None:
     async with session.turn("question", wait=0) as turn:
         await turn.add({"role": "assistant", "content": "step"})
@@ -75,7 +80,7 @@ async def _delete_and_restore_message(session) -> None:
 
 
 SESSION = {
-    "append": lambda session: session.append([user_message(number) for number in range(5)]),
+    "append": _append,
     "messages": lambda session: session.messages(),
     "iter_messages": _iterate,
     "message": lambda session: session.message("1.1"),
@@ -214,6 +219,7 @@ async def check_store_usable(store) -> None:
     texts = [message.text for message in await session.messages()]
     assert len(texts) == count
     assert sum(text in set("01234") for text in texts) in (0, 5)
+    assert (session.title == "replaced") == (texts[2:3] == ["0"])
     async with session.turn("next", wait=0) as turn:
         await turn.add({"role": "assistant", "content": "yes"})
     assert {turn.status for turn in await session.turns()} <= {"completed", "cancelled", "failed", "interrupted"}

@@ -60,6 +60,28 @@ def test_acknowledged_group_commits_survive_kill(path, spawn, check_database):
     check_database(path)
 
 
+@pytest.mark.parametrize("interface", ["sync", "async"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_kill_leaves_the_old_messages_and_fields_or_the_new_ones(request, tmp_path, spawn, interface, engine):
+    url = str(tmp_path / "recollect.db") if engine == "sqlite" else request.getfixturevalue("postgres")
+    with recollect.open(url) as store:
+        store.session("cli:a", title="0", metadata={"step": 0}).append([{"role": "user", "content": "0"}] * 4)
+    for seed in range(KILLS):
+        with recollect.open(url) as store:
+            step = store.session("cli:a").metadata["step"]
+        lines = kill_after_delay(spawn("replace_messages", url, "cli:a", step + 1, interface), 300 + seed)
+        acknowledged_numbers = list(map(int, lines))
+        assert acknowledged_numbers == list(range(step + 1, step + 1 + len(acknowledged_numbers)))
+        with recollect.open(url) as store:
+            session = store.session("cli:a")
+            step = session.metadata["step"]
+            assert step - acknowledged_numbers[-1] in (0, 1)  # one may have been committed and not acknowledged
+            assert session.title == str(step)
+            assert texts(store, "cli:a")[-3:] == [str(step)] * 3
+            assert session.message_count == len(session.messages()) == 3 + step % 2
+            assert store.check(deep=False).problems == ()
+
+
 @pytest.mark.parametrize("command", ["hold_turns", "stream_answers"])
 def test_open_turns_are_interrupted_after_kill(path, spawn, check_database, command):
     first = 0

@@ -329,6 +329,20 @@ class FastPathComparison(RuleBasedStateMachine):
         )
 
     @precondition(has_handles)
+    @rule(
+        number=st.integers(0, 9), messages=st.just([]) | message_lists, after=st.none() | st.integers(0, 6),
+        fields=st.none() | field_sets, key=keys, offset=revision_offsets,
+    )  # fmt: skip
+    def append_after(self, number, messages, after, fields, key, offset):
+        """Append after a message and with changed fields, which no fast path does."""
+        self.compare_of(
+            self.pick(number),
+            lambda handle: handle.append(
+                messages, after=after, update=fields, key=key, **self.with_revision(offset, handle)
+            ),
+        )
+
+    @precondition(has_handles)
     @rule(number=st.integers(0, 9), question=texts, answer=message_lists, pause=pauses)
     def save_turn(self, number, question, answer, pause):
         self.now += pause
@@ -367,9 +381,9 @@ class FastPathComparison(RuleBasedStateMachine):
         self.compare_of(self.pick(number), lambda handle: handle.messages(last=last, deleted=deleted))
 
     @precondition(has_handles)
-    @rule(number=st.integers(0, 9), position=st.integers(0, 6))
-    def rewind(self, number, position):
-        self.compare_of(self.pick(number), lambda handle: handle.rewind(position))
+    @rule(number=st.integers(0, 9), position=st.integers(0, 6), offset=revision_offsets)
+    def rewind(self, number, position, offset):
+        self.compare_of(self.pick(number), lambda handle: handle.rewind(position, **self.with_revision(offset, handle)))
 
     @precondition(has_handles)
     @rule(number=st.integers(0, 9), position=st.integers(0, 6), id=ids)

@@ -490,22 +490,26 @@ class Comparison(RuleBasedStateMachine):
         all_messages = [message for branch in session.branches() for message in branch.path()]
         messages = [None, *(session.head.path() if plain else all_messages)]
         message = messages[at % len(messages)]
-        handle.rewind(0 if message is None else message.position if plain else message.id)
-        if session.head.last_message() is message:
-            assert handle.branch == session.head.number
-        elif handle.branch <= len(session.tree):
-            session.head = session.tree[handle.branch - 1]
-            assert session.head.owner is session
+        expected = self.store.get_session(session.id).revision
+        handle.rewind(0 if message is None else message.position if plain else message.id, expected=expected)
+        if session.head.last_message() is not message:
             self.touch(session)
-        else:
-            parent, fork_at = (None, 0) if message is None else (message.branch, message.position)
-            before, session.head = session.head, ModelBranch(session.tree, session, parent, fork_at)
-            if message is not None:
-                session.head.inherit(before if message in before.path() else message.branch)
-            self.touch(session)
-        assert handle.branch == session.head.number
-        assert session.head.last_message() is message
+        self.move_head(session, message, handle.branch)
         self.check_counts(handle, session)
+
+    def move_head(self, session, message, number):
+        """Make a branch that ends with a message the head: the one with this number, or a new one."""
+        before = session.head
+        if before.last_message() is not message:
+            if number <= len(session.tree):
+                session.head = session.tree[number - 1]
+                assert session.head.owner is session
+            else:
+                parent, fork_at = (None, 0) if message is None else (message.branch, message.position)
+                session.head = ModelBranch(session.tree, session, parent, fork_at)
+                if message is not None:
+                    session.head.inherit(before if message in before.path() else message.branch)
+        assert (session.head.number, session.head.last_message()) == (number, message)
 
     @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), to=st.integers(1, 12))

@@ -234,11 +234,98 @@ def test_concurrent_updates_with_a_stale_etag_are_refused(api, session):
     for method, path, body in (
         ("POST", "/messages", {"messages": user("x")}), ("POST", "/rewind", {"to": "0"}), ("DELETE", "", None),
         ("POST", "/turns", {"message": "x"}), ("POST", "/turns/save", {"message": "x"}),
-        ("POST", "/switch", {"branch": 1}),
+        ("POST", "/switch", {"branch": 1}), ("POST", "/fork", {"at": None}), ("POST", "/restore", None),
+        ("POST", "/erase", None), ("DELETE", "/messages/1.1", None), ("POST", "/messages/1.1/restore", None),
+        ("POST", "/messages", {"messages": [], "after": "0", "update": {"title": "x"}}),
     ):  # fmt: skip
         assert api.request(method, session + path, json=body, headers=stale).status_code == 412, path
     assert api.patch(session, json={"title": "y"}, headers={"If-Match": "*"}).status_code == 200
     assert_problem(api.patch(session, json={"title": "y"}, headers={"If-Match": "soon"}), 400, "invalid-value")
+
+
+def test_append_after_a_message_with_changed_fields(api, session):
+    path = f"{session}/messages"
+    api.post(path, json={"messages": [user("a"), assistant("b"), user("c")]})
+    tag = api.get(session).headers["etag"]
+    body = {"messages": [user("x"), assistant("y")], "after": "1.1", "update": {"title": "T", "pinned": True}}
+    response = api.post(path, json=body, headers={"If-Match": tag, "Idempotency-Key": "k"})
+    assert (response.status_code, response.json()["ids"]) == (201, ["2.2", "2.3"])
+    info = api.get(session)
+    assert response.headers["etag"] == info.headers["etag"] == f'"{int(tag[1:-1]) + 1}"'
+    assert (info.json()["title"], info.json()["message_count"], info.json()["branch"]) == ("T", 3, 2)
+    repetition = api.post(path, json=body, headers={"If-Match": tag, "Idempotency-Key": "k"})
+    assert (repetition.status_code, repetition.json()["ids"]) == (200, ["2.2", "2.3"])
+    assert_problem(api.post(path, json={**body, "after": "0"}, headers={"Idempotency-Key": "k"}), 409, "key-reused")
+    assert_problem(api.post(path, json=body, headers={"If-Match": tag}), 412, "stale-revision")
+    assert [item["id"] for item in api.get(path).json()["messages"]] == ["1.1", "2.2", "2.3"]
+    assert api.post(path, json={"messages": [], "after": "0"}).json()["ids"] == []
+    assert api.get(path).json()["messages"] == []
+    assert api.post(path, json={"messages": [], "update": {"title": None}}).status_code == 201
+    assert api.get(session).json()["title"] is None
+    for invalid, status in (
+        ({"messages": []}, 400), ({"messages": user("x"), "after": "1"}, 400), ({"messages": user("x"), "after": 0}, 400),
+        ({"messages": user("x"), "after": ""}, 400), ({"messages": user("x"), "after": "9.9"}, 404),
+        ({"messages": user("x"), "update": {"nope": 1}}, 400), ({"messages": user("x"), "update": {"parent": "b"}}, 400),
+        ({"messages": user("x"), "update": []}, 400), ({"messages": 5, "after": "0"}, 400), ({"after": "0"}, 400),
+    ):  # fmt: skip
+        assert api.post(path, json=invalid).status_code == status, invalid
+    assert api.get(path).json()["messages"] == []
+    turn = api.post(f"{session}/turns", json={"message": "q"}).json()["id"]
+    with_place = {"messages": user("x"), "after": "0"}  # a step of a turn has no place of its own
+    assert api.post(f"{session}/turns/{turn}/messages", json=with_place).status_code == 400
+
+
+def test_one_of_many_changes_at_a_revision_succeeds(api, session):
+    changes = (
+        ("POST", "/rewind", {"to": "1.1"}), ("DELETE", "/messages/1.2", None), ("DELETE", "", None),
+        ("POST", "/messages", {"messages": user("x"), "after": "0"}), ("PATCH", "", {"title": "t"}),
+    )  # fmt: skip
+    api.post(f"{session}/messages", json={"messages": [user("a"), assistant("b"), user("c")]})
+    for _ in range(4):
+        tag = {"If-Match": api.get(session).headers["etag"]}
+        with concurrent.futures.ThreadPoolExecutor(10) as pool:
+            answers = list(
+                pool.map(
+                    lambda change, tag=tag: api.request(change[0], session + change[1], json=change[2], headers=tag),
+                    changes * 2,
+                )
+            )
+        assert sum(answer.is_success for answer in answers) == 1, [answer.text for answer in answers]
+        assert {answer.status_code for answer in answers if not answer.is_success} <= {404, 412}
+        api.post(f"{session}/restore")
+        api.post(f"{session}/rewind", json={"to": "1.3"})
+        api.post(f"{session}/messages/1.2/restore")
+
+
+def test_the_revision_of_a_session_in_the_trash(api, session):
+    api.delete(session)
+    (in_trash,) = api.get("/trash").json()["sessions"]
+    tag, stale = ({"If-Match": f'"{in_trash["revision"] - step}"'} for step in (0, 1))
+    assert_problem(api.post(f"{session}/restore", headers=stale), 412, "stale-revision")
+    assert_problem(api.post(f"{session}/erase", params={"deleted": True}, headers=stale), 412, "stale-revision")
+    assert api.post(f"{session}/restore", headers=tag).json()["revision"] == in_trash["revision"] + 1
+    assert_problem(api.post(f"{session}/erase", headers=tag), 412, "stale-revision")
+    tag = {"If-Match": api.get(session).headers["etag"]}
+    assert api.post(f"{session}/erase", headers=tag).json() == {"erased": ["s/1"]}
+
+
+def test_a_session_with_a_running_turn_is_deleted_at_a_revision(api, server, session):
+    """Stopping the turn changes the revision, so it is checked before."""
+    for method, path in (("DELETE", ""), ("POST", "/erase")):
+        server.model.gate.clear()
+        api.post(f"{session}/chat", json={"text": "5 words"})
+        assert api.get(session).json()["running"]
+        stale = {"If-Match": '"0"'}
+        assert_problem(api.request(method, session + path, headers=stale), 412, "stale-revision")
+        assert api.get(session).json()["running"]
+        while True:  # the turn may write between the two requests
+            tag = {"If-Match": api.get(session).headers["etag"]}
+            if (answer := api.request(method, session + path, headers=tag)).status_code != 412:
+                break
+        assert answer.is_success, answer.text
+        server.model.gate.set()
+        assert api.get(session).status_code == 404
+        api.put(session)
 
 
 def test_an_unchanged_resource_returns_304(api, session):

@@ -34,6 +34,9 @@ def with_openai(client: openai.OpenAI, session: recollect.Session) -> None:
 def values(store: recollect.Store) -> list[str]:
     session = store.session("cli:default", title="First session", metadata={"a": [1]}, parent=None)
     session.update(title=None, status="completed", pinned=True, expected=session.revision)
+    session.append([], after=0, update={"title": "T", "pinned": False}, expected=session.revision)
+    session.append(session.messages()[0], after=session.messages()[-1], update={})
+    session.rewind("1.1", expected=session.revision).switch(1, expected=session.revision)
     session.fork(id="other", model="some-model")
     typed: MessageParam = {"role": "user", "content": "Hello"}
     session.append(typed)

@@ -12,6 +12,10 @@ session.update(titel="x")  # error
 session.update(parent="b")  # error
 session.update(pinned="yes")  # error
 session.fork(colr="red")  # error
+session.append([], update={"titel": "x"})  # error
+session.append([], update={"pinned": "yes"})  # error
+session.append([], after=1.5)  # error
+session.rewind(1, expected="1")  # error
 session.append("Hello")  # error
 session.append(["Hello"])  # error
 session.append({"role": "user", "content": "Hello"}, format="antropic")  # error

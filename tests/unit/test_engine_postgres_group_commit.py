@@ -6,7 +6,7 @@ import pytest
 
 from recollect.engine.postgres.search import PostgresSearch
 from recollect.model.message import Draft, TextPart
-from recollect.storage import appends, branches, messages, retention, sessions, settings, tools, turns
+from recollect.storage import appends, branches, combined_appends, messages, retention, sessions, settings, tools, turns
 from recollect.storage.operation import Scope
 
 SCOPE = Scope("", "h", 1, lambda _: False, PostgresSearch)
@@ -41,6 +41,8 @@ def test_an_operation_on_one_session_shares_a_transaction(op):
         turns.close_stream(SCOPE, "a", STREAM, Draft(role="assistant"), lease=1),
         branches.rewind(SCOPE, "a", 1),
         branches.fork(SCOPE, "a", None, "b", {}),
+        combined_appends.append_and_update(SCOPE, "a", [DRAFT], after=1),  # it may add a branch to the tree
+        combined_appends.append_and_update(SCOPE, "a", [DRAFT], update={"title": "T"}),
         retention.erase_session(SCOPE, "a"),
         sessions.create(SCOPE, "a", {}),
         sessions.trash(SCOPE, "a"),

@@ -5,6 +5,13 @@ from __future__ import annotations
 from recollect_conformance.arguments import TestArguments
 from recollect_conformance.attachments import TestAttachments
 from recollect_conformance.branches import TestErase, TestFork, TestRewind
+from recollect_conformance.combined_appends import (
+    TestAppendAfter,
+    TestAppendKeys,
+    TestAppendWithUpdate,
+    TestCombinedAppendConcurrency,
+    TestExpectedRevision,
+)
 from recollect_conformance.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
 from recollect_conformance.concurrency import TestConcurrency, TestHandles
 from recollect_conformance.counts import TestShownCounts
@@ -34,6 +41,8 @@ from recollect_conformance.watch import TestWatch
 
 _SINGLE_STORE: tuple[type, ...] = (
     TestAppend,
+    TestAppendAfter,
+    TestAppendKeys,
     TestArguments,
     TestCompaction,
     TestCompactionOnBranches,
@@ -41,6 +50,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestDropOutput,
     TestEmptyTrash,
     TestErase,
+    TestExpectedRevision,
     TestFork,
     TestHandles,
     TestHistory,
@@ -75,7 +85,9 @@ _SINGLE_STORE: tuple[type, ...] = (
 )
 _SEVERAL_STORES: tuple[type, ...] = (
     TestConcurrency,
+    TestAppendWithUpdate,
     TestAttachments,
+    TestCombinedAppendConcurrency,
     TestErrors,
     TestFormats,
     TestLeases,

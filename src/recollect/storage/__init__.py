@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from recollect.storage import (
         appends,
         branches,
+        combined_appends,
         integrity,
         leases,
         listing,
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "row_stream",
-    "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "combined_appends", "integrity", "leases", "listing", "messages", "paths", "presence",
+    "retention", "row_stream", "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 

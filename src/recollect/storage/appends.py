@@ -128,11 +128,16 @@ def _find_by_key(
     return None if earlier is None else earlier.appended
 
 
-def store_key(scope: Scope, result: WrittenMessages, key: str, records: Sequence[messages.EncodedDraft]) -> Steps[None]:
-    """Store the idempotency key of an append with a digest of its content."""
+def store_key(
+    scope: Scope, result: WrittenMessages, key: str, records: Sequence[messages.EncodedDraft], change: str = ""
+) -> Steps[None]:
+    """Store the idempotency key of an append with a digest of its content.
+
+    `change` describes what else the append changes.
+    """
     yield from execute(
-        "append_insert", session=result.session, key=_stored_key(key), digest=_digest(records), branch=result.key,
-        position=result.first, count=len(records), now=scope.now,
+        "append_insert", session=result.session, key=_stored_key(key), digest=_digest(records, change),
+        branch=result.key, position=result.first, count=len(records), now=scope.now,
     )  # fmt: skip
 
 
@@ -146,11 +151,11 @@ def _stored_key(key: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def _digest(records: Sequence[messages.EncodedDraft]) -> bytes:
+def _digest(records: Sequence[messages.EncodedDraft], change: str) -> bytes:
     """Return a hash of the content, so that a key cannot be used for different content."""
     import hashlib  # noqa: PLC0415  only if a key is used
 
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(change.encode("utf-8", "surrogatepass"))
     for item in records:
         values = [
             value
@@ -183,14 +188,14 @@ APPEND_GET = Query("append_get", AppendKeyRow)
 
 
 def find_earlier_append(
-    scope: Scope, session: str, key: str, records: Sequence[messages.EncodedDraft] | None
+    scope: Scope, session: str, key: str, records: Sequence[messages.EncodedDraft] | None, change: str = ""
 ) -> Steps[EarlierAppend | None]:
-    """Return the earlier append under this key, or None; raise KeyReused if its content differs."""
+    """Return the earlier append under this key, or None; raise KeyReused if its content or `change` differs."""
     current = yield from sessions.find(scope, session)
     row = yield from fetch_one(APPEND_GET, session=current.session, key=_stored_key(key))
     if row is None:
         return None
-    if records is not None and row.digest != _digest(records):
+    if records is not None and row.digest != _digest(records, change):
         raise KeyReused(session=session, key=key)
     branch = yield from fetch_one(BRANCH_GET, branch=row.branch)
     assert branch is not None

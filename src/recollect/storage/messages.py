@@ -16,6 +16,7 @@ import msgspec
 from recollect.errors import Corrupted, InvalidValue, MessageNotFound, format_value
 from recollect.model import blob, json, session_ids, validation
 from recollect.model.message import ROLES, Draft, Message, MessageColumns, Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.session import SessionInfo
 from recollect.model.tokens import estimate_tokens
 from recollect.storage import sessions
 from recollect.storage.fast_paths import MESSAGES_LAST, LastMessagesRequest, NewestMessageRow
@@ -500,16 +501,32 @@ def find_message(
     return span, message
 
 
-def set_deleted(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Operation[Message]:
-    """Mark a message as deleted, or restore it, in every fork that shares it."""
-    return Operation(_set_deleted, scope, session, name, deleted)
+class ChangedMessage(NamedTuple):
+    """A message after a change, and the session after it."""
+
+    message: Message
+    session: SessionInfo
 
 
-def _set_deleted(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
+def set_deleted(
+    scope: Scope, session: str, name: MessageId, *, deleted: bool, expected: int | None = None
+) -> Operation[ChangedMessage]:
+    """Mark a message as deleted, or restore it, in every fork that shares it.
+
+    Raise StaleRevision if the revision of the session is not `expected`.
+    """
+    validation.check_integer("expected", expected)
+    return Operation(_set_deleted, scope, session, name, deleted, expected)
+
+
+def _set_deleted(
+    scope: Scope, session: str, name: MessageId, deleted: bool, expected: int | None
+) -> Steps[ChangedMessage]:
     current = yield from sessions.find(scope, session)
+    sessions.check_revision(current, expected)
     span, message = yield from find_message(scope, session, current, name, lock=True)
     if (message.deleted_at is not None) == deleted:
-        return message
+        return ChangedMessage(message, current.value)
     stamp = scope.now if deleted else None
     yield from execute("message_mark_deleted", branch=span.branch, position=span.high, deleted_at=stamp)
     sign = -1 if deleted else 1
@@ -517,7 +534,8 @@ def _set_deleted(scope: Scope, session: str, name: MessageId, deleted: bool) -> 
         sign, sign * message.tokens, sign * (message.input_tokens or 0), sign * (message.output_tokens or 0)
     )
     yield from adjust_counts(scope, current.tree, span.branch, span.high, change)
-    return msgspec.structs.replace(message, deleted_at=stamp)
+    after = yield from sessions.read_by_key(current.session)
+    return ChangedMessage(msgspec.structs.replace(message, deleted_at=stamp), after.value)
 
 
 class CountChange(NamedTuple):

@@ -131,17 +131,23 @@ class ErasedSessions(NamedTuple):
 
 
 def erase_session(
-    scope: Scope, session: str, *, forks: str = "refuse", deleted: bool | None = None
+    scope: Scope, session: str, *, forks: str = "refuse", deleted: bool | None = None, expected: int | None = None
 ) -> Operation[ErasedSessions]:
     """Erase a session, and every branch that no other session reaches.
 
     `deleted` is True for a session in the trash, False for one that is not; None prefers one that is not in the trash.
+    Raise StaleRevision if its revision is not `expected`.
     """
     validation.check_choice("forks", forks, FORK_POLICIES)
-    return Operation(_erase_session, scope, session, forks, deleted, deletion=Deletion.CONTENT, removes_from_index=True)
+    validation.check_integer("expected", expected)
+    return Operation(
+        _erase_session, scope, session, forks, deleted, expected, deletion=Deletion.CONTENT, removes_from_index=True
+    )
 
 
-def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None) -> Steps[ErasedSessions]:
+def _erase_session(
+    scope: Scope, session: str, forks: str, deleted: bool | None, expected: int | None
+) -> Steps[ErasedSessions]:
     row = None if deleted is True else (yield from sessions.find_live_row(scope, session))
     if row is None and deleted is not False:
         row = yield from sessions.find_trashed_row(scope, session)
@@ -150,6 +156,7 @@ def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None)
     if row is None:
         raise SessionNotFound(session=session)
     current = sessions.stored_from_row(row)
+    sessions.check_revision(current, expected)
     branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
     names: dict[int, str] = {
         row.session: row.id for row in (yield from fetch_all(messages.SESSIONS_OF_TREE, tree=current.tree))

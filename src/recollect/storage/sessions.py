@@ -219,9 +219,14 @@ def check_updatable(scope: Scope, session: str, expected: int | None) -> Steps[N
     Return if the reason is gone: another process restored the session meanwhile. The row is locked now, so the same
     update matches it.
     """
-    revision = stored_from_row((yield from _find_row(scope, session))).value.revision
+    check_revision((yield from find(scope, session)), expected)
+
+
+def check_revision(current: StoredSession, expected: int | None) -> None:
+    """Raise StaleRevision if a session that the operation has read, and so locked, is not at the expected revision."""
+    revision = current.value.revision
     if expected is not None and revision != expected:
-        raise StaleRevision(session=session, revision=revision, expected=expected)
+        raise StaleRevision(session=current.value.id, revision=revision, expected=expected)
 
 
 def _new_row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
@@ -477,12 +482,19 @@ def update(
     return Operation(update_columns, scope, session, columns_of(fields, scope.now), expected)
 
 
-def update_columns(scope: Scope, session: str, columns: dict[str, Any], expected: int | None) -> Steps[SessionInfo]:
-    """Change columns of a session and raise its revision; raise StaleRevision if it is not `expected`."""
+def update_columns(
+    scope: Scope, session: str, columns: dict[str, Any], expected: int | None, *, raises_revision: bool = True
+) -> Steps[SessionInfo]:
+    """Change columns of a session and raise its revision; raise StaleRevision if it is not `expected`.
+
+    Without `raises_revision`, a later statement of the operation raises it.
+    """
     if not columns and expected is None:
         return (yield from find(scope, session)).value
     names = f",{','.join(columns)},"
-    params = {**_EMPTY_COLUMNS, **columns, "changed_columns": names, "expected": expected}
+    params = {
+        **_EMPTY_COLUMNS, **columns, "changed_columns": names, "expected": expected, "step": int(raises_revision)
+    }  # fmt: skip
     query = {"owner": scope.owner, "id": session, "now": scope.now, **params}
     row = yield from fetch_one(SESSION_UPDATE, **query)
     if row is None:
@@ -495,32 +507,40 @@ def update_columns(scope: Scope, session: str, columns: dict[str, Any], expected
     return stored_from_row(row).value
 
 
-def trash(scope: Scope, session: str) -> Operation[None]:
-    """Move a session to the trash."""
-    return Operation(_trash, scope, session, deletion=Deletion.ROWS)
+def trash(scope: Scope, session: str, expected: int | None = None) -> Operation[None]:
+    """Move a session to the trash; raise StaleRevision if its revision is not `expected`."""
+    validation.check_integer("expected", expected)
+    return Operation(_trash, scope, session, expected, deletion=Deletion.ROWS)
 
 
-def _trash(scope: Scope, session: str) -> Steps[None]:
-    yield from find(scope, session)
+def _trash(scope: Scope, session: str, expected: int | None) -> Steps[None]:
+    check_revision((yield from find(scope, session)), expected)
     yield from execute("session_trash", owner=scope.owner, id=session, now=scope.now)
 
 
-def restore(scope: Scope, session: str) -> Operation[SessionInfo]:
-    """Restore a session from the trash; of several with this id, the one that was deleted last."""
-    return Operation(_restore, scope, session)
+def restore(scope: Scope, session: str, expected: int | None = None) -> Operation[SessionInfo]:
+    """Restore a session from the trash; of several with this id, the one that was deleted last.
+
+    Raise StaleRevision if the revision of that session, or of one that is not in the trash, is not `expected`.
+    """
+    validation.check_integer("expected", expected)
+    return Operation(_restore, scope, session, expected)
 
 
-def _restore(scope: Scope, session: str) -> Steps[SessionInfo]:
+def _restore(scope: Scope, session: str, expected: int | None) -> Steps[SessionInfo]:
     live_row = yield from find_live_row(scope, session)
     trash_row = yield from find_trashed_row(scope, session)
     if trash_row is None:
-        return (yield from find(scope, session)).value if live_row is None else stored_from_row(live_row).value
+        current = (yield from find(scope, session)) if live_row is None else stored_from_row(live_row)
+        check_revision(current, expected)
+        return current.value
     if live_row is not None:
         raise SessionExists(
             f"Session {format_value(session)} cannot be restored while a newer session has its id. "
             f"Delete the newer session first.",
             session=session,
         )
+    check_revision(stored_from_row(trash_row), expected)
     # It keeps its activity, and so its position in the list; plus one millisecond if the newest session has the same.
     yield from execute("session_restore", owner=scope.owner, session=trash_row.session, now=scope.now)
     return (yield from read_by_key(trash_row.session)).value

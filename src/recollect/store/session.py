@@ -58,19 +58,37 @@ class Session(SessionFields):
         return self
 
     def append(
-        self, messages: Messages, format: Format | None = None, key: str | None = None, *, expected: int | None = None
+        self,
+        messages: Messages,
+        format: Format | None = None,
+        key: str | None = None,
+        *,
+        after: MessageId | None = None,
+        update: SessionChanges | None = None,
+        expected: int | None = None,
     ) -> storage.appends.Appended:
-        """Append one message or several to the active path in one transaction: all of them or none.
+        """Append one message or several to the active path, and change fields with them, in one transaction.
 
-        - `messages`: dicts, objects of a provider's SDK, a whole response, or drafts; one or a list.
+        - `messages`: dicts, objects of a provider's SDK, a whole response, or drafts; one or a list. With `after` or
+          `update`, the list may be empty.
         - `format`: their format. It is detected if it is unambiguous.
         - `key`: an idempotency key. Repeating the append with the same key stores nothing and returns the first result;
-          with different content it raises KeyReused.
+          with different content, `after` or `update` it raises KeyReused.
+        - `after`: the message that they follow; 0 is the beginning. They replace the messages after it, which stay on
+          their branch, as after a rewind().
+        - `update`: a dict of fields to change, as in update().
         - `expected`: the revision that the session must have, otherwise StaleRevision is raised.
 
-        The messages are on disk when this returns. The cost does not depend on the length of the session.
+        The messages are on disk when this returns. The cost does not depend on the length of the session, except with
+        `after`.
         """
         drafts = read_drafts(messages, format)
+        if after is not None or update is not None:
+            op = storage.combined_appends.append_and_update(
+                self.store.scope(), self.id, drafts, key=key, expected=expected, after=after, update=update
+            )
+            appended, self.info = self._run(op)
+            return appended
         op = storage.appends.append(self.store.scope(), self.id, drafts, key=key, expected=expected)
         appended, counts = self._run(op)
         self.saw(counts)
@@ -269,20 +287,24 @@ class Session(SessionFields):
         self.refresh()
         return message
 
-    def delete_message(self, id: MessageId) -> Message:
+    def delete_message(self, id: MessageId, *, expected: int | None = None) -> Message:
         """Mark a message as deleted, and return it. It stays stored, and restore_message() restores it.
 
-        It is deleted in every fork that shares it. Deleting twice is allowed.
+        It is deleted in every fork that shares it. Deleting twice is allowed. Raise StaleRevision if `expected` is not
+        the current revision of the session.
         """
-        return self._set_deleted(id, deleted=True)
+        return self._set_deleted(id, deleted=True, expected=expected)
 
-    def restore_message(self, id: MessageId) -> Message:
-        """Restore a deleted message at its position, and return it."""
-        return self._set_deleted(id, deleted=False)
+    def restore_message(self, id: MessageId, *, expected: int | None = None) -> Message:
+        """Restore a deleted message at its position, and return it.
 
-    def _set_deleted(self, id: MessageId, *, deleted: bool) -> Message:
-        message = self._run(storage.messages.set_deleted(self.store.scope(), self.id, id, deleted=deleted))
-        self.refresh()
+        Raise StaleRevision if `expected` is not the current revision of the session.
+        """
+        return self._set_deleted(id, deleted=False, expected=expected)
+
+    def _set_deleted(self, id: MessageId, *, deleted: bool, expected: int | None) -> Message:
+        op = storage.messages.set_deleted(self.store.scope(), self.id, id, deleted=deleted, expected=expected)
+        message, self.info = self._run(op)
         return message
 
     def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
@@ -428,32 +450,45 @@ class Session(SessionFields):
         """Return the branches of the session, oldest first. Empty branches are omitted, unless active."""
         return self._run(storage.branches.list_branches(self.store.scope(), self.id))
 
-    def rewind(self, to: MessageId) -> Self:
+    def rewind(self, to: MessageId, *, expected: int | None = None) -> Self:
         """Continue from an earlier message: make it the last one of the active path, and return the session.
 
-        Later messages stay on their branch. 0 rewinds to before the first message.
+        Later messages stay on their branch. 0 rewinds to before the first message. Raise StaleRevision if `expected` is
+        not the current revision.
         """
-        self.info = self._run(storage.branches.rewind(self.store.scope(), self.id, to))
+        self.info = self._run(storage.branches.rewind(self.store.scope(), self.id, to, expected))
         return self
 
-    def switch(self, branch: int | Branch) -> Self:
-        """Make another branch the active one, and return the session. Raise BranchNotFound if it does not exist."""
+    def switch(self, branch: int | Branch, *, expected: int | None = None) -> Self:
+        """Make another branch the active one, and return the session.
+
+        Raise BranchNotFound if it does not exist, and StaleRevision if `expected` is not the current revision.
+        """
         number = branch.id if isinstance(branch, Branch) else branch
-        self.info = self._run(storage.branches.switch(self.store.scope(), self.id, number))
+        self.info = self._run(storage.branches.switch(self.store.scope(), self.id, number, expected))
         return self
 
-    def fork(self, at: MessageId | None = None, *, id: str | None = None, **fields: Unpack[SessionChanges]) -> Session:
+    def fork(
+        self,
+        at: MessageId | None = None,
+        *,
+        id: str | None = None,
+        expected: int | None = None,
+        **fields: Unpack[SessionChanges],
+    ) -> Session:
         """Create a session that shares the path of this one up to a message, and return it.
 
         - `at`: the last shared message; None shares the whole path.
         - `id`: the id of the new session, generated if None. An id in use raises SessionExists.
+        - `expected`: the revision that this session must have, otherwise StaleRevision is raised.
         - `fields`: as in update(). Fields that are not passed are inherited.
 
         No message is copied, so the cost does not depend on the length of the session.
         """
         scope = self.store.scope()
         new_id = session_ids.new_id(scope.now) if id is None else id
-        return Session(self.store, self._run(storage.branches.fork(scope, self.id, at, new_id, fields)))
+        op = storage.branches.fork(scope, self.id, at, new_id, fields, expected)
+        return Session(self.store, self._run(op))
 
     def stats(self, *, utc_offset: int = 0) -> Stats:
         """Return the totals of this session, on all its branches, overall and by model and day.

@@ -228,20 +228,21 @@ class Store:
         """Build the search index again from the messages, and return how many messages it holds."""
         return self.follow(storage.search.rebuild(self.scope()))
 
-    def delete_session(self, id: str) -> None:
+    def delete_session(self, id: str, *, expected: int | None = None) -> None:
         """Move a session to the trash. Its messages stay stored, and its id can be used again.
 
-        Raise SessionNotFound if it does not exist. Forks are not affected.
+        Raise SessionNotFound if it does not exist, and StaleRevision if `expected` is not its current revision. Forks
+        are not affected.
         """
-        self.run(storage.sessions.trash(self.scope(), id))
+        self.run(storage.sessions.trash(self.scope(), id, expected))
 
-    def restore_session(self, id: str) -> Session:
+    def restore_session(self, id: str, *, expected: int | None = None) -> Session:
         """Restore a session from the trash, with its messages and its activity time, and return it.
 
         If several sessions in the trash have this id, the one deleted last is restored. Raise SessionExists while
-        another session uses the id.
+        another session uses the id, and StaleRevision if `expected` is not the current revision of the session.
         """
-        return Session(self, self.run(storage.sessions.restore(self.scope(), id)))
+        return Session(self, self.run(storage.sessions.restore(self.scope(), id, expected)))
 
     def recover(self, session: str | None = None) -> list[str]:
         """Mark the open turns whose process has ended as interrupted, in one session or in all.
@@ -251,18 +252,21 @@ class Store:
         """
         return self.follow(storage.sessions.recover(self.scope(), session))
 
-    def erase_session(self, id: str, *, forks: str = "refuse", deleted: bool | None = None) -> list[str]:
+    def erase_session(
+        self, id: str, *, forks: str = "refuse", deleted: bool | None = None, expected: int | None = None
+    ) -> list[str]:
         """Erase a session permanently, whether it is in the trash or not, and return the ids of the erased sessions.
 
         - `forks`: what to do if forks share its messages. "refuse" raises SessionHasForks, "keep" erases the session
           but not the shared messages, "erase" erases the forks too.
         - `deleted`: the same id can belong to a session in the trash and to another one. True erases the one in the
           trash, False the other one, None the one outside the trash if it exists.
+        - `expected`: the revision that the session must have, otherwise StaleRevision is raised.
 
         The content is overwritten in the file, so this takes longer than delete_session().
         """
-        report = self.run(storage.retention.erase_session(self.scope(), id, forks=forks, deleted=deleted))
-        return report.sessions
+        op = storage.retention.erase_session(self.scope(), id, forks=forks, deleted=deleted, expected=expected)
+        return (self.run(op)).sessions
 
     def empty_trash(self, *, older_than: DurationLike | None = None, dry_run: bool = False) -> PruneReport:
         """Erase the sessions in the trash permanently, and return a report.

@@ -57,19 +57,37 @@ class AsyncSession(SessionFields):
         return self
 
     async def append(
-        self, messages: Messages, format: Format | None = None, key: str | None = None, *, expected: int | None = None
+        self,
+        messages: Messages,
+        format: Format | None = None,
+        key: str | None = None,
+        *,
+        after: MessageId | None = None,
+        update: SessionChanges | None = None,
+        expected: int | None = None,
     ) -> storage.appends.Appended:
-        """Append one message or several to the active path in one transaction: all of them or none.
+        """Append one message or several to the active path, and change fields with them, in one transaction.
 
-        - `messages`: dicts, objects of a provider's SDK, a whole response, or drafts; one or a list.
+        - `messages`: dicts, objects of a provider's SDK, a whole response, or drafts; one or a list. With `after` or
+          `update`, the list may be empty.
         - `format`: their format. It is detected if it is unambiguous.
         - `key`: an idempotency key. Repeating the append with the same key stores nothing and returns the first result;
-          with different content it raises KeyReused.
+          with different content, `after` or `update` it raises KeyReused.
+        - `after`: the message that they follow; 0 is the beginning. They replace the messages after it, which stay on
+          their branch, as after a rewind().
+        - `update`: a dict of fields to change, as in update().
         - `expected`: the revision that the session must have, otherwise StaleRevision is raised.
 
-        The messages are on disk when this returns. The cost does not depend on the length of the session.
+        The messages are on disk when this returns. The cost does not depend on the length of the session, except with
+        `after`.
         """
         drafts = read_drafts(messages, format)
+        if after is not None or update is not None:
+            op = storage.combined_appends.append_and_update(
+                self.store.scope(), self.id, drafts, key=key, expected=expected, after=after, update=update
+            )
+            appended, self.info = await self._run(op)
+            return appended
         op = storage.appends.append(self.store.scope(), self.id, drafts, key=key, expected=expected)
         appended, counts = await self._run(op)
         self.saw(counts)
@@ -268,20 +286,24 @@ class AsyncSession(SessionFields):
         await self.refresh()
         return message
 
-    async def delete_message(self, id: MessageId) -> Message:
+    async def delete_message(self, id: MessageId, *, expected: int | None = None) -> Message:
         """Mark a message as deleted, and return it. It stays stored, and restore_message() restores it.
 
-        It is deleted in every fork that shares it. Deleting twice is allowed.
+        It is deleted in every fork that shares it. Deleting twice is allowed. Raise StaleRevision if `expected` is not
+        the current revision of the session.
         """
-        return await self._set_deleted(id, deleted=True)
+        return await self._set_deleted(id, deleted=True, expected=expected)
 
-    async def restore_message(self, id: MessageId) -> Message:
-        """Restore a deleted message at its position, and return it."""
-        return await self._set_deleted(id, deleted=False)
+    async def restore_message(self, id: MessageId, *, expected: int | None = None) -> Message:
+        """Restore a deleted message at its position, and return it.
 
-    async def _set_deleted(self, id: MessageId, *, deleted: bool) -> Message:
-        message = await self._run(storage.messages.set_deleted(self.store.scope(), self.id, id, deleted=deleted))
-        await self.refresh()
+        Raise StaleRevision if `expected` is not the current revision of the session.
+        """
+        return await self._set_deleted(id, deleted=False, expected=expected)
+
+    async def _set_deleted(self, id: MessageId, *, deleted: bool, expected: int | None) -> Message:
+        op = storage.messages.set_deleted(self.store.scope(), self.id, id, deleted=deleted, expected=expected)
+        message, self.info = await self._run(op)
         return message
 
     async def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
@@ -427,34 +449,45 @@ class AsyncSession(SessionFields):
         """Return the branches of the session, oldest first. Empty branches are omitted, unless active."""
         return await self._run(storage.branches.list_branches(self.store.scope(), self.id))
 
-    async def rewind(self, to: MessageId) -> Self:
+    async def rewind(self, to: MessageId, *, expected: int | None = None) -> Self:
         """Continue from an earlier message: make it the last one of the active path, and return the session.
 
-        Later messages stay on their branch. 0 rewinds to before the first message.
+        Later messages stay on their branch. 0 rewinds to before the first message. Raise StaleRevision if `expected` is
+        not the current revision.
         """
-        self.info = await self._run(storage.branches.rewind(self.store.scope(), self.id, to))
+        self.info = await self._run(storage.branches.rewind(self.store.scope(), self.id, to, expected))
         return self
 
-    async def switch(self, branch: int | Branch) -> Self:
-        """Make another branch the active one, and return the session. Raise BranchNotFound if it does not exist."""
+    async def switch(self, branch: int | Branch, *, expected: int | None = None) -> Self:
+        """Make another branch the active one, and return the session.
+
+        Raise BranchNotFound if it does not exist, and StaleRevision if `expected` is not the current revision.
+        """
         number = branch.id if isinstance(branch, Branch) else branch
-        self.info = await self._run(storage.branches.switch(self.store.scope(), self.id, number))
+        self.info = await self._run(storage.branches.switch(self.store.scope(), self.id, number, expected))
         return self
 
     async def fork(
-        self, at: MessageId | None = None, *, id: str | None = None, **fields: Unpack[SessionChanges]
+        self,
+        at: MessageId | None = None,
+        *,
+        id: str | None = None,
+        expected: int | None = None,
+        **fields: Unpack[SessionChanges],
     ) -> AsyncSession:
         """Create a session that shares the path of this one up to a message, and return it.
 
         - `at`: the last shared message; None shares the whole path.
         - `id`: the id of the new session, generated if None. An id in use raises SessionExists.
+        - `expected`: the revision that this session must have, otherwise StaleRevision is raised.
         - `fields`: as in update(). Fields that are not passed are inherited.
 
         No message is copied, so the cost does not depend on the length of the session.
         """
         scope = self.store.scope()
         new_id = session_ids.new_id(scope.now) if id is None else id
-        return AsyncSession(self.store, await self._run(storage.branches.fork(scope, self.id, at, new_id, fields)))
+        op = storage.branches.fork(scope, self.id, at, new_id, fields, expected)
+        return AsyncSession(self.store, await self._run(op))
 
     async def stats(self, *, utc_offset: int = 0) -> Stats:
         """Return the totals of this session, on all its branches, overall and by model and day.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from litestar import Response, delete, get, post, put
@@ -10,6 +10,7 @@ from litestar.params import PathParameter, QueryParameter
 
 from recollect import storage
 from recollect.model.message import Format, Message
+from recollect.model.session import SessionChanges
 from recollect.server import attachments
 from recollect.server.account import Account
 from recollect.server.api import schemas
@@ -24,10 +25,11 @@ from recollect.server.api.responses import (
     has_revision,
     json_response,
     not_modified,
-    open_matching_session,
     open_session,
     parse_message_id,
+    parse_path_end,
 )
+from recollect.server.api.sessions import FieldsSchema
 
 TAGS = ["messages"]
 MessageFormat = Annotated[Format | None, msgspec.Meta(description="The format of the messages. Detected if not given.")]
@@ -45,6 +47,23 @@ class NewMessages(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     messages: MessageInput
     format: MessageFormat = None
+
+
+class NewSessionMessages(NewMessages, kw_only=True, forbid_unknown_fields=True):
+    """Messages to append to a session, and fields to change with them, all or none.
+
+    With `after` or `update`, the list of messages may be empty.
+    """
+
+    after: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="The id of the message that they follow, or 0 for the beginning. They replace the messages "
+            "after it, which stay on their branch. Without it, they follow the last message.",
+            examples=["1.17", "0"],
+        ),
+    ] = None
+    update: FieldsSchema | None = None
 
 
 def message_to_dict(message: Message) -> dict[str, Any]:
@@ -99,11 +118,25 @@ async def list_messages(
 
 @post("/sessions/{session:str}/messages", tags=TAGS, operation_id="append_messages")
 async def append_messages(
-    account: Account, session: SessionPath, data: NewMessages, key: IdempotencyKey = None, if_match: IfMatch = None
+    account: Account,
+    session: SessionPath,
+    data: NewSessionMessages,
+    key: IdempotencyKey = None,
+    if_match: IfMatch = None,
 ) -> Response[schemas.AppendedSchema]:
-    """Append messages to a session, in any format. They are on disk when the response is sent."""
+    """Append messages to a session, in any format. They are on disk when the response is sent.
+
+    With `after`, they replace the messages after another one; with `update`, fields of the session change with them.
+    """
     handle = await open_session(account, session)
-    append = await handle.append(data.messages, data.format, key, expected=expected_revision(if_match))
+    append = await handle.append(
+        data.messages,
+        data.format,
+        key,
+        after=None if data.after is None else parse_path_end(data.after),
+        update=None if data.update is None else cast("SessionChanges", data.update.set_fields()),
+        expected=expected_revision(if_match),
+    )
     return append_response(append)
 
 
@@ -160,23 +193,21 @@ async def delete_message(
     account: Account, session: SessionPath, message: MessagePath, if_match: IfMatch = None
 ) -> Response[schemas.MessageSchema]:
     """Delete a message. It can be restored."""
-    handle = await open_matching_session(account, session, if_match)
-    return json_response(
-        message_to_dict(await handle.delete_message(parse_message_id(message))), revision=handle.revision
-    )
+    handle = await open_session(account, session)
+    value = await handle.delete_message(parse_message_id(message), expected=expected_revision(if_match))
+    return json_response(message_to_dict(value), revision=handle.revision)
 
 
 @post(
     "/sessions/{session:str}/messages/{message:str}/restore", tags=TAGS, operation_id="restore_message", status_code=200
 )
 async def restore_message(
-    account: Account, session: SessionPath, message: MessagePath
+    account: Account, session: SessionPath, message: MessagePath, if_match: IfMatch = None
 ) -> Response[schemas.MessageSchema]:
     """Restore a deleted message."""
     handle = await open_session(account, session)
-    return json_response(
-        message_to_dict(await handle.restore_message(parse_message_id(message))), revision=handle.revision
-    )
+    value = await handle.restore_message(parse_message_id(message), expected=expected_revision(if_match))
+    return json_response(message_to_dict(value), revision=handle.revision)
 
 
 @put("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="pin_message")

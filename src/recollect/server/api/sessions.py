@@ -33,6 +33,7 @@ from recollect.server.api.responses import (
     open_session,
     paginate,
     parse_message_id,
+    parse_path_end,
     session_to_dict,
 )
 
@@ -205,15 +206,31 @@ async def update_session(
 @delete("/sessions/{session:str}", tags=SESSION_TAGS, operation_id="delete_session")
 async def delete_session(account: Account, session: SessionPath, if_match: IfMatch = None) -> None:
     """Move a session to the trash. A running turn is stopped."""
-    handle = await open_matching_session(account, session, if_match)
-    await account.runner.stop_and_wait(handle.id)
-    await account.store.delete_session(handle.id)
+    name = decode_path_segment(session)
+    expected = await _stop_turn(account, session, if_match)
+    await account.store.delete_session(name, expected=expected)
+
+
+async def _stop_turn(account: Account, session: str, tag: str | None) -> int | None:
+    """Stop the running turn of a session, and return the revision that the session must have for the next change.
+
+    The end of a turn changes the revision. So if a turn is running, the revision is checked before the turn is stopped.
+    """
+    name = decode_path_segment(session)
+    if not account.runner.running(name):
+        return expected_revision(tag)
+    await open_matching_session(account, session, tag)
+    await account.runner.stop_and_wait(name)
+    return None
 
 
 @post("/sessions/{session:str}/restore", tags=SESSION_TAGS, operation_id="restore_session", status_code=200)
-async def restore_session(account: Account, session: SessionPath) -> Response[schemas.SessionSchema]:
+async def restore_session(
+    account: Account, session: SessionPath, if_match: IfMatch = None
+) -> Response[schemas.SessionSchema]:
     """Restore a session from the trash."""
-    return _session_response(account, (await account.store.restore_session(decode_path_segment(session))).info)
+    handle = await account.store.restore_session(decode_path_segment(session), expected=expected_revision(if_match))
+    return _session_response(account, handle.info)
 
 
 @post("/sessions/{session:str}/erase", tags=SESSION_TAGS, operation_id="erase_session", status_code=200)
@@ -222,6 +239,7 @@ async def erase_session(
     session: SessionPath,
     forks: Literal["refuse", "keep", "erase"] = "refuse",
     deleted: bool | None = None,
+    if_match: IfMatch = None,
 ) -> EraseResult:
     """Erase a session permanently. If forks share its messages: refuse, keep the forks, or erase them too.
 
@@ -229,9 +247,8 @@ async def erase_session(
     one is erased.
     """
     name = decode_path_segment(session)
-    if not deleted:
-        await account.runner.stop_and_wait(name)
-    return EraseResult(await account.store.erase_session(name, forks=forks, deleted=deleted))
+    expected = expected_revision(if_match) if deleted else await _stop_turn(account, session, if_match)
+    return EraseResult(await account.store.erase_session(name, forks=forks, deleted=deleted, expected=expected))
 
 
 @get("/resolve", tags=SESSION_TAGS, operation_id="resolve_session")
@@ -300,8 +317,8 @@ async def rewind_session(
     account: Account, session: SessionPath, data: Rewind, if_match: IfMatch = None
 ) -> Response[schemas.SessionSchema]:
     """Rewind to a message. The messages after it stay on their own branch."""
-    handle = await open_matching_session(account, session, if_match)
-    await handle.rewind(0 if data.to == "0" else parse_message_id(data.to))
+    handle = await open_session(account, session)
+    await handle.rewind(parse_path_end(data.to), expected=expected_revision(if_match))
     return json_response(session_to_dict(account, handle.info), revision=handle.revision)
 
 
@@ -310,19 +327,20 @@ async def switch_branch(
     account: Account, session: SessionPath, data: Switch, if_match: IfMatch = None
 ) -> Response[schemas.SessionSchema]:
     """Switch the session to another branch."""
-    handle = await open_matching_session(account, session, if_match)
-    await handle.switch(data.branch)
+    handle = await open_session(account, session)
+    await handle.switch(data.branch, expected=expected_revision(if_match))
     return json_response(session_to_dict(account, handle.info), revision=handle.revision)
 
 
 @post("/sessions/{session:str}/fork", tags=BRANCH_TAGS, operation_id="fork_session")
 async def fork_session(
-    account: Account, session: SessionPath, data: Fork | None = None
+    account: Account, session: SessionPath, data: Fork | None = None, if_match: IfMatch = None
 ) -> Response[schemas.SessionSchema]:
     """Create a session that shares the messages of this one up to a message. Nothing is copied."""
     options = data or Fork()
     at = None if options.at is None else parse_message_id(options.at)
-    fork = await (await open_session(account, session)).fork(at, id=options.id, **options.set_fields())
+    handle = await open_session(account, session)
+    fork = await handle.fork(at, id=options.id, expected=expected_revision(if_match), **options.set_fields())
     return json_response(session_to_dict(account, fork.info), 201, revision=fork.revision)
 
 

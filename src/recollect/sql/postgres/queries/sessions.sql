@@ -568,9 +568,9 @@ RETURNING (tree << 20) | number AS session
 UPDATE recollect.sessions SET branch = (:head::bigint & 1048575)::int, last = :last, waiting = true WHERE {is_session}
 
 -- name: session_switch
--- Make another branch the head of a session.
+-- Make another branch the head of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE recollect.sessions
-SET branch = b.number, last = b.last, waiting = true, revision = revision + 1, message_count = :message_count,
+SET branch = b.number, last = b.last, waiting = true, revision = revision + :step, message_count = :message_count,
     token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens,
     last_message_at = :last_message_at, updated_at = greatest(updated_at, :now)
 FROM recollect.branches AS b
@@ -659,9 +659,9 @@ SET revision = revision + 1, message_count = message_count + :messages, token_co
 WHERE {is_session}
 
 -- name: session_update
--- Change the named columns of a session.
+-- Change the named columns of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE recollect.sessions
-SET revision = revision + 1, updated_at = greatest(updated_at, :now),
+SET revision = revision + :step, updated_at = greatest(updated_at, :now),
     external_id = CASE WHEN strpos(:changed_columns::text, ',external_id,') > 0 THEN :external_id ELSE external_id END,
     title = CASE WHEN strpos(:changed_columns::text, ',title,') > 0 THEN :title ELSE title END,
     title_changed = CASE WHEN strpos(:changed_columns::text, ',title,') > 0 THEN true ELSE title_changed END,

@@ -277,10 +277,10 @@ UPDATE sessions SET head = :head, branch = (SELECT number FROM branches WHERE ke
 WHERE key = :session
 
 -- name: session_switch
--- Make another branch the head of a session.
+-- Make another branch the head of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE sessions
 SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :head),
-    last = (SELECT b.last FROM branches AS b WHERE b.key = :head), revision = revision + 1,
+    last = (SELECT b.last FROM branches AS b WHERE b.key = :head), revision = revision + :step,
     message_count = :message_count, token_count = :token_count,
     input_tokens = :input_tokens, output_tokens = :output_tokens, last_message_at = :last_message_at,
     updated_at = max(updated_at, :now)
@@ -376,9 +376,9 @@ SET revision = revision + 1, message_count = message_count + :messages, token_co
 WHERE key = :session
 
 -- name: session_update
--- Change the named columns of a session.
+-- Change the named columns of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE sessions
-SET revision = revision + 1, updated_at = max(updated_at, :now),
+SET revision = revision + :step, updated_at = max(updated_at, :now),
     external_id = CASE WHEN instr(:changed_columns, ',external_id,') THEN :external_id ELSE external_id END,
     title = CASE WHEN instr(:changed_columns, ',title,') THEN :title ELSE title END,
     title_changed = CASE WHEN instr(:changed_columns, ',title,') THEN 1 ELSE title_changed END,
