@@ -16,16 +16,17 @@ if TYPE_CHECKING:
         appends,
         branches,
         integrity,
+        last_session,
         leases,
         listing,
         messages,
         paths,
         presence,
+        records,
         retention,
         row_stream,
         search,
         sessions,
-        settings,
         statistics,
         tools,
         transfer,
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "row_stream",
-    "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "integrity", "last_session", "leases", "listing", "messages", "paths", "presence", "records",
+    "retention", "row_stream", "search", "sessions", "statistics", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 

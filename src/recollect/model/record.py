@@ -1,0 +1,83 @@
+"""Keyed records: state of a program that is not a message, and the rules for its kinds and keys."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Self
+
+from recollect.errors import InvalidValue, format_value
+from recollect.model import validation
+from recollect.model.value import Value
+
+MAX_KIND_LENGTH = 64  # characters
+MAX_KEY_BYTES = 1_024  # of UTF-8. With kind and owner, it fits into an index entry of PostgreSQL, about 2,700 bytes.
+RESERVED_PREFIX = "recollect."
+"""Kinds that begin with it are Recollect's own. Programs can read these records, but not write them."""
+
+
+class Record(Value, frozen=True, kw_only=True, gc=False):
+    """A record of a session, or of the store (`session` is None).
+
+    `value` is JSON data or bytes. Every write raises `revision`.
+    """
+
+    kind: str
+    key: str
+    revision: int
+    value: Any
+    created_at: int
+    updated_at: int
+    session: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data, times as ISO 8601; bytes as base64 in `data` in place of `value`."""
+        plain = super().to_dict()
+        if isinstance(self.value, bytes):
+            plain["data"] = plain.pop("value")
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """Convert the result of to_dict() back."""
+        if "data" in plain:
+            plain = {**plain, "value": base64.b64decode(plain["data"])}
+            del plain["data"]
+        return super().from_dict(plain)
+
+
+def check_kind(kind: Any) -> str:
+    """Return the kind of a record as a plain str."""
+    text = validation.check_plain_text("kind", kind)
+    if not 1 <= len(text) <= MAX_KIND_LENGTH:
+        raise InvalidValue(f"kind must have 1 to {MAX_KIND_LENGTH} characters, got {_describe(text, len(text))}.")
+    return text
+
+
+def check_writable_kind(kind: Any) -> str:
+    """Return the kind of a record that a program may write as a plain str."""
+    text = check_kind(kind)
+    if text.startswith(RESERVED_PREFIX):
+        raise InvalidValue(
+            f"kind must not begin with {RESERVED_PREFIX!r}, which Recollect reserves for its own records, got "
+            f"{format_value(text)}. Use another prefix."
+        )
+    return text
+
+
+def check_new_key(name: str, key: Any) -> bytes:
+    """Return the key of a record to write in UTF-8."""
+    data = encode_key(name, key)
+    if not 1 <= len(data) <= MAX_KEY_BYTES:
+        raise InvalidValue(
+            f"{name} must have 1 to {MAX_KEY_BYTES:,} bytes of UTF-8, got {_describe(data.decode(), len(data))}."
+        )
+    return data
+
+
+def encode_key(name: str, key: Any) -> bytes:
+    """Return a key, or the beginning of one, in UTF-8."""
+    return validation.check_plain_text(name, key).encode()
+
+
+def _describe(text: str, size: int) -> str:
+    return f"{size:,}" if text else "''"
