@@ -121,8 +121,6 @@ STORE = {
     "recover": lambda store: store.recover(),
     "last_session": lambda store: store.last_session(),
     "set_last_session": lambda store: store.set_last_session("cli:b"),
-    "setting": lambda store: store.setting("k"),
-    "set_setting": lambda store: store.set_setting("k", 1),
     "stats": lambda store: store.stats(),
     "owners": lambda store: store.owners(),
     "shown_counts": lambda store: store.shown_counts(["cli:a", "cli:b"]),

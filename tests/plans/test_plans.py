@@ -29,6 +29,7 @@ LARGE_TABLES = (
     "snapshots",
     "trees",
     "titles",
+    "records",
 )
 TABLES = (
     "append",
@@ -39,8 +40,8 @@ TABLES = (
     "message",
     "owner",  # not a table: queries over all owners
     "pin",
+    "record",
     "session",
-    "setting",
     "snapshot",
     "search",
     "title",
@@ -84,6 +85,7 @@ OWNER_READS = {
     "session_open_state": "it reads only the newest entry of the index",
     "tool_calls_ranked": "statistics cover everything",
     "blobs_refs": "a check reads everything",
+    "records_stray": "a check reads everything",
     "blobs_recount": "a repair of wrong counts",
     "sessions_trashed": "the trash is small and has its own index",
     "sessions_of_untitled": "its partial index contains only untitled sessions, and the query reads a few",

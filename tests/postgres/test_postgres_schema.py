@@ -175,7 +175,6 @@ def test_every_primary_key_begins_with_the_distribution_key_of_a_cluster(admin):
         "blobs": "owner",
         "records": "owner",
         "search_terms": "owner",
-        "settings": "owner",
         "commits": "token",
         "watchers": "channel",
         "migrations": "number",

@@ -56,7 +56,7 @@ def fill_store(database):
         first.append([{"role": "user", "content": "another way"}, {"role": "assistant", "content": "so be it"}])
         first.compact(before="2.3", summary="the first messages")
         first.fork()
-        store.set_setting("web.models", ["demo"])
+        store.records.put("web.models", "recent", ["demo"])
         store.session("busy").append({"role": "user", "content": "x"})
         store.session("trashed").append({"role": "user", "content": "y"})
         store.delete_session("trashed")

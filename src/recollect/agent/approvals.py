@@ -308,7 +308,7 @@ async def grants(store: AsyncStore) -> list[Grant]:
 async def revoke(store: AsyncStore, grant: Grant | None = None) -> int:
     """Delete a stored decision, or all of them; return how many were deleted."""
     before, after = await _change_grants(
-        store, lambda stored: [] if grant is None else [other for other in stored if other != grant]
+        store, lambda before: [] if grant is None else [other for other in before if other != grant]
     )
     return len(before) - len(after)
 

@@ -103,6 +103,7 @@ _RECORD_RAISE = Query("record_raise", RecordStateRow)
 _RECORD_TOUCH = Query("record_touch", RecordRevisionRow)
 _RECORD_DELETE = Query("record_delete", RecordRevisionRow)
 _RECORDS_PAGE = Query("records_page", KeyedRecordRow)
+_SESSION_HOLD = Query("session_hold", sessions.SessionKeyRow)
 
 
 def put(
@@ -114,15 +115,15 @@ def put(
     return Operation(_put, scope, name, StoredValue.encode(value), expected)
 
 
-def _put(scope: Scope, name: _RecordName, stored: StoredValue, expected: int | None) -> Steps[Record]:
-    params = name.params(scope, (yield from _session_key(scope, name.session)))
+def _put(scope: Scope, name: _RecordName, content: StoredValue, expected: int | None) -> Steps[Record]:
+    params = name.params(scope, (yield from _hold_session(scope, name.session)))
     query = _RECORD_REPLACE if expected else _RECORD_PUT
-    columns = {**params, **stored._asdict(), "now": scope.now, "expected": expected}
+    columns = {**params, **content._asdict(), "now": scope.now, "expected": expected}
     while (state := (yield from fetch_one(query, **columns))) is None:
         yield from _check_revision(name, params, expected)
     if state.revision == 1:  # a new record
         state = (yield from fetch_one(_RECORD_RAISE, **params, mark=mark_key(name.kind))) or state
-    return _record(name, RecordRow(*state, *stored))
+    return _record(name, RecordRow(*state, *content))
 
 
 def _check_revision(name: _RecordName, params: dict[str, Any], expected: int | None) -> Steps[None]:
@@ -141,6 +142,17 @@ def _check_revision(name: _RecordName, params: dict[str, Any], expected: int | N
 def _session_key(scope: Scope, session: str | None) -> Steps[int]:
     """Return the key of a session that is not in the trash, or 0 for the store."""
     return STORE if session is None else (yield from sessions.find(scope, session)).session
+
+
+def _hold_session(scope: Scope, session: str | None) -> Steps[int]:
+    """Return the key of a session for a write: nobody erases it before the transaction ends. 0 is the store."""
+    if session is None:
+        return STORE
+    while True:
+        row = yield from fetch_one(_SESSION_HOLD, owner=scope.owner, id=session)
+        if row is not None:
+            return row.session
+        yield from sessions.find(scope, session)  # raises the reason, or another process has created it meanwhile
 
 
 def mark_key(kind: str) -> bytes:
@@ -174,7 +186,7 @@ def delete(scope: Scope, session: str | None, kind: str, key: str, *, expected: 
 
 
 def _delete(scope: Scope, name: _RecordName, expected: int | None) -> Steps[bool]:
-    params = name.params(scope, (yield from _session_key(scope, name.session)))
+    params = name.params(scope, (yield from _hold_session(scope, name.session)))
     while (row := (yield from fetch_one(_RECORD_DELETE, **params, expected=expected))) is None:
         if expected is None:
             return False

@@ -180,8 +180,9 @@ def erase_stored(scope: Scope, current: sessions.StoredSession) -> Steps[None]:
 
 def _delete_session(scope: Scope, session: int) -> Steps[None]:
     """Delete the row of a session and the rows that only it has, but no messages."""
-    yield from execute("records_erase", owner=scope.owner, session=session)
     yield from execute("session_delete", session=session)
+    # Afterwards: a writer of a record keeps the row of the session from being deleted until the record is committed.
+    yield from execute("records_erase", owner=scope.owner, session=session)
 
 
 def unshared_positions(current: sessions.StoredSession) -> Steps[dict[int, int]]:

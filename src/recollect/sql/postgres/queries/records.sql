@@ -24,10 +24,6 @@ coalesce((
 -- Return a record.
 SELECT {record_state}, value, data FROM recollect.records WHERE {is_record}
 
--- name: record_revision_lock
--- Lock the row that record_revision reads.
-SELECT 1 FROM recollect.records WHERE {is_record} FOR NO KEY UPDATE
-
 -- name: record_revision
 -- Return the revision of a record.
 SELECT revision FROM recollect.records WHERE {is_record}

@@ -327,6 +327,11 @@ SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR 
 -- Return a session that is not in the trash, by its id.
 SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
 
+-- name: session_hold
+-- Return the key of a session that is not in the trash, and keep others from erasing it until the transaction ends. One statement:
+-- if another transaction erases the row meanwhile, and creates the session again, no row is returned.
+SELECT (tree << 20) | number AS session FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR KEY SHARE
+
 -- name: session_open
 -- Move a session without an open turn to the top of the list, and return it.
 {open_session_update}

@@ -92,6 +92,10 @@ AND (:role IS NULL OR EXISTS (
 -- Return a session that is not in the trash, by its id.
 SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
+-- name: session_hold
+-- Return the key of a session that is not in the trash. No other process can erase it while this transaction writes.
+SELECT key AS session FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
 -- name: session_by_key
 -- Return a session by its key, also if it is in the trash.
 SELECT {session_row} FROM sessions WHERE key = :session
