@@ -171,7 +171,7 @@ class TestPresence:
 
     @pytest.mark.parametrize("id", ["", "x" * 1_025, "\u4e00" * 342])
     def test_ids_of_presences_have_the_length_of_a_key(self, store: Store, id: str):
-        with pytest.raises(InvalidValue, match="id must have 1 to 1,024 bytes"):
+        with pytest.raises(InvalidValue, match="id must be a str of 1 to 1,024 bytes"):
             store.session("s").arrive("terminal", id=id)
 
     @pytest.mark.parametrize("surface", ["", " ", "x" * 41, "two\nlines", "\x1b[2J"])

@@ -6,7 +6,7 @@ import base64
 from typing import Any, Self
 
 from recollect.errors import InvalidValue, format_value
-from recollect.model import validation
+from recollect.model import json
 from recollect.model.value import Value
 
 MAX_KIND_LENGTH = 64  # characters
@@ -47,10 +47,12 @@ class Record(Value, frozen=True, kw_only=True, gc=False):
 
 def check_kind(kind: Any) -> str:
     """Return the kind of a record as a plain str."""
-    text = validation.check_plain_text("kind", kind)
-    if not 1 <= len(text) <= MAX_KIND_LENGTH:
-        raise InvalidValue(f"kind must have 1 to {MAX_KIND_LENGTH} characters, got {_describe(text, len(text))}.")
-    return text
+    text = _plain_text(kind)
+    if text is not None and 1 <= len(text) <= MAX_KIND_LENGTH:
+        return text
+    raise InvalidValue(
+        f"kind must be a str of 1 to {MAX_KIND_LENGTH} characters without lone surrogates, got {format_value(kind)}."
+    )
 
 
 def check_writable_kind(kind: Any) -> str:
@@ -66,18 +68,25 @@ def check_writable_kind(kind: Any) -> str:
 
 def check_new_key(name: str, key: Any) -> bytes:
     """Return the key of a record to write in UTF-8."""
-    data = encode_key(name, key)
-    if not 1 <= len(data) <= MAX_KEY_BYTES:
-        raise InvalidValue(
-            f"{name} must have 1 to {MAX_KEY_BYTES:,} bytes of UTF-8, got {_describe(data.decode(), len(data))}."
-        )
-    return data
+    text = _plain_text(key)
+    data = b"" if text is None else text.encode()
+    if 1 <= len(data) <= MAX_KEY_BYTES:
+        return data
+    raise InvalidValue(
+        f"{name} must be a str of 1 to {MAX_KEY_BYTES:,} bytes of UTF-8 without lone surrogates, got "
+        f"{format_value(key)}."
+    )
 
 
 def encode_key(name: str, key: Any) -> bytes:
     """Return a key, or the beginning of one, in UTF-8."""
-    return validation.check_plain_text(name, key).encode()
+    text = _plain_text(key)
+    if text is None:
+        raise InvalidValue(f"{name} must be a str without lone surrogates, got {format_value(key)}.")
+    return text.encode()
 
 
-def _describe(text: str, size: int) -> str:
-    return f"{size:,}" if text else "''"
+def _plain_text(value: Any) -> str | None:
+    """Return a str as a plain str, also one of a subclass such as an enum; None if a database cannot hold it."""
+    text = str.__str__(value) if isinstance(value, str) else None
+    return None if text is None or text != json.escape_surrogates(text) else text

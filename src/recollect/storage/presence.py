@@ -34,7 +34,6 @@ def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool
             f"surface must be a word such as terminal or web, with at most {_MAX_SURFACE_LENGTH} characters, "
             f"got {format_value(surface)}."
         )
-    validation.check_text("id", id)
     check_new_key("id", id)
     return Operation(_arrive, scope, session, id, surface, validation.check_flag("take_over", take_over))
 
