@@ -262,7 +262,8 @@ def _is_readable_record(row: row_stream.FullRecordRow) -> bool:
         return False
     try:
         row.key.decode()
-        json.decode(row.value or "null")
+        if row.value is not None:
+            json.decode(row.value)
     except (msgspec.MsgspecError, ValueError, TypeError):  # truncated text
         return False
     return True
