@@ -190,6 +190,20 @@ def test_lists_and_messages_need_no_sort(connection, name):
     assert not [line for line in lines if "TEMP B-TREE" in line or ("SCAN" in line and "VIRTUAL" not in line)], lines
 
 
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [
+        ("record_get", "kind=? AND key=?"),
+        ("records_page", "kind=? AND key>? AND key<?"),
+        ("records_sizes", "(kind,key)>(?,?)"),
+        ("records_rows", "(kind,key)>(?,?) AND (kind,key)<(?,?)"),
+    ],
+)
+def test_records_are_read_by_their_names(connection, name, condition):
+    (line,) = query_plan(connection, QUERIES[name])
+    assert line == f"SEARCH records USING INDEX records_key (owner=? AND session=? AND {condition})"
+
+
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_a_page_of_results_is_read_by_a_range(connection, name):
     lines = query_plan(connection, QUERIES[name])

@@ -44,7 +44,8 @@ def test_the_longest_keys_fit_an_index(postgres):
     long_text = "".join(map(chr, range(0x20000, 0x20000 + 3_000)))
     with recollect.open(postgres, owner=long_text[:128]) as store:
         session = store.create_session(long_text[:512], title=long_text, model=long_text[:512], channel=long_text[:512])
-        store.records.put("k", long_text[:341], 1)
+        store.records.put(long_text[256:320], long_text[:256], 1)
+        session.records.put(long_text[256:320], long_text[:256], 1)
         assert (session.title, session.model, session.channel) == (long_text, long_text[:512], long_text[:512])
         assert store.find_session(long_text).id == store.list_sessions(order="title")[0].id == session.id
         assert store.list_sessions(model=session.model, channel=session.channel)[0].id == session.id

@@ -167,7 +167,7 @@ def read_rows(path):
                 if name not in local_columns or table == "records"
             ]
             contents[table] = sorted(
-                repr([row[number] for number in indexes]) for row in cursor if row[1:2] != ("recollect.copy",)
+                repr([row[number] for number in indexes]) for row in cursor if "recollect.copy" not in row[1:3]
             )
     return contents
 

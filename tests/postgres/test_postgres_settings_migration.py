@@ -72,3 +72,15 @@ def test_a_killed_migration_is_repeated(url):
         connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'migrated'")
     with recollect.open(url) as store:
         check_records(store)
+
+
+def test_the_longest_keys_of_settings_fit_the_index(databases, url):
+    """In characters of four bytes, which cannot be compressed, and with the longest owner."""
+    characters = "".join(map(chr, range(0x20000, 0x20000 + 640)))
+    owner, key = characters[:128], characters[128:]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
+        connection.execute("INSERT INTO recollect.settings (key, value, updated_at) VALUES (%s, '1', 1)", (key,))
+    with recollect.open(url, owner=owner) as store:
+        assert store.records.get("setting", key).value == 1
+        assert store.records.delete("setting", key)

@@ -1,4 +1,5 @@
--- A key is a parameter of bytes in UTF-8, so that a bound of a range need not be a text. Session 0 is the store.
+-- A key is a parameter of bytes in UTF-8, so that a bound of a range need not be a text. Session 0 is the store. In a comparison of
+-- rows, a CAST without the plus sign would hide the second column from the index.
 
 -- shared: is_record
 -- Condition: this record.
@@ -78,14 +79,14 @@ DELETE FROM records WHERE owner = :owner AND session = :session
 -- name: records_sizes
 -- Return the names and the sizes in bytes of a page of records of all kinds, for an export.
 SELECT kind, CAST(key AS BLOB) AS key, coalesce(octet_length(value), 0) + coalesce(octet_length(data), 0) AS size FROM records
-WHERE owner = :owner AND session = :session AND (kind, key) > (:kind, CAST(:key AS TEXT))
+WHERE owner = :owner AND session = :session AND (kind, key) > (:kind, +CAST(:key AS TEXT))
 ORDER BY kind, records.key LIMIT :limit
 
 -- name: records_rows
 -- Return records of all kinds between two names.
 SELECT kind, CAST(key AS BLOB) AS key, {record_state}, value, data FROM records
-WHERE owner = :owner AND session = :session AND (kind, key) > (:kind, CAST(:key AS TEXT))
-    AND (kind, key) <= (:last_kind, CAST(:last_key AS TEXT))
+WHERE owner = :owner AND session = :session AND (kind, key) > (:kind, +CAST(:key AS TEXT))
+    AND (kind, key) <= (:last_kind, +CAST(:last_key AS TEXT))
 ORDER BY kind, records.key
 
 -- name: record_copy
