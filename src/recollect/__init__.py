@@ -38,6 +38,7 @@ from recollect.errors import (
     SessionInTrash,
     SessionNotFound,
     SessionTakenOver,
+    StaleRecord,
     StaleRevision,
     StoreClosed,
     StoreError,
@@ -65,9 +66,10 @@ from recollect.model.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.record import Record
 from recollect.model.search import Hit
 from recollect.model.session import Branch, Change, Snapshot
-from recollect.store import Session, Store, Stream, Turn, open
+from recollect.store import Records, Session, Store, Stream, Turn, open
 
 if TYPE_CHECKING:
     from recollect.export.copying import copy
@@ -90,7 +92,7 @@ if TYPE_CHECKING:
     from recollect.model.session import ArriveResult, Presence
     from recollect.store.backups import check_backup, restore
     from recollect.store.watch import Watch
-    from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
+    from recollect.store_async import AsyncRecords, AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
     from recollect.store_async.watch import AsyncWatch
 
 __version__ = "0.1.0"
@@ -98,6 +100,7 @@ __version__ = "0.1.0"
 # Public names that few programs use, with their modules. Each is loaded on first use: asyncio alone costs 40 ms.
 _LAZY_NAMES = {
     "ArriveResult": "model.session",
+    "AsyncRecords": "store_async",
     "AsyncSession": "store_async",
     "AsyncStore": "store_async",
     "AsyncStream": "store_async",
@@ -140,6 +143,7 @@ __all__ = [
     "AmbiguousName",
     "ApprovalNotFound",
     "ArriveResult",
+    "AsyncRecords",
     "AsyncSession",
     "AsyncStore",
     "AsyncStream",
@@ -189,6 +193,8 @@ __all__ = [
     "PrunedSession",
     "ReasoningPart",
     "RecollectError",
+    "Record",
+    "Records",
     "Repair",
     "SchemaTooNew",
     "Session",
@@ -200,6 +206,7 @@ __all__ = [
     "SessionTakenOver",
     "Snapshot",
     "Space",
+    "StaleRecord",
     "StaleRevision",
     "Stats",
     "Store",

@@ -16,6 +16,7 @@
     │   │   └── SessionTakenOver
     │   ├── SessionHasForks
     │   ├── StaleRevision
+    │   ├── StaleRecord
     │   ├── AmbiguousName
     │   ├── KeyReused
     │   ├── TurnExists
@@ -224,6 +225,11 @@ class SessionHasForks(Conflict):
 class StaleRevision(Conflict):
     """Session {session!r} is at revision {revision}, expected {expected}: it was changed in the meantime. Nothing was
     written. Read it again with session.refresh() and repeat the change if it still applies."""
+
+
+class StaleRecord(Conflict):
+    """Record {key!r} of kind {kind!r} is at revision {revision}, expected {expected}; 0 means that it does not exist.
+    Nothing was written. Read it again with records.get() and repeat the change if it still applies."""
 
 
 class AmbiguousName(Conflict):

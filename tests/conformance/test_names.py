@@ -10,7 +10,7 @@ import pytest
 import recollect
 import recollect_conformance
 
-SYNC_CLASSES = [recollect.Store, recollect.Session, recollect.Turn, recollect.Stream]
+SYNC_CLASSES = [recollect.Store, recollect.Session, recollect.Turn, recollect.Stream, recollect.Records]
 INTERNAL_NAMES = {"run", "follow", "scope", "saw", "path"}  # for operations, and for files only
 SUITE = "\n".join(
     path.read_text(encoding="utf-8")

@@ -24,6 +24,7 @@ PAIRS = {
     "session": (recollect.Session, recollect.AsyncSession),
     "turn": (recollect.Turn, recollect.AsyncTurn),
     "stream": (recollect.Stream, recollect.AsyncStream),
+    "records": (recollect.Records, recollect.AsyncRecords),
 }
 HANDLES = [(noun, cls) for noun, pair in PAIRS.items() for cls in pair]
 PARTS = [
@@ -32,7 +33,7 @@ PARTS = [
 ]  # fmt: skip
 VALUES = {
     "Message": recollect.Message, "Draft": recollect.Draft, "Branch": recollect.Branch, "ToolCall": recollect.ToolCall,
-    "Hit": recollect.Hit,
+    "Hit": recollect.Hit, "Record": recollect.Record,
     "PruneReport": recollect.PruneReport, "PrunedSession": recollect.PrunedSession, "Findings": recollect.Findings,
     "Finding": recollect.Finding, "Space": recollect.Space, "OptimizeReport": recollect.OptimizeReport,
     "Backup": recollect.Backup,

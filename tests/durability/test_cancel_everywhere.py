@@ -12,7 +12,7 @@ import types
 import pytest
 
 import recollect
-from recollect.store_async import AsyncStore
+from recollect.store_async import AsyncRecords, AsyncStore
 from recollect.store_async.session import AsyncSession
 
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]}
@@ -64,6 +64,12 @@ async def _attend(session) -> None:
     await session.leave("me")
 
 
+async def _put_and_delete_record(records) -> None:
+    await records.put("kind", "key", {"a": 1}, expected=0)
+    await records.put("kind", "key", b"bytes", expected=1)
+    await records.delete("kind", "key", expected=2)
+
+
 async def _delete_and_restore_session(store) -> None:
     await store.delete_session("cli:b")
     await store.restore_session("cli:b")
@@ -110,6 +116,11 @@ SESSION = {
     "arrive stay leave": _attend,
     "present": lambda session: session.present(),
 }
+RECORDS = {
+    "put delete": _put_and_delete_record,
+    "get": lambda records: records.get("kind", "key"),
+    "list": lambda records: records.list("kind"),
+}
 STORE = {
     "session": lambda store: store.session("cli:new"),
     "create_session": lambda store: store.create_session(title="new"),
@@ -126,8 +137,6 @@ STORE = {
     "recover": lambda store: store.recover(),
     "last_session": lambda store: store.last_session(),
     "set_last_session": lambda store: store.set_last_session("cli:b"),
-    "setting": lambda store: store.setting("k"),
-    "set_setting": lambda store: store.set_setting("k", 1),
     "stats": lambda store: store.stats(),
     "owners": lambda store: store.owners(),
     "shown_counts": lambda store: store.shown_counts(["cli:a", "cli:b"]),
@@ -150,7 +159,9 @@ def public_methods(api_class: type) -> set[str]:
     return {name for name, value in vars(api_class).items() if isinstance(value, types.FunctionType) and name[0] != "_"}
 
 
-@pytest.mark.parametrize(("api_class", "table"), [(AsyncStore, STORE), (AsyncSession, SESSION)])
+@pytest.mark.parametrize(
+    ("api_class", "table"), [(AsyncStore, STORE), (AsyncSession, SESSION), (AsyncRecords, RECORDS)]
+)
 def test_every_public_method_is_in_a_table(api_class, table):
     assert public_methods(api_class) - set(EXCLUSIONS) - {name for row in table for name in row.split()} == set()
 
@@ -199,7 +210,8 @@ async def cancel_at_every_await(filled_path: str, path: str, receiver: str, acti
         shutil.copy(filled_path, path)
         async with recollect.open_async(path) as store:
             session = await store.session("cli:a")
-            task = asyncio.create_task(cancel_at_await(action(session if receiver == "session" else store), at))
+            receivers = {"session": session, "store": store, "records": session.records}
+            task = asyncio.create_task(cancel_at_await(action(receivers[receiver]), at))
             await asyncio.wait([task], timeout=60)
             assert task.done()
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -225,12 +237,13 @@ async def check_store_usable(store) -> None:
     assert {turn.status for turn in await session.turns()} <= {"completed", "cancelled", "failed", "interrupted"}
 
 
-CASES = [("session", name) for name in SESSION] + [("store", name) for name in STORE]
+TABLES = {"session": SESSION, "store": STORE, "records": RECORDS}
+CASES = [(receiver, name) for receiver, table in TABLES.items() for name in table]
 
 
 @pytest.mark.parametrize(("receiver", "name"), CASES)
 def test_cancelling_at_every_await_leaves_the_store_usable(filled_path, path, receiver, name):
-    action = (SESSION if receiver == "session" else STORE)[name]
+    action = TABLES[receiver][name]
     awaits = asyncio.run(cancel_at_every_await(filled_path, path, receiver, action))
     print(f"{receiver}.{name}: cancelled at each of {awaits} awaits")
     assert awaits > 0

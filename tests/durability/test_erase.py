@@ -66,6 +66,10 @@ def fill_session_with_secrets(store, name: str = "v") -> None:
         answer.close(user_message("something else altogether") | {"role": "assistant"})
     for number in range(20):
         session.update(title=f"SEKRET title {'long ' * number}", metadata={"SEKRET": "x" * 100 * number})
+    for size in (1, 50, 2_000, 1):
+        session.records.put("SEKRET kind", "SEKRET key", {"SEKRET": "SEKRET " * size})
+        session.records.put("state", f"SEKRET{size}", b"SEKRET bytes " * size)
+    session.records.delete("state", "SEKRET50")
     session.rewind(2)
     session.append(user_message("SEKRET on a branch"))
     session.delete_message(session.messages()[-1].id)
@@ -76,10 +80,10 @@ def test_erasing_removes_every_field_of_a_session(path):
         kept_session = store.session("kept")
         kept_session.append(user_message("KEPT"))
         fill_session_with_secrets(store)
-        store.set_setting("mine", "SEKRET setting")
+        store.records.put("mine", "SEKRET key", "SEKRET record")
         assert count_secret(path)
         assert store.erase_session("v") == ["v"]
-        store.set_setting("mine", None)
+        store.records.delete("mine", "SEKRET key")
         store.session("x")
         store.erase_session("x")
         assert count_secret(path) == {}

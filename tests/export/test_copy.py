@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import recollect
 from recollect import export
+from recollect.storage.records import COPY_KIND
 from recollect.storage.transfer import JOURNAL_KEY
 from recollect_conformance.database import read_contents
 from recollect_conformance.examples import user
@@ -28,7 +29,7 @@ def fill(path):
         store.session("erased parent")
         store.session("delegate", parent="erased parent")
         store.erase_session("erased parent")
-        store.set_setting("theme", "dark")
+        store.records.put("setting", "theme", "dark")
 
 
 def copy_until(source, target, count):
@@ -56,7 +57,7 @@ def test_a_copy_resumes_after_any_batch(tmp_path):
         interruptions += 1
         assert interruptions < 20
         with recollect.open(target) as store:
-            done = store.setting(JOURNAL_KEY).get("done", False)
+            done = store.records.get(COPY_KIND, JOURNAL_KEY).value.get("done", False)
     assert interruptions > 2
     report = recollect.copy(source, target)
     assert report.whole
@@ -76,5 +77,5 @@ def test_the_journal_counts_each_row_once(tmp_path):
         copy_until(source, target, 3)
     assert recollect.copy(source, target).whole
     with recollect.open(target) as store:
-        journal = store.setting(JOURNAL_KEY)
+        journal = store.records.get(COPY_KIND, JOURNAL_KEY).value
         assert (journal["count"], journal["done"]) == (1500 + 600 + 41 + 1, True)

@@ -127,9 +127,9 @@ class TestNames:
         assert columns <= {row[1] for row in query(f"PRAGMA table_info({view})")}
         assert query(f"SELECT * FROM {view}") == []
 
-    def test_settings_are_a_table_too(self, store, query):
-        store.set_setting("theme", "dark")
-        assert query("SELECT key, value FROM settings") == [("theme", '"dark"')]
+    def test_records_are_a_table_too(self, store, query):
+        store.records.put("setting", "theme", "dark")
+        assert query("SELECT kind, key, value FROM records") == [("setting", "theme", '"dark"')]
 
 
 class TestConversations:
@@ -489,5 +489,5 @@ class TestOtherPrograms:
             "message_parts",
             "tool_invocations",
             "session_snapshots",
-            "settings",
+            "records",
         } <= tables

@@ -29,6 +29,7 @@ LARGE_TABLES = (
     "snapshots",
     "trees",
     "titles",
+    "records",
 )
 TABLES = (
     "append",
@@ -39,8 +40,8 @@ TABLES = (
     "message",
     "owner",  # not a table: queries over all owners
     "pin",
+    "record",
     "session",
-    "setting",
     "snapshot",
     "search",
     "title",
@@ -84,6 +85,7 @@ OWNER_READS = {
     "session_open_state": "it reads only the newest entry of the index",
     "tool_calls_ranked": "statistics cover everything",
     "blobs_refs": "a check reads everything",
+    "records_stray": "a check reads everything",
     "blobs_recount": "a repair of wrong counts",
     "sessions_trashed": "the trash is small and has its own index",
     "sessions_of_untitled": "its partial index contains only untitled sessions, and the query reads a few",
@@ -186,6 +188,20 @@ def test_no_large_result_is_sorted(connection, name):
 def test_lists_and_messages_need_no_sort(connection, name):
     lines = query_plan(connection, QUERIES[name])
     assert not [line for line in lines if "TEMP B-TREE" in line or ("SCAN" in line and "VIRTUAL" not in line)], lines
+
+
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [
+        ("record_get", "kind=? AND key=?"),
+        ("records_page", "kind=? AND key>? AND key<?"),
+        ("records_sizes", "(kind,key)>(?,?)"),
+        ("records_rows", "(kind,key)>(?,?) AND (kind,key)<(?,?)"),
+    ],
+)
+def test_records_are_read_by_their_names(connection, name, condition):
+    (line,) = query_plan(connection, QUERIES[name])
+    assert line == f"SEARCH records USING INDEX records_key (owner=? AND session=? AND {condition})"
 
 
 @pytest.mark.parametrize("name", IN_ORDER)

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 import recollect
+from recollect.storage.records import COPY_KIND
 from recollect.storage.transfer import JOURNAL_KEY
 from recollect_conformance.database import read_contents
 
@@ -73,7 +74,12 @@ def fill(store, name="a"):
     erased_session.append(text_message("secret"))
     store.erase_session(erased_session.id)
     store.session(f"open:{name}").turn("still open")
-    store.set_setting("theme\0", {"dark": "\ud800"})
+    store.records.put("setting", "theme\0", {"dark": "\ud800"})
+    store.records.put("setting", "bytes", b"\0\xff")
+    session.records.put("state\0", "\x01\0\x10", b"\0")
+    session.records.put("state\0", "later", 1)
+    session.records.put("state\0", "later", 2)
+    session.records.delete("state\0", "later")
     store.set_last_session(f"fork:{name}")
 
 
@@ -92,7 +98,7 @@ def read_all(path_or_url, owner=""):
         for session in contents["sessions"].values():  # ids of compactions and snapshots differ between stores
             for kind in ("compactions", "snapshots"):
                 session[kind] = [{**json.loads(item.to_json()), "id": None} for item in session[kind]]
-        return contents, store.setting("theme\0"), sorted(hit.message for hit in store.search("seven"))
+        return contents, store.records.list("setting"), sorted(hit.message for hit in store.search("seven"))
 
 
 @pytest.mark.parametrize("direction", ["file to file", "file to server", "server to file", "server to server"])
@@ -158,17 +164,17 @@ def read_rows(path):
             indexes = [
                 number
                 for number, (name, *_) in enumerate(cursor.description)
-                if name not in local_columns or table == "settings"
+                if name not in local_columns or table == "records"
             ]
             contents[table] = sorted(
-                repr([row[number] for number in indexes]) for row in cursor if row[1:2] != ("recollect.copy",)
+                repr([row[number] for number in indexes]) for row in cursor if "recollect.copy" not in row[1:3]
             )
     return contents
 
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "pins",
-    "blobs", "settings",
+    "blobs", "records",
 )  # fmt: skip
 
 
@@ -262,7 +268,7 @@ def _read_journal(target):
     if "://" not in target and not os.path.exists(target):
         return None
     with recollect.open(target) as store:
-        return store.setting(JOURNAL_KEY)
+        return store.records.get(COPY_KIND, JOURNAL_KEY)
 
 
 CHANGES = [
@@ -280,10 +286,10 @@ CHANGES = [
     "UPDATE turns SET latency_ms = 12345",
     "UPDATE blobs SET data = CAST(data || 'x' AS BLOB)",
     "DELETE FROM blobs",
-    "DELETE FROM settings WHERE key <> 'recollect.copy'",
-    "UPDATE settings SET value = '1' WHERE key <> 'recollect.copy'",
+    "DELETE FROM records WHERE kind <> 'recollect.copy'",
+    "UPDATE records SET value = '1' WHERE kind <> 'recollect.copy'",
 ]
-REMOVES_AN_ITEM = ("DELETE FROM blobs", "DELETE FROM settings")
+REMOVES_AN_ITEM = ("DELETE FROM blobs", "DELETE FROM records")
 
 
 def test_copy_reports_any_changed_row(file, tmp_path, postgres):

@@ -14,7 +14,7 @@ import recollect
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "blobs",
-    "settings", "pins", "search_index", "search_titles", "search_terms",
+    "records", "pins", "search_index", "search_titles", "search_terms",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def ann(postgres):
         store.session("gone").append(user_message("in the trash"))
         store.delete_session("gone")
         store.index()
-        store.set_setting("color", "red")
+        store.records.put("setting", "color", "red")
         session.arrive("terminal", id="hers")
         yield store
 
@@ -99,8 +99,6 @@ NO_SESSION = {
     "owners",
     "list_sessions",
     "last_session",
-    "setting",
-    "set_setting",
     "watch",
     "close",
     "run",
@@ -185,9 +183,13 @@ def test_methods_find_and_change_nothing_of_another_owner(ann, bob, databases, d
     assert list(bob.list_sessions(archived=None, delegates=True)) == []
     assert list(bob.list_sessions(deleted=True)) == []
     assert bob.last_session() is None
-    assert bob.setting("color") is None
-    bob.set_setting("color", "blue")
-    assert ann.setting("color") == "red"
+    assert bob.records.get("setting", "color") is None
+    assert list(bob.records.list("setting")) == []
+    assert bob.records.delete("setting", "color") is False
+    with pytest.raises(recollect.StaleRecord):
+        bob.records.put("setting", "color", "blue", expected=1)
+    bob.records.put("setting", "color", "blue", expected=0)
+    assert ann.records.get("setting", "color").value == "red"
     assert contents(databases, database, "ann") == before
 
 
@@ -257,22 +259,23 @@ def test_row_level_security_separates_owners(ann, postgres):
         assert connection.execute("DELETE FROM recollect.messages").rowcount == 0
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(
-                "INSERT INTO recollect.settings (owner, key, value, updated_at) VALUES ('ann', 'x', '1', 1)"
+                "INSERT INTO recollect.records (owner, kind, key, value, created_at, updated_at) "
+                "VALUES ('ann', 'x', 'x', '1', 1, 1)"
             )
 
 
 def test_listing_shows_names_of_owners_only(ann, bob, postgres, databases, database):
-    bob.set_setting("color", "green")
+    bob.records.put("setting", "color", "green")
     for store in (ann, bob):
         assert (store.owners().names, store.owners().everyone) == (("ann", "bob"), True)
     assert list(bob.list_sessions()) == []  # recollect.listing ended with its transaction
-    assert bob.setting("color") == "green"
+    assert bob.records.get("setting", "color").value == "green"
     before = contents(databases, database, "ann")
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute("SELECT set_config('recollect.listing', 'on', false)")
-        for table in set(TABLES) - {"trees", "blobs", "settings"}:
+        for table in set(TABLES) - {"trees", "blobs", "records"}:
             assert connection.execute(f"SELECT count(*) FROM recollect.{table}").fetchone()[0] == 0, table
-        for table in ("trees", "blobs", "settings"):
+        for table in ("trees", "blobs", "records"):
             assert connection.execute(f"SELECT count(*) FROM recollect.{table}").fetchone()[0] > 0, table
             assert connection.execute(f"UPDATE recollect.{table} SET owner = ''").rowcount == 0
             assert connection.execute(f"DELETE FROM recollect.{table}").rowcount == 0

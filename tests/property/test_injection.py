@@ -48,7 +48,8 @@ def test_text_is_returned_unchanged(store, text):
     assert session.append({"role": "user", "content": text}, key=text).repeated
     session.append([{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}], "anthropic")
     session.snapshot("summary", text)
-    store.set_setting(text, text)
+    store.records.put(text, text, text)
+    session.records.put(text, text, text.encode())
     session.compact(before=session.messages()[1].id, summary=text)
     copy = store.get_session(session.id)
     assert (copy.title, copy.task, copy.model, copy.metadata) == (text, text, text, {text: text})
@@ -56,7 +57,9 @@ def test_text_is_returned_unchanged(store, text):
     assert [call.tool for call in copy.tool_calls()] == [text]
     assert copy.snapshots()[0].content == text
     assert copy.compaction().summary == text
-    assert store.setting(text) == text
+    assert store.records.get(text, text).value == text
+    assert [record.key for record in store.records.list(text, prefix=text[:1])] == [text]
+    assert session.records.get(text, text).value == text.encode()
 
 
 @pytest.mark.parametrize("text", HOSTILE)

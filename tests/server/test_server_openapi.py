@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from recollect.model import compaction, message, search, session, turn
+from recollect.model import compaction, message, record, search, session, turn
 from recollect.server.api import schemas
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -48,6 +48,7 @@ def test_there_is_no_api_browser(api):
         (schemas.BranchSchema, session.Branch, set()),
         (schemas.CompactionSchema, compaction.Compaction, set()),
         (schemas.SnapshotSchema, session.Snapshot, set()),
+        (schemas.RecordSchema, record.Record, {"data"}),
         (schemas.HitSchema, search.Hit, {"snippet"}),
         (schemas.RepairSchema, message.Repair, set()),
     ],

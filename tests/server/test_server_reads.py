@@ -29,13 +29,13 @@ PATH_VALUES = {
     "message:str": ["1.4", "2.3"],
     "place:str": ["1.2.0"],
     "path:str": ["x"],
-    "key:str": ["web.models", "nothing"],
+    "key:str": ["recent", "nothing"],
     "name:str": ["frame.js"],
     "number:int": ["0"],
     "round_:int": ["1"],
     "turn:str": ["1.1", "1.5"],
     "call_id:str": ["one"],
-    "kind:str": ["title", "summary"],
+    "kind:str": ["title", "summary", "web.models"],
 }
 PARAMETERS = "q=word&name=a&id=a&id=busy&first=1.1&last=1.2&limit=2&days=all"
 QUERIES = [
@@ -56,7 +56,8 @@ def fill_store(database):
         first.append([{"role": "user", "content": "another way"}, {"role": "assistant", "content": "so be it"}])
         first.compact(before="2.3", summary="the first messages")
         first.fork()
-        store.set_setting("web.models", ["demo"])
+        for records in (store.records, first.records):
+            records.put("web.models", "recent", ["demo"])
         store.session("busy").append({"role": "user", "content": "x"})
         store.session("trashed").append({"role": "user", "content": "y"})
         store.delete_session("trashed")

@@ -6,7 +6,7 @@ import pytest
 
 from recollect.engine.postgres.search import PostgresSearch
 from recollect.model.message import Draft, TextPart
-from recollect.storage import appends, branches, combined_appends, messages, retention, sessions, settings, tools, turns
+from recollect.storage import appends, branches, combined_appends, messages, records, retention, sessions, tools, turns
 from recollect.storage.operation import Scope
 
 SCOPE = Scope("", "h", 1, lambda _: False, PostgresSearch)
@@ -47,7 +47,7 @@ def test_an_operation_on_one_session_shares_a_transaction(op):
         sessions.create(SCOPE, "a", {}),
         sessions.trash(SCOPE, "a"),
         tools.start_call(SCOPE, "a", "c"),
-        settings.set_setting(SCOPE, "a", 1),
+        records.put(SCOPE, "a", "k", "x", 1),
     ],
     ids=lambda op: f"{op.steps.__module__.rpartition('.')[2]}{op.steps.__name__}",
 )

@@ -26,6 +26,7 @@ from recollect.model.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.record import Record
 from recollect.model.reports import (
     Backup,
     CopyReport,
@@ -100,6 +101,8 @@ VALUES = [
     Owners(names=("", "ann"), everyone=True),
     Presence(id="p", session="s", surface="web", holder="h:1:2:3", since_at=1, seen_at=2),
     Snapshot(id=1, kind="memory", content={"facts": ["x"]}, message="1.3", tokens=9, created_at=NOVEMBER_2025, updated_at=NOVEMBER_2025),
+    Record(kind="k", key="\0", revision=2, value={"a": ["\ud83d"]}, created_at=NOVEMBER_2025, updated_at=NOVEMBER_2025, session="s"),
+    Record(kind="k", key="k", revision=1, value=b"\0\xff", created_at=1, updated_at=2, session="s"),
     ToolCall(
         message="1.3", part=2, call_id="c1", tool="read", status="error", result_message="1.4", result_part=0,
         error_code="E", error_message="no", created_at=NOVEMBER_2025, started_at=NOVEMBER_2025, completed_at=NOVEMBER_2025, latency_ms=12,
@@ -142,7 +145,7 @@ def test_every_field_is_set_in_the_examples(value):
     assert None not in {
         getattr(value, name)
         for name in value.__struct_fields__
-        if name not in ("parts", "native", "metadata", "content", "counts", "error", "tables")
+        if name not in ("parts", "native", "metadata", "content", "counts", "error", "tables", "value")
     }
 
 

@@ -43,6 +43,7 @@ CODES = {
     "SessionInTrash": "session-in-trash",
     "SessionNotFound": "session-not-found",
     "SessionTakenOver": "session-taken",
+    "StaleRecord": "stale-record",
     "StaleRevision": "stale-revision",
     "StoreClosed": "store-closed",
     "StoreError": "store-error",

@@ -22,7 +22,18 @@ from recollect.errors import (
 from recollect.model import json
 from recollect.model.message import AttachmentPart, Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, leases, listing, messages, paths, retention, sessions, settings, turns
+from recollect.storage import (
+    appends,
+    last_session,
+    leases,
+    listing,
+    messages,
+    paths,
+    records,
+    retention,
+    sessions,
+    turns,
+)
 from recollect.storage.fast_paths import (
     ACTIVITY_RESOLUTION,
     AdvancedRow,
@@ -639,8 +650,8 @@ class TestLast:
 class TestOthers:
     def test_reading_operations_do_not_write(self):
         operations = [
-            sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"), settings.last_session(SCOPE),
-            settings.get_setting(SCOPE, "k"), messages.read_forward(SCOPE, "a"), messages.read_backward(SCOPE, "a"),
+            sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"), last_session.read(SCOPE),
+            records.get(SCOPE, None, "k", "x"), records.list_records(SCOPE, None, "k"), messages.read_forward(SCOPE, "a"), messages.read_backward(SCOPE, "a"),
             messages.get(SCOPE, "a", 1), turns.list_turns(SCOPE, "a"),
             listing.read_page(SCOPE, limit=1, filters=NO_FILTERS),
         ]  # fmt: skip

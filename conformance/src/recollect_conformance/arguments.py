@@ -16,7 +16,7 @@ import pytest
 
 from recollect.errors import InvalidValue, KeyReused, RecollectError, TurnExists
 from recollect.model.message import DataPart, Draft, TextPart, ToolCallPart, ToolResultPart
-from recollect.store import Session, Store, Stream, Turn
+from recollect.store import Records, Session, Store, Stream, Turn
 from recollect_conformance.examples import texts, tool_call_message, user
 
 INVALID_VALUES = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\ud800", 2**70, "odd", True, -1, "\0")
@@ -82,7 +82,8 @@ def json_arguments(session: Session, invalid: Any) -> dict[str, Callable[[], Any
         "snapshot": lambda: session.snapshot("memory", nested),
         "metadata of a session": lambda: session.update(metadata=nested),
         "metadata of a new session": lambda: store.create_session("new", metadata=nested),
-        "setting": lambda: store.set_setting("k", invalid),
+        "record": lambda: store.records.put("k", "x", nested),
+        "record of a session": lambda: session.records.put("k", "x", nested),
     }
 
 
@@ -143,7 +144,7 @@ class TestArguments:
                 with pytest.raises(InvalidValue):
                     pytest.fail(f"{argument} took {invalid!r}: {act()!r}")
         assert session.refresh().info == before
-        assert (store.setting("k"), store.get_session("new")) == (None, None)
+        assert (store.records.get("k", "x"), session.records.get("k", "x"), store.get_session("new")) == (None,) * 3
 
     def test_adjacent_surrogates_are_returned_unchanged(self, store: Store):
         pair = "\ud83d\ude00"
@@ -155,13 +156,15 @@ class TestArguments:
         with session.turn(pair) as turn, turn.stream() as stream:
             stream.write("\ud83d")
             stream.write("\ude00")
-        store.set_setting("k", pair)
+        store.records.put("k", "x", pair)
         result, message, large, call, answer = session.messages()[1:]
         assert result.tool_results[0].data == {pair: "\ud83d\uffff\ude00"}
         assert result.tool_results[0].metadata == {"x": pair}
         assert (message.text, call.text, answer.text) == (pair, pair, pair)
         assert (large.text, large.native, large.error) == (pair * 40_000, {pair: pair}, pair)
-        assert (session.refresh().metadata, store.setting("k")) == ({pair: [pair]}, pair)
+        record = store.records.get("k", "x")
+        assert record is not None
+        assert (session.refresh().metadata, record.value) == ({pair: [pair]}, pair)
         assert session.history("openai")[-1]["content"] == pair
         assert store.index() == len(session.messages())
         with pytest.raises(InvalidValue, match="surrogate"):
@@ -184,14 +187,6 @@ class TestArguments:
         session.append({"role": "user", "content": StringEnum.MODEL}, key=StringEnum.ID)
         assert session.append(user("some-model"), key="cli:word").repeated
         assert len(store.search(StringEnum.MODEL, session=StringEnum.ID, role=StringEnum.ROLE)) == 1
-
-    def test_setting_keys_have_at_most_512_characters(self, store: Store):
-        long_key = "".join(map(chr, range(0x4E00, 0x4E00 + 513)))
-        store.set_setting(long_key[:512], 1)
-        assert store.setting(long_key[:512]) == 1
-        for call in (store.setting, lambda key: store.set_setting(key, 1)):
-            with pytest.raises(InvalidValue, match="at most 512 characters, got 513"):
-                call(long_key)
 
     def test_an_invalid_message_id_is_named_in_the_error(self, store: Store):
         for invalid, text in ((-1, "-1 is"), (True, "True is"), (10**5_000, "an integer of more than 120 digits is")):
@@ -236,6 +231,14 @@ class TestArguments:
                 turn = session.turn("q")
             self.check_call(getattr(turn, name), arguments)
         assert texts(session)[0] == "q"
+
+    @pytest.mark.parametrize("name", methods(Records))
+    def test_invalid_arguments_of_records(self, store: Store, tmp_path: pathlib.Path, name: str):
+        for records in (store.records, store.session("a").records):
+            records.put("whole", "key", "still here")
+            for arguments in invalid_calls(Records, name, "a", tmp_path):
+                self.check_call(getattr(records, name), arguments)
+            assert [record.value for record in records.list("whole")] == ["still here"]
 
     @pytest.mark.parametrize("name", methods(Stream))
     def test_invalid_arguments_of_a_stream(self, store: Store, tmp_path: pathlib.Path, name: str):

@@ -15,12 +15,12 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 from recollect.model.search import Page
 from recollect.store import Store
-from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn
+from recollect.store_async import AsyncRecords, AsyncSession, AsyncStore, AsyncStream, AsyncTurn
 from recollect.store_async.watch import AsyncWatch
 
 T = TypeVar("T")
 
-_HANDLES = (AsyncStore, AsyncSession, AsyncTurn, AsyncStream, AsyncWatch)
+_HANDLES = (AsyncStore, AsyncSession, AsyncTurn, AsyncStream, AsyncRecords, AsyncWatch)
 
 
 class _AsyncioThread:

@@ -62,7 +62,7 @@ def calls_with_invalid_values(store: Store, session: Session, turn: Turn) -> lis
     invalid: Any
     calls: list[Callable[[], Any]] = [
         lambda: store.find_session(_INVALID),
-        lambda: store.set_setting(_INVALID, 1),
+        lambda: store.records.put("k", _INVALID, 1),
         lambda: session.start_tool_call(_INVALID),
         lambda: session.arrive(_INVALID),
         lambda: session.compact(summarize=_INVALID),
@@ -175,7 +175,7 @@ class TestErrors:
         calls: list[Callable[[], Any]] = [
             lambda: store.session("a"),
             store.list_sessions,
-            lambda: store.setting("k"),
+            lambda: store.records.get("k", "x"),
             session.messages,
             lambda: session.append(user("x")),
             lambda: turn.add(user("x")),

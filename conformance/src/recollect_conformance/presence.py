@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from recollect import InvalidValue, SessionNotFound, TurnClosed
 from recollect.engine.process import holder
+from recollect.model.record import Record
 from recollect.storage import presence
 from recollect.store import Store
 from recollect_conformance.database import DatabaseUnderTest
@@ -24,6 +25,11 @@ def arrive_from(store: Store, id: str, *, holder: str, silent_ms: int = 0, sessi
     """Add a presence of another process that was last seen `silent_ms` milliseconds ago."""
     scope = store.scope()
     store.run(presence.arrive(replace(scope, holder=holder, now=scope.now - silent_ms), session, id, "web"))
+
+
+def presence_record(store: Store, id: str) -> Record | None:
+    """Return the record of a presence."""
+    return store.records.get("recollect.presence", id)
 
 
 class TestPresence:
@@ -136,8 +142,8 @@ class TestPresence:
         own = store.session("s").arrive("terminal")
         other_presence = store.session("t").arrive("terminal")
         store.erase_session("s")
-        assert store.setting(f"presence:{own.id}") is None
-        assert store.setting(f"presence:{other_presence.id}") is not None
+        assert presence_record(store, own.id) is None
+        assert presence_record(store, other_presence.id) is not None
         with pytest.raises(SessionNotFound):
             store.run(presence.arrive(store.scope(), "s", "x", "web"))
 
@@ -150,17 +156,23 @@ class TestPresence:
         third = store.session("u").arrive("web")
         store.delete_session("u")
         store.empty_trash()
-        assert store.setting(f"presence:{third.id}") is None
+        assert presence_record(store, third.id) is None
         assert [entry.id for entry in store.prune(keep=1, erase=True).sessions] == ["s"]
-        assert store.setting(f"presence:{own.id}") is None
-        assert store.setting(f"presence:{other_presence.id}") is not None
+        assert presence_record(store, own.id) is None
+        assert presence_record(store, other_presence.id) is not None
 
-    def test_other_settings_with_the_same_key_prefix_are_not_changed(self, store: Store):
-        session = store.session("s")
-        for odd in (1, "text", [], {}, {"session": "s"}, {"session": "s", "surface": 1, "holder": "h", "since": 1}):
-            store.set_setting("presence:odd", odd)
-            assert session.arrive("terminal", id="me").others == []
-        assert store.setting("presence:odd") is not None
+    def test_a_program_cannot_write_presences(self, store: Store):
+        own = store.session("s").arrive("terminal")
+        with pytest.raises(InvalidValue, match="reserves"):
+            store.records.put("recollect.presence", own.id, 1)
+        with pytest.raises(InvalidValue, match="reserves"):
+            store.records.delete("recollect.presence", own.id)
+        assert present_surfaces(store) == ["terminal"]
+
+    @pytest.mark.parametrize("id", ["", "x" * 1_025, "\u4e00" * 342])
+    def test_ids_of_presences_have_the_length_of_a_key(self, store: Store, id: str):
+        with pytest.raises(InvalidValue, match="id must be a str of 1 to 1,024 bytes"):
+            store.session("s").arrive("terminal", id=id)
 
     @pytest.mark.parametrize("surface", ["", " ", "x" * 41, "two\nlines", "\x1b[2J"])
     def test_invalid_surfaces_are_refused(self, store: Store, surface: str):

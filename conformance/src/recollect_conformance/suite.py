@@ -23,8 +23,9 @@ from recollect_conformance.leases import TestLeases
 from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
 from recollect_conformance.messages import TestAppend, TestRead
-from recollect_conformance.owners import TestOwners, TestSettings
+from recollect_conformance.owners import TestLastSession, TestOwners
 from recollect_conformance.presence import TestPresence
+from recollect_conformance.records import TestRecordOrder, TestRecords, TestSessionRecords, TestSharedRecords
 from recollect_conformance.retention import TestEmptyTrash, TestPruneSessions
 from recollect_conformance.search import TestSearch, TestSearchHostile, TestSearchPages, TestSearchSnippets
 from recollect_conformance.search_index import TestSearchChanges, TestSearchIndex, TestSearchIndexSeveralStores
@@ -59,6 +60,8 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestPresence,
     TestPruneSessions,
     TestRead,
+    TestRecordOrder,
+    TestRecords,
     TestRewind,
     TestSaveTurn,
     TestSearch,
@@ -71,6 +74,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestShownCounts,
     TestSearchSnippets,
     TestSearchWords,
+    TestSessionRecords,
     TestSnapshots,
     TestStatistics,
     TestStreams,
@@ -94,7 +98,8 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestOwners,
     TestSearchIndexSeveralStores,
     TestSessions,
-    TestSettings,
+    TestLastSession,
+    TestSharedRecords,
     TestTurnResumption,
     TestWatch,
 )

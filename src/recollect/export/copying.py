@@ -1,8 +1,8 @@
 """The copy of a whole database into another one, on the same engine or another, with a comparison at the end.
 
 A copy reads the row stream of an export and passes it to the writer of an import, with the rows that files omit: the
-trash, idempotency keys, settings, blobs without references, holders and counts. Each owner is copied with a store of
-its own. The comparison reads both stores as the copy does, and hashes each session, payload and setting.
+trash, idempotency keys, records of the store, blobs without references, holders and counts. Each owner is copied with a
+store of its own. The comparison reads both stores as the copy does, and hashes each session, payload and record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recollect.engine.url import MEMORY, StoreTarget, check_owner_and_timeout, p
 from recollect.errors import Conflict, InvalidValue, NotFound, format_value
 from recollect.model import validation
 from recollect.model.reports import CopyReport, Difference, Owners
-from recollect.storage import row_stream, transfer
+from recollect.storage import records, row_stream, transfer
 from recollect.storage.integrity import CheckProgress
 from recollect.storage.operation import Query
 from recollect.storage.paths import LAST_POSITION
@@ -28,16 +28,16 @@ from recollect.storage.row_stream import (
     PAGE_BYTES,
     PAGE_ROWS,
     SESSIONS_LINKED,
-    SETTINGS_AFTER,
     TREES_AFTER,
     Blob,
     BranchItem,
     FullCallRow,
+    FullRecordRow,
     FullSnapshotRow,
     KeyRow,
     ParentRow,
     SessionItem,
-    SettingRow,
+    StoreItem,
     StreamItem,
     TreeItem,
 )
@@ -50,7 +50,7 @@ StoreLocation = str | os.PathLike[str]
 _MAX_DIFFERENCES = 1000  # items. A report with more would not be read, and a wrong target differs in everything.
 _BATCH_ROWS = 512  # rows per transaction, with PAGE_BYTES. With fewer, most of the time would be waiting for the disk.
 _COUNT_NAMES = (
-    "sessions", "payloads", "messages", "turns", "tool_calls", "compactions", "snapshots", "keys", "settings",
+    "sessions", "payloads", "messages", "turns", "tool_calls", "compactions", "snapshots", "keys", "records",
 )  # fmt: skip
 
 
@@ -237,19 +237,21 @@ def _iter_batches(items: Iterator[StreamItem]) -> Iterator[list[StreamItem]]:
 
 def _count(item: StreamItem) -> dict[str, int]:
     """Return the number of rows of an item by kind."""
-    if isinstance(item, TreeItem | BranchItem | SessionItem):
+    if isinstance(item, TreeItem | BranchItem | SessionItem | StoreItem):
         return {name: len(rows) for name, rows in item._asdict().items() if isinstance(rows, list | tuple)}
-    return {"payloads" if isinstance(item, Blob) else "settings" if isinstance(item, SettingRow) else "parents": 1}
+    return {"payloads" if isinstance(item, Blob) else "parents": 1}
 
 
 def _count_bytes(item: StreamItem) -> int:
     if isinstance(item, BranchItem):
         return sum(len(row.parts) for row in item.messages)
+    if isinstance(item, SessionItem | StoreItem):
+        return sum(len(row.value or "") + len(row.data or b"") for row in item.records)
     return len(item.data) if isinstance(item, Blob) else 0
 
 
 def _read_items(store: Store, start: transfer.CopyJournal) -> Iterator[StreamItem]:
-    """Read a store in the order of a copy: blobs, trees, parents, settings."""
+    """Read a store in the order of a copy: blobs, trees, parents, records of the store."""
     owner = {"owner": store.scope().owner}
     for blob in _read_pages(store, BLOBS_AFTER, "hash", start.blob, owner):
         data = store.run(row_stream.read_blob(store.scope(), blob.hash))
@@ -258,9 +260,20 @@ def _read_items(store: Store, start: transfer.CopyJournal) -> Iterator[StreamIte
     for tree in _read_pages(store, TREES_AFTER, "key", start.tree - 1, owner):
         yield from _read_tree(store, tree, start)
     yield from _read_pages(store, SESSIONS_LINKED, "session", 0, owner)
-    for setting in _read_pages(store, SETTINGS_AFTER, "key", "", owner):
-        if setting.key != transfer.JOURNAL_KEY:
-            yield setting
+    for page in _read_record_pages(store, records.STORE):
+        yield StoreItem([row for row in page if row.kind != records.COPY_KIND])
+
+
+def _read_record_pages(store: Store, session: int) -> Iterator[list[FullRecordRow]]:
+    """Yield the records of a session or of the store, page by page."""
+    after: tuple[str, bytes] | None = None
+    while True:
+        page = store.run(row_stream.read_records(store.scope(), session, after))
+        if page.records:
+            yield page.records
+        after = page.more
+        if after is None:
+            return
 
 
 def _read_pages(store: Store, query: Query[R], cursor: str, after: Any, params: dict[str, Any]) -> Iterator[R]:
@@ -293,10 +306,12 @@ def _read_tree(store: Store, tree: row_stream.CountedTreeRow, start: transfer.Co
             yield BranchItem(session_id, branch.number, (), (), (), (), compactions)
     for ordinal, (key, session) in enumerate(outline.sessions.items()):
         if snapshots := store.run(row_stream.read_snapshots(key)):
-            yield SessionItem(session.value.id, ordinal, _with_numbers(snapshots, numbers), ())
+            yield SessionItem(session.value.id, ordinal, _with_numbers(snapshots, numbers), (), ())
         keys = _read_pages(store, APPENDS_AFTER, "key", "", {"session": key})
         while rows := list(islice(keys, PAGE_ROWS)):
-            yield SessionItem(session.value.id, ordinal, (), _with_numbers(rows, numbers))
+            yield SessionItem(session.value.id, ordinal, (), _with_numbers(rows, numbers), ())
+        for page in _read_record_pages(store, key):
+            yield SessionItem(session.value.id, ordinal, (), (), page)
 
 
 def _with_numbers(rows: list[B], numbers: dict[int, int]) -> list[B]:
@@ -305,13 +320,13 @@ def _with_numbers(rows: list[B], numbers: dict[int, int]) -> list[B]:
 
 
 class _ComparedUnit:
-    """The unit of comparison: a payload, a tree or the settings, with a sum of hashes for each name in it.
+    """The unit of comparison: a payload, a tree or the store's records, with a sum of hashes for each name in it.
 
     The hashes of the rows of a name are added up.
     """
 
-    def __init__(self, kind: Literal["payload", "session", "setting"], *order: Any) -> None:
-        self.kind: Literal["payload", "session", "setting"] = kind
+    def __init__(self, kind: Literal["payload", "session", "record"], *order: Any) -> None:
+        self.kind: Literal["payload", "session", "record"] = kind
         self.order = order
         self.sums: dict[str, int] = {}
 
@@ -341,7 +356,7 @@ def _read_units(store: Store, tracker: _CopyProgress, *, count: bool = False) ->
     """Read a whole store, and yield its units, in an order that is the same on every engine."""
     tree = _ComparedUnit("session", 1, 0)
     trees = 0
-    settings = _ComparedUnit("setting", 2)
+    store_records = _ComparedUnit("record", 2)
     for item in _read_items(store, transfer.CopyJournal("")):
         if count:
             tracker.count(item)
@@ -350,8 +365,9 @@ def _read_units(store: Store, tracker: _CopyProgress, *, count: bool = False) ->
             unit.add(item.row.hash, "blob", *item.row, hashlib.sha256(item.data).hexdigest())
             yield unit
             tracker.advance(1)
-        elif isinstance(item, SettingRow):
-            settings.add(item.key, "setting", *item)
+        elif isinstance(item, StoreItem):
+            for row in item.records:
+                store_records.add(f"{row.kind}/{row.key.decode()}", "record", *row)
         elif isinstance(item, TreeItem):
             yield tree
             trees += 1
@@ -361,4 +377,4 @@ def _read_units(store: Store, tracker: _CopyProgress, *, count: bool = False) ->
             tree.add_rows(item)
             tracker.advance(len(item.messages) if isinstance(item, BranchItem) else 0)
     yield tree
-    yield settings
+    yield store_records

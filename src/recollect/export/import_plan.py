@@ -27,6 +27,7 @@ from recollect.storage.row_stream import (
     FullCallRow,
     FullCompactionRow,
     FullMessageRow,
+    FullRecordRow,
     FullSnapshotRow,
     TurnRow,
 )
@@ -242,7 +243,7 @@ def iter_batches(
     batch = BranchBatch(0)
     for entry in group.entries():
         record = entry.record
-        if isinstance(record, records.SnapshotRecord):
+        if isinstance(record, records.SnapshotRecord | records.KeyedRecord):
             continue
         number, position = record_position(record)
         if not includes(number, position):
@@ -286,6 +287,23 @@ def session_snapshots(group: SessionGroup, session: str, keys: Mapping[int, int]
     return rows
 
 
+def iter_keyed_rows(group: SessionGroup, session: str) -> Iterator[list[FullRecordRow]]:
+    """Yield the rows of a session's keyed records in batches."""
+    batch: list[FullRecordRow] = []
+    size = 0
+    for entry in group.entries():
+        record = entry.record
+        if isinstance(record, records.KeyedRecord) and record.session == session:
+            row = records.keyed_row(record)
+            batch.append(row)
+            size += len(row.value or "") + len(row.data or b"")
+            if len(batch) >= PAGE_ROWS or size >= PAGE_BYTES:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
 def record_position(record: Any) -> tuple[int, int]:
     """Return the branch number and the position that a record refers to."""
     if isinstance(record, records.MessageRecord | records.TurnRecord):
@@ -321,7 +339,7 @@ class Placement:
         self.targets[session] = target
         for number, limit in group.branch_limits(session).items():
             self.paths.add(number)
-            if target.mode != "keep":
+            if target.mode not in ("records", "keep"):
                 current = self.limits.get(number, 0)
                 self.limits[number] = None if current is None or limit is None else max(current, limit)
 
@@ -394,7 +412,7 @@ class _Planner:
                 else:
                     yield from self._place_renamed(session, "A URL cannot contain this id.")
                 continue
-            comparison = yield from _compare_session(self.group, session, existing[id])
+            comparison = yield from _compare_session(self.scope, self.group, session, existing[id])
             if comparison.conflict is None:
                 self._place_existing(session, existing[id], id, comparison.mode)
             else:
@@ -451,7 +469,7 @@ class _Planner:
         if id not in existing:
             self._place_new(session, id)
         else:
-            comparison = yield from _compare_session(self.group, session, existing[id])
+            comparison = yield from _compare_session(self.scope, self.group, session, existing[id])
             if comparison.conflict is not None:
                 self.conflicts.append(Refused(session.id, reason))
                 return
@@ -460,7 +478,7 @@ class _Planner:
 
 
 def _compare_session(
-    group: SessionGroup, session: ImportedSession, existing: transfer.ExistingSession
+    scope: Scope, group: SessionGroup, session: ImportedSession, existing: transfer.ExistingSession
 ) -> Pipeline[_SessionComparison]:
     """Compare a session of the file with the stored one, and return how to import it."""
     limits = group.branch_limits(session.id)
@@ -487,9 +505,13 @@ def _compare_session(
     file_ahead = file_ahead or difference.adds
     if file_ahead and store_ahead:
         return _SessionComparison("keep", "Both continued after the last common message.")
-    if store_ahead:  # the stored session is the newer one, even if its revision is lower
-        return _SessionComparison("keep")
-    return _SessionComparison("renew" if renew else "extend" if file_ahead else "keep")
+    # If the store is ahead, its session is the newer one, even if its revision is lower.
+    if not store_ahead and (renew or file_ahead):
+        return _SessionComparison("renew" if renew else "extend")
+    for rows in iter_keyed_rows(group, session.id):
+        if (yield from execute(transfer.lacks_records(scope, existing.key, rows))):
+            return _SessionComparison("records")
+    return _SessionComparison("keep")
 
 
 def _store_has_more(session: ImportedSession, existing: transfer.ExistingSession) -> bool:

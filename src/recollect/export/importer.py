@@ -235,9 +235,17 @@ class PlacementWriter:
             if progress is not None:
                 progress(report.messages)
         for name, target in self.placement.targets.items():
-            snapshots = [] if target.mode == "keep" else import_plan.session_snapshots(self.group, name, keys)
+            if target.mode != "keep":
+                yield from self._write_session_rows(name, self.keys.sessions[target.id], target.mode)
+
+    def _write_session_rows(self, name: str, key: int, mode: transfer.ImportMode) -> Pipeline[None]:
+        """Write the snapshots and the keyed records of a session."""
+        if mode != "records":
+            snapshots = import_plan.session_snapshots(self.group, name, self.keys.branches)
             if snapshots:
-                yield from execute(transfer.store_snapshots(self.keys.sessions[target.id], snapshots))
+                yield from execute(transfer.store_snapshots(key, snapshots))
+        for rows in import_plan.iter_keyed_rows(self.group, name):
+            yield from execute(transfer.store_records(self.scope, key, rows))
 
     def _payloads(self, branch_batch: import_plan.BranchBatch) -> dict[str, bytes]:
         payloads = dict(branch_batch.payloads)
@@ -449,6 +457,9 @@ class _NewerVersion(InvalidValue):
 
 def _check_record(group: SessionGroup, record: Any) -> None:
     """Raise InvalidValue if a record refers to something that the file lacks, or cannot be stored."""
+    if isinstance(record, records.KeyedRecord):
+        records.keyed_row(record)
+        return
     number, _ = import_plan.record_position(record)
     group.check_branch(number)
     if isinstance(record, records.TurnRecord):

@@ -11,6 +11,7 @@ from recollect.export.pipeline import Pipeline, execute
 from recollect.export.redaction import Redactor
 from recollect.export.selection import BranchExtent, SelectedSession, visit_sessions
 from recollect.model import json
+from recollect.model.record import RESERVED_PREFIX
 from recollect.storage import row_stream
 from recollect.storage.operation import Scope
 from recollect.storage.row_stream import FullCallRow, FullMessageRow
@@ -103,6 +104,22 @@ class _RecordWriter:
             if row.branch in numbers:
                 redacted = redaction.redact_snapshot(row, self.options.redactor)
                 yield self.encoder.add(records.snapshot_record(session_id, redacted, numbers[row.branch]))
+        yield from self._keyed_records(session)
+
+    def _keyed_records(self, session: SelectedSession) -> Pipeline[None]:
+        """Write the keyed records of a session, except Recollect's own."""
+        redactor = self.options.redactor
+        names: set[tuple[str, bytes]] = set()
+        after: tuple[str, bytes] | None = None
+        while True:
+            page: row_stream.RecordPage = yield from execute(row_stream.read_records(self.scope, session.key, after))
+            for row in page.records:
+                if not row.kind.startswith(RESERVED_PREFIX):
+                    redacted = row if redactor is None else redaction.redact_record(row, names, redactor)
+                    yield self.encoder.add(records.keyed_record(session.value.id, redacted))
+            after = page.more
+            if after is None:
+                return
 
     def _branch(self, session: SelectedSession, extent: BranchExtent) -> Pipeline[None]:
         session_id, key, number = session.value.id, extent.branch.key, extent.branch.number

@@ -5,6 +5,7 @@ docs/reference/export.md specifies the records. A record from a file is validate
 
 from __future__ import annotations
 
+import base64
 import json as standard
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
@@ -12,8 +13,9 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 
 from recollect.errors import InvalidValue, format_value
-from recollect.model import blob, json, session_ids
+from recollect.model import blob, json, session_ids, validation
 from recollect.model.message import CallStatus, Count, Part, Role, UnfinishedState
+from recollect.model.record import check_new_key, check_writable_kind
 from recollect.model.session import DATA_SCHEMA_VERSION, TEXT_FIELDS, Relation, SessionInfo, SessionStatus, SnapshotKind
 from recollect.model.turn import TurnStatus
 from recollect.model.value import format_iso, parse_iso
@@ -24,6 +26,7 @@ from recollect.storage.row_stream import (
     FullCallRow,
     FullCompactionRow,
     FullMessageRow,
+    FullRecordRow,
     FullSnapshotRow,
     TurnRow,
 )
@@ -211,11 +214,26 @@ class SnapshotRecord(ExportRecord, kw_only=True, tag="snapshot"):
     updated_at: Time
 
 
+class KeyedRecord(ExportRecord, kw_only=True, tag="record"):
+    """A keyed record of a session: a JSON value, or bytes as base64 in `data`."""
+
+    session: str
+    kind: str
+    key: str
+    revision: Annotated[int, msgspec.Meta(ge=1, le=validation.MAX_INTEGER)]
+    value: Any = None
+    data: str | None = None
+    created_at: Time
+    updated_at: Time
+
+
 AnyRecord = (
     HeaderRecord | SessionRecord | BranchRecord | BlobRecord | MessageRecord | TurnRecord | ToolCallRecord
-    | CompactionRecord | SnapshotRecord
+    | CompactionRecord | SnapshotRecord | KeyedRecord
 )  # fmt: skip
-TYPES = frozenset({"header", "session", "branch", "blob", "message", "turn", "tool_call", "compaction", "snapshot"})
+TYPES = frozenset(
+    {"header", "session", "branch", "blob", "message", "turn", "tool_call", "compaction", "snapshot", "record"}
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyRecord)
@@ -372,6 +390,15 @@ def snapshot_record(session: str, row: FullSnapshotRow, number: int) -> Snapshot
     )  # fmt: skip
 
 
+def keyed_record(session: str, row: FullRecordRow) -> KeyedRecord:
+    """Return the record of a keyed record."""
+    return KeyedRecord(
+        session=session, kind=row.kind, key=row.key.decode(), revision=row.revision, value=raw_json(row.value),
+        data=None if row.data is None else base64.b64encode(row.data).decode(),
+        created_at=format_time(row.created_at), updated_at=format_time(row.updated_at),
+    )  # fmt: skip
+
+
 def session_columns(record: SessionRecord, latest: int) -> dict[str, Any]:
     """Return the validated columns of a session. An activity time after `latest` is reduced to it."""
     session_ids.check_id(record.id)
@@ -508,4 +535,19 @@ def snapshot_row(record: SnapshotRecord, branch: int) -> FullSnapshotRow:
         kind=record.kind, content=json.encode(json.to_json_data(record.content)), branch=branch,
         position=parse_message_id(record.message, 0)[1], tokens=record.tokens,
         created_at=parse_time(record.created_at), updated_at=parse_time(record.updated_at),
+    )  # fmt: skip
+
+
+def keyed_row(record: KeyedRecord) -> FullRecordRow:
+    """Return the row of a keyed record."""
+    data = None
+    if record.data is not None:
+        try:
+            data = base64.b64decode(record.data, validate=True)
+        except ValueError as error:
+            raise InvalidValue("The data of the record is not valid base64.") from error
+    return FullRecordRow(
+        kind=check_writable_kind(record.kind), key=check_new_key("key", record.key), revision=record.revision,
+        created_at=parse_time(record.created_at), updated_at=parse_time(record.updated_at),
+        value=None if data is not None else json.encode(json.to_json_data(record.value)), data=data,
     )  # fmt: skip

@@ -267,9 +267,9 @@ class Difference(Value, frozen=True, kw_only=True, gc=False):
     """An item of the source that is missing or different in the target."""
 
     owner: str
-    kind: Literal["session", "payload", "setting"]
+    kind: Literal["session", "payload", "record"]
     name: str
-    """The session's id, the payload's hash or the setting's key."""
+    """The session's id, the payload's hash, or the kind, a slash and the key of a record of the store."""
 
     missing: bool
     """Whether the target lacks it; otherwise it is different."""

@@ -82,7 +82,12 @@ def client_network(client: str) -> str:
 
 
 SLASH_PLACEHOLDER = "\ue000"
-"""Replaces an escaped slash in a path until a handler decodes it: ids may contain slashes, and routes split at them."""
+"""Replaces an escaped slash in a path until a handler decodes it: ids may contain slashes, and routes split at them.
+
+The digit after it tells a slash from the character itself, which the key of a record may contain.
+"""
+
+_ESCAPED_CHARACTERS = re.compile(rb"%2f|(?:%ee|\xee)(?:%80|\x80)(?:%80|\x80)", re.IGNORECASE)
 
 RECEIVE_TIMEOUT = 30.0
 """Seconds that a client may pause in the middle of a request body. A slow mobile connection stalls less long."""
@@ -483,16 +488,20 @@ def _normalize_host(host: str) -> str:
 
 def _preserve_escaped_slashes(scope: Any) -> None:
     raw = scope.get("raw_path") or b""
-    if b"%2f" in raw.lower():
-        mark = SLASH_PLACEHOLDER.encode()
-        scope["path"] = unquote(raw.replace(b"%2F", mark).replace(b"%2f", mark).decode("utf-8", "replace"))
+    text, count = _ESCAPED_CHARACTERS.subn(_mark_character, raw)
+    if count:
+        scope["path"] = unquote(text.decode("utf-8", "replace"))
+
+
+def _mark_character(match: re.Match[bytes]) -> bytes:
+    return SLASH_PLACEHOLDER.encode() + (b"1" if match[0].startswith(b"%2") else b"0")
 
 
 def decode_path_segment(path_value: str) -> str:
     """Return the id that a path segment encodes."""
-    return path_value.replace(SLASH_PLACEHOLDER, "/")
+    return path_value.replace(f"{SLASH_PLACEHOLDER}1", "/").replace(f"{SLASH_PLACEHOLDER}0", SLASH_PLACEHOLDER)
 
 
 def encode_path_segment(session: str) -> str:
-    """Return an id as a path segment. No id contains SLASH_PLACEHOLDER, because it is not printable."""
+    """Return an id as a path segment."""
     return quote(session, safe="")

@@ -16,6 +16,7 @@ _JSON_TYPES = (str, int, float, list, tuple)  # a tuple is a list in JSON
 
 _STATUS: tuple[tuple[type[errors.RecollectError], int], ...] = (
     (errors.StaleRevision, 412),
+    (errors.StaleRecord, 412),
     (errors.NotFound, 404),
     (errors.Conflict, 409),
     (errors.InvalidValue, 400),
@@ -64,6 +65,10 @@ _DETAILS: dict[type[errors.RecollectError], str] = {
     ),
     errors.StaleRevision: (
         "Session {session!r} is at revision {revision}, not {expected}: it was changed in the meantime. Nothing was "
+        "written. Read it again and repeat the change if it still applies."
+    ),
+    errors.StaleRecord: (
+        "Record {key!r} of kind {kind!r} is at revision {revision}, not {expected} (0: it does not exist). Nothing was "
         "written. Read it again and repeat the change if it still applies."
     ),
     errors.TurnExists: (

@@ -17,16 +17,17 @@ if TYPE_CHECKING:
         branches,
         combined_appends,
         integrity,
+        last_session,
         leases,
         listing,
         messages,
         paths,
         presence,
+        records,
         retention,
         row_stream,
         search,
         sessions,
-        settings,
         statistics,
         tools,
         transfer,
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "combined_appends", "integrity", "leases", "listing", "messages", "paths", "presence",
-    "retention", "row_stream", "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "combined_appends", "integrity", "last_session", "leases", "listing", "messages", "paths",
+    "presence", "records", "retention", "row_stream", "search", "sessions", "statistics", "tools", "transfer", "turns",
+    "views",
 ]  # fmt: skip
 
 

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import msgspec
 
 from recollect.errors import RecollectError
+from recollect.model import json
 from recollect.model.message import Message, Repair
 from recollect.model.reports import Finding
 from recollect.model.session import SessionInfo
 from recollect.model.title import title_sort_key
-from recollect.storage import leases, messages, paths, search, sessions, tools
+from recollect.storage import leases, messages, paths, records, row_stream, search, sessions, tools
 from recollect.storage.operation import (
     Operation,
     Plan,
@@ -117,6 +118,12 @@ class DanglingAppendRow(NamedTuple):
     key: str
 
 
+class StraySessionRow(NamedTuple):
+    """The key of a session that does not exist and has records."""
+
+    session: int
+
+
 class MiscountedTreeRow(NamedTuple):
     """A tree whose branch counter is lower than a branch number."""
 
@@ -135,6 +142,7 @@ _TURNS_UNCLAIMED = Query("turns_unclaimed", UnclaimedTurnRow)
 _TOOL_CALLS_INCONSISTENT = Query("tool_calls_inconsistent", InconsistentCallRow)
 _APPENDS_DANGLING = Query("appends_dangling", DanglingAppendRow)
 _TREES_MISCOUNTED = Query("trees_miscounted", MiscountedTreeRow)
+_RECORDS_STRAY = Query("records_stray", StraySessionRow)
 
 
 class _CheckedBranch(NamedTuple):
@@ -229,12 +237,50 @@ def _check_payload_page(scope: Scope, after: str) -> Steps[tuple[list[Finding], 
     return findings, rows[-1].hash if len(rows) == _PAYLOAD_PAGE_SIZE else None
 
 
+def check_records(scope: Scope, session: int) -> Plan[list[Finding]]:
+    """Decode every record of a session or of the store, and report those that fail."""
+    id: str | None = None if session == records.STORE else (yield Operation(_read_session_id, session, writes=False))
+    findings: list[Finding] = []
+    after: tuple[str, bytes] | None = None
+    while True:
+        page: row_stream.RecordPage = yield row_stream.read_records(scope, session, after)
+        findings += [_unreadable_record_finding(row, id) for row in page.records if not _is_readable_record(row)]
+        if page.more is None or (
+            after is not None and page.more <= after
+        ):  # rows of a damaged file may be out of order
+            return findings
+        after = page.more
+
+
+def _read_session_id(session: int) -> Steps[str | None]:
+    current = yield from sessions.find_by_key(session)
+    return None if current is None else current.value.id
+
+
+def _is_readable_record(row: row_stream.FullRecordRow) -> bool:
+    if (row.value is None) == (row.data is None):
+        return False
+    try:
+        row.key.decode()
+        if row.value is not None:
+            json.decode(row.value)
+    except (msgspec.MsgspecError, ValueError, TypeError):  # truncated text
+        return False
+    return True
+
+
+def _unreadable_record_finding(row: row_stream.FullRecordRow, session: str | None) -> Finding:
+    owner = "the store" if session is None else f"session {session!r}"
+    message = f"Record {row.key.decode(errors='replace')!r} of kind {row.kind!r} of {owner} cannot be read."
+    return Finding(kind="record", message=message, advice=_BACKUP_ADVICE, session=session)
+
+
 CheckProgress = Callable[[int, int], object]
 HistoryValidator = Callable[[Sequence[Message]], Sequence[Repair]]
 """Returns the repairs that a history needs before a provider accepts it."""
 
 CHECKED_AREAS = (
-    "counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "payloads", "search index",
+    "counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "payloads", "records", "search index",
 )  # fmt: skip
 
 _SESSION_PAGE_SIZE = 50  # sessions per operation
@@ -259,6 +305,7 @@ def check_store(
             for key in page:
                 findings += yield from check_messages(key)
                 findings += yield from _check_history(scope, key, histories)
+                findings += yield from check_records(scope, key)
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
@@ -269,8 +316,10 @@ def check_store(
     findings += yield from _check_stray_messages()
     findings += yield Operation(_check_payload_refs, scope, repair, writes=repair)
     findings += yield Operation(_check_trees, scope, writes=False)
+    findings += yield Operation(_check_stray_records, scope, repair, writes=repair)
     if deep:
         findings += yield from check_payloads(scope)
+        findings += yield from check_records(scope, records.STORE)
     return findings
 
 
@@ -551,6 +600,17 @@ def _check_payload_refs(scope: Scope, repair: bool) -> Steps[list[Finding]]:
         yield from execute("blobs_recount", owner=scope.owner)
         yield from execute_many("blob_delete_unused", wrong)
     return findings
+
+
+def _check_stray_records(scope: Scope, repair: bool) -> Steps[list[Finding]]:
+    """Report records of sessions that do not exist, which a new session with the same key would get."""
+    rows = yield from fetch_all(_RECORDS_STRAY, owner=scope.owner)
+    if repair:
+        for row in rows:
+            yield from execute("records_erase", owner=scope.owner, session=row.session)
+    message = "There are records of session {}, which does not exist."
+    advice = "No message is affected. store.check(repair=True) deletes them."
+    return [Finding(kind="record", message=message.format(row.session), advice=advice, repaired=repair) for row in rows]
 
 
 def _check_trees(scope: Scope) -> Steps[list[Finding]]:

@@ -168,7 +168,7 @@ def _erase_session(
     yield from _interrupt_turns(scope, branches, erased_keys)
     for key in sorted(erased_keys):
         yield from search.remove_title(key)
-        yield from execute("session_delete", session=key)
+        yield from _delete_session(scope, key)
     yield from _delete_unreachable(scope, current.tree, branches, erased_keys)
     erased_ids = [names[key] for key in sorted(erased_keys)]
     yield from presence.delete_for_sessions(scope, erased_ids)
@@ -180,9 +180,16 @@ def erase_stored(scope: Scope, current: sessions.StoredSession) -> Steps[None]:
     branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
     yield from _interrupt_turns(scope, branches, {current.session})
     yield from search.remove_title(current.session)
-    yield from execute("session_delete", session=current.session)
+    yield from _delete_session(scope, current.session)
     yield from _delete_unreachable(scope, current.tree, branches, {current.session})
     yield from presence.delete_for_sessions(scope, [current.value.id])
+
+
+def _delete_session(scope: Scope, session: int) -> Steps[None]:
+    """Delete the row of a session and the rows that only it has, but no messages."""
+    yield from execute("session_delete", session=session)
+    # Afterwards: a writer of a record keeps the row of the session from being deleted until the record is committed.
+    yield from execute("records_erase", owner=scope.owner, session=session)
 
 
 def unshared_positions(current: sessions.StoredSession) -> Steps[dict[int, int]]:

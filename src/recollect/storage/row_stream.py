@@ -20,7 +20,6 @@ from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
 from recollect.storage.messages import BLOB_GET, SESSIONS_OF_TREE
 from recollect.storage.operation import Operation, Query, Scope, Steps, fetch_all, fetch_one
 from recollect.storage.paths import BRANCH_GET
-from recollect.storage.presence import SettingRow
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -111,6 +110,26 @@ class KeyRow(NamedTuple):
     created_at: int
 
 
+class FullRecordRow(NamedTuple):
+    """All columns of a keyed record of its session or of the store."""
+
+    kind: str
+    key: bytes
+    revision: int
+    created_at: int
+    updated_at: int
+    value: str | None
+    data: bytes | None
+
+
+class RecordSizeRow(NamedTuple):
+    """The name of a keyed record, and its size in bytes."""
+
+    kind: str
+    key: bytes
+    size: int
+
+
 class BlobRow(NamedTuple):
     """All columns of a blob except its payload."""
 
@@ -188,7 +207,8 @@ COMPACTIONS_OUTLINE = Query("compactions_outline", FullCompactionRow)
 SNAPSHOTS_OUTLINE = Query("snapshots_outline", FullSnapshotRow)
 APPENDS_AFTER = Query("appends_after", KeyRow)
 BLOBS_AFTER = Query("blobs_after", BlobRow)
-SETTINGS_AFTER = Query("settings_after", SettingRow)
+_RECORDS_SIZES = Query("records_sizes", RecordSizeRow)
+_RECORDS_ROWS = Query("records_rows", FullRecordRow)
 SESSIONS_LINKED = Query("sessions_linked", ParentRow)
 
 
@@ -313,6 +333,43 @@ def read_snapshots(session: int) -> Operation[list[FullSnapshotRow]]:
     return read_rows(SNAPSHOTS_OUTLINE, session=session)
 
 
+class RecordPage(NamedTuple):
+    """A page of keyed records, and the kind and key after which the next page begins."""
+
+    records: list[FullRecordRow]
+    more: tuple[str, bytes] | None
+
+
+def read_records(scope: Scope, session: int, after: tuple[str, bytes] | None) -> Operation[RecordPage]:
+    """Read the next page of the records of a session or of the store: up to PAGE_ROWS rows and about PAGE_BYTES bytes.
+
+    `session` is the key of the session, or records.STORE.
+    """
+    return Operation(_read_records, scope, session, after or ("", b""), writes=False)
+
+
+def _read_records(scope: Scope, session: int, after: tuple[str, bytes]) -> Steps[RecordPage]:
+    span = {"owner": scope.owner, "session": session, "kind": after[0], "key": after[1]}
+    sizes = yield from fetch_all(_RECORDS_SIZES, **span, limit=PAGE_ROWS)
+    if not sizes:
+        return RecordPage([], None)
+    count = _count_page([row.size for row in sizes])
+    last = sizes[count - 1]
+    rows = yield from fetch_all(_RECORDS_ROWS, **span, last_kind=last.kind, last_key=last.key)
+    has_more = count < len(sizes) or len(sizes) == PAGE_ROWS
+    return RecordPage(rows, (last.kind, last.key) if has_more else None)
+
+
+def _count_page(sizes: Sequence[int]) -> int:
+    """Return how many of these rows fit on a page: at least one, and as many as have about PAGE_BYTES bytes."""
+    total = 0
+    for count, size in enumerate(sizes, 1):
+        total += size
+        if total > PAGE_BYTES:
+            return count
+    return len(sizes)
+
+
 class TreeItem(NamedTuple):
     """The beginning of a tree: its sessions and branches. The items of its branches and sessions follow."""
 
@@ -351,9 +408,16 @@ class SessionItem(NamedTuple):
     """The index of the session in those of its tree, where several may have the same id."""
     snapshots: Sequence[FullSnapshotRow]
     keys: Sequence[KeyRow]
+    records: Sequence[FullRecordRow]
 
 
-StreamItem = Blob | TreeItem | BranchItem | SessionItem | ParentRow | SettingRow
+class StoreItem(NamedTuple):
+    """Rows that belong to no session."""
+
+    records: Sequence[FullRecordRow]
+
+
+StreamItem = Blob | TreeItem | BranchItem | SessionItem | ParentRow | StoreItem
 """An item of the stream of a whole store, without keys of the store, so that the stream of a copy is the same."""
 
 

@@ -15,7 +15,7 @@ import msgspec
 from recollect.errors import Conflict, CopyConflict, ImportConflict
 from recollect.model import json
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, leases, messages, paths, search, sessions, settings
+from recollect.storage import appends, leases, messages, paths, records, search, sessions
 from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_all, fetch_one
 from recollect.storage.row_stream import (
@@ -30,6 +30,7 @@ from recollect.storage.row_stream import (
     FullCallRow,
     FullCompactionRow,
     FullMessageRow,
+    FullRecordRow,
     FullSnapshotRow,
     ParentRow,
     SessionItem,
@@ -221,8 +222,9 @@ _NEW_SESSION = {
 }  # fmt: skip
 """The columns of an imported session that its messages and turns determine."""
 
-ImportMode = Literal["new", "renew", "extend", "keep"]
-"""A new session; one whose fields are replaced too; one that only gets new messages; one that stays unchanged."""
+ImportMode = Literal["new", "renew", "extend", "records", "keep"]
+"""A new session; one whose fields are replaced too; one that only gets new messages; one that only gets newer keyed
+records; one that stays unchanged."""
 
 
 class MessageDiverged(Conflict):
@@ -530,6 +532,34 @@ def _store_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Step
         yield from execute("snapshot_import", session=session, **snapshot._asdict())
 
 
+def lacks_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Operation[bool]:
+    """Return whether a session lacks some of these records, or has one at a lower revision."""
+    return Operation(_lacks_records, scope, session, rows, writes=False)
+
+
+def _lacks_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Steps[bool]:
+    for row in rows:
+        current = yield from fetch_one(
+            records.RECORD_REVISION, owner=scope.owner, session=session, kind=row.kind, key=row.key
+        )
+        if current is None or current.revision < row.revision:
+            return True
+    return False
+
+
+def store_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Operation[None]:
+    """Write the records that a session lacks or has at a lower revision."""
+    return Operation(_store_records, scope, session, rows)
+
+
+def _store_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Steps[None]:
+    if (yield from sessions.find_by_key(session)) is None:  # it was erased meanwhile; the row is locked now
+        raise ImportConflict
+    for row in rows:
+        mark = records.mark_key(row.kind)
+        yield from execute("record_import", owner=scope.owner, session=session, mark=mark, **row._asdict())
+
+
 def link_parent(scope: Scope, session: str, parent: str) -> Operation[None]:
     """Set the parent of a session, once both exist."""
     return Operation(_link_parent, scope, session, parent)
@@ -544,8 +574,8 @@ def _link(scope: Scope, link: ParentRow) -> Steps[None]:
     yield from execute("session_link", owner=scope.owner, **{name: getattr(link, name) for name in names})
 
 
-JOURNAL_KEY = "recollect.copy"
-"""The setting of the target that stores the journal of a copy; it is not copied."""
+JOURNAL_KEY = "journal"
+"""The key of the record of the target that stores the journal of a copy. It is not copied."""
 
 
 class CopySizeRow(NamedTuple):
@@ -612,9 +642,14 @@ def begin_copy(scope: Scope, source: str) -> Operation[CopyJournal | None]:
 
 def _begin_copy(scope: Scope, source: str) -> Steps[CopyJournal | None]:
     text = msgspec.json.encode(CopyJournal(source)).decode()
-    yield from execute("copy_begin", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
-    row = yield from fetch_one(settings.SETTING_GET, owner=scope.owner, key=JOURNAL_KEY)
-    return None if row is None else msgspec.json.decode(row.value, type=CopyJournal)
+    name = {"kind": records.COPY_KIND, "key": JOURNAL_KEY.encode()}
+    yield from execute("copy_begin", owner=scope.owner, **name, value=text, now=scope.now)
+    return (yield from _read_journal(scope))
+
+
+def _read_journal(scope: Scope) -> Steps[CopyJournal | None]:
+    text = yield from records.get_own(scope, records.COPY_KIND, JOURNAL_KEY)
+    return None if text is None else msgspec.json.decode(text, type=CopyJournal)
 
 
 def copy_items(
@@ -628,16 +663,15 @@ def copy_items(
 
 
 def _copy_items(scope: Scope, before: CopyState, items: Sequence[StreamItem], done: bool) -> Steps[CopyState]:
-    yield from execute("setting_touch", owner=scope.owner, key=JOURNAL_KEY, now=scope.now)  # locks the journal
-    row = yield from fetch_one(settings.SETTING_GET, owner=scope.owner, key=JOURNAL_KEY)
-    if row is None or msgspec.json.decode(row.value, type=CopyJournal) != before.journal:
+    yield from records.touch_own(scope, records.COPY_KIND, JOURNAL_KEY)  # locks the journal
+    if (yield from _read_journal(scope)) != before.journal:
         raise CopyConflict
     writer = _CopyWriter(scope, before)
     for item in items:
         yield from writer.write(item)
     journal = msgspec.structs.replace(writer.journal, done=done)
     text = msgspec.json.encode(journal).decode()
-    yield from execute("setting_set", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
+    yield from records.put_own(scope, records.COPY_KIND, JOURNAL_KEY, text)
     return CopyState(journal, writer.keys)
 
 
@@ -668,7 +702,7 @@ class _CopyWriter:
         elif isinstance(item, ParentRow):
             yield from _link(self.scope, item)
         else:
-            yield from execute("setting_set", owner=owner, key=item.key, value=item.value, now=item.updated_at)
+            yield from self._write_records(records.STORE, item.records)
 
     def _advance(self, count: int, **position: Any) -> None:
         self.journal = msgspec.structs.replace(self.journal, count=self.journal.count + count, **position)
@@ -727,3 +761,8 @@ class _CopyWriter:
             yield from _store_snapshots(session, snapshots)
         rows = [(session, key, digest, keys[branch], *columns) for key, digest, branch, *columns in item.keys]
         yield from execute_many("append_copy", rows)
+        yield from self._write_records(session, item.records)
+
+    def _write_records(self, session: int, rows: Sequence[FullRecordRow]) -> Steps[None]:
+        owner = self.scope.owner
+        yield from execute_many("record_copy", [(owner, session, *columns) for columns in rows])

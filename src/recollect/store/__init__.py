@@ -6,11 +6,12 @@ import os
 
 from recollect.engine.registry import find_provider
 from recollect.engine.url import StoreTarget, check_owner_and_timeout, parse_target
+from recollect.store.records import Records
 from recollect.store.session import Session
 from recollect.store.store import Store
 from recollect.store.turn import Stream, Turn
 
-__all__ = ["Session", "Store", "Stream", "Turn", "open"]
+__all__ = ["Records", "Session", "Store", "Stream", "Turn", "open"]
 
 
 def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Store:

@@ -25,6 +25,7 @@ from recollect.model.session import (
 )
 from recollect.model.turn import DEFAULT_LEASE, EndStatus, TurnInfo
 from recollect.storage.operation import Operation
+from recollect.store.records import Records
 from recollect.store.turn import Turn
 from recollect.store.waiting import open_if_sync, summarize_messages
 
@@ -48,6 +49,11 @@ class Session(SessionFields):
     def __init__(self, store: Store, info: SessionInfo) -> None:
         self._info, self._counts = info, None
         self.store = store
+
+    @property
+    def records(self) -> Records:
+        """The records of this session. They are erased with it, and a fork does not inherit them."""
+        return Records(self.store, self.id)
 
     def _run(self, op: Operation[T]) -> T:
         return self.store.run(op)

@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from recollect import storage
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
@@ -18,6 +18,7 @@ from recollect.model import session_ids, validation
 from recollect.model.search import Hit, Page
 from recollect.model.session import NewSessionFields
 from recollect.storage.operation import Operation, Plan, Scope
+from recollect.store.records import Records
 from recollect.store.session import Session
 from recollect.store.waiting import close_anywhere, maintain, open_if_sync
 
@@ -48,6 +49,11 @@ class Store:
     def path(self) -> str:
         """The location of the database: an absolute path, `:memory:`, or a URL without its password."""
         return self._engine.path
+
+    @property
+    def records(self) -> Records:
+        """The records of this store: state of a program that is not a message and belongs to no session."""
+        return Records(self)
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
@@ -307,20 +313,12 @@ class Store:
 
     def last_session(self) -> Session | None:
         """Return the session of set_last_session() if it exists, else the one with the newest activity, or None."""
-        info = self.run(storage.settings.last_session(self.scope()))
+        info = self.run(storage.last_session.read(self.scope()))
         return None if info is None else Session(self, info)
 
     def set_last_session(self, id: str) -> None:
         """Store the id of the current session, for last_session(). A missing session raises SessionNotFound."""
-        self.run(storage.settings.set_last_session(self.scope(), id))
-
-    def setting(self, key: str, default: Any = None) -> Any:
-        """Return the setting with this key, or `default` if it does not exist."""
-        return self.run(storage.settings.get_setting(self.scope(), key, default))
-
-    def set_setting(self, key: str, value: Any) -> None:
-        """Store a setting: any JSON value under a key. None removes the setting."""
-        self.run(storage.settings.set_setting(self.scope(), key, value))
+        self.run(storage.last_session.store(self.scope(), id))
 
     def watch(self, session: str | None = None, *, timeout: float | None = None) -> Watch:
         """Open a watch: an iterator over the changes that any process commits, in one session or in all.

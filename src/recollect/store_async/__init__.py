@@ -11,11 +11,12 @@ from recollect.engine.engine import AsyncEngine
 from recollect.engine.event_loop import run_in_thread
 from recollect.engine.registry import find_provider
 from recollect.engine.url import StoreTarget, check_owner_and_timeout, parse_target
+from recollect.store_async.records import AsyncRecords
 from recollect.store_async.session import AsyncSession
 from recollect.store_async.store import AsyncStore
 from recollect.store_async.turn import AsyncStream, AsyncTurn
 
-__all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
+__all__ = ["AsyncRecords", "AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
 
 
 def open_async(

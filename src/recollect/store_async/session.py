@@ -24,6 +24,7 @@ from recollect.model.session import (
 )
 from recollect.model.turn import DEFAULT_LEASE, EndStatus, TurnInfo
 from recollect.storage.operation import Operation
+from recollect.store_async.records import AsyncRecords
 from recollect.store_async.turn import AsyncTurn
 from recollect.store_async.waiting import open_if_sync, summarize_messages
 
@@ -47,6 +48,11 @@ class AsyncSession(SessionFields):
     def __init__(self, store: AsyncStore, info: SessionInfo) -> None:
         self._info, self._counts = info, None
         self.store = store
+
+    @property
+    def records(self) -> AsyncRecords:
+        """The records of this session. They are erased with it, and a fork does not inherit them."""
+        return AsyncRecords(self.store, self.id)
 
     def _run(self, op: Operation[T]) -> Coroutine[Any, Any, T]:
         return self.store.run(op)

@@ -17,6 +17,7 @@ from recollect.model import session_ids, validation
 from recollect.model.search import Hit, Page
 from recollect.model.session import NewSessionFields
 from recollect.storage.operation import Operation, Plan, Scope
+from recollect.store_async.records import AsyncRecords
 from recollect.store_async.session import AsyncSession
 from recollect.store_async.waiting import close_anywhere, maintain, open_if_sync
 
@@ -47,6 +48,11 @@ class AsyncStore:
     def path(self) -> str:
         """The location of the database: an absolute path, `:memory:`, or a URL without its password."""
         return self._engine.path
+
+    @property
+    def records(self) -> AsyncRecords:
+        """The records of this store: state of a program that is not a message and belongs to no session."""
+        return AsyncRecords(self)
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
@@ -310,20 +316,12 @@ class AsyncStore:
 
     async def last_session(self) -> AsyncSession | None:
         """Return the session of set_last_session() if it exists, else the one with the newest activity, or None."""
-        info = await self.run(storage.settings.last_session(self.scope()))
+        info = await self.run(storage.last_session.read(self.scope()))
         return None if info is None else AsyncSession(self, info)
 
     async def set_last_session(self, id: str) -> None:
         """Store the id of the current session, for last_session(). A missing session raises SessionNotFound."""
-        await self.run(storage.settings.set_last_session(self.scope(), id))
-
-    async def setting(self, key: str, default: Any = None) -> Any:
-        """Return the setting with this key, or `default` if it does not exist."""
-        return await self.run(storage.settings.get_setting(self.scope(), key, default))
-
-    async def set_setting(self, key: str, value: Any) -> None:
-        """Store a setting: any JSON value under a key. None removes the setting."""
-        await self.run(storage.settings.set_setting(self.scope(), key, value))
+        await self.run(storage.last_session.store(self.scope(), id))
 
     def watch(self, session: str | None = None, *, timeout: float | None = None) -> AsyncWatch:
         """Open a watch: an iterator over the changes that any process commits, in one session or in all.

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from recollect.model.message import CallStatus, MessageState, Part, RepairKind, Role
 from recollect.model.session import SessionInfo, SnapshotKind
@@ -225,6 +225,26 @@ class SnapshotsSchema(ResponseSchema, frozen=True, kw_only=True):
     """A page of snapshots, oldest first."""
 
     snapshots: list[SnapshotSchema]
+    next: Next
+
+
+class RecordSchema(ResponseSchema, frozen=True, kw_only=True):
+    """A keyed record: JSON in `value`, or bytes as base64 in `data`. A record of the store has no session."""
+
+    kind: str
+    key: str
+    revision: Annotated[int, Meta(description="Increases with every change; also the ETag.")]
+    value: Any | UnsetType = UNSET
+    data: str | UnsetType = UNSET
+    session: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class RecordsSchema(ResponseSchema, frozen=True, kw_only=True):
+    """A page of records, ordered by key."""
+
+    records: list[RecordSchema]
     next: Next
 
 

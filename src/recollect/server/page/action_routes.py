@@ -17,12 +17,11 @@ from recollect.server import actions
 from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.attachments import read_uploads
-from recollect.server.page.conversation import MODELS_SETTING, open_conversation
+from recollect.server.page.conversation import open_conversation, remember_model
 from recollect.server.page.markdown_rendering import render_texts
 from recollect.server.page.session_rows import COLORS
 
 _CONVERSATION_PATH = "/page/conversation/{session:str}"
-_MAX_REMEMBERED_MODELS = 8  # models in the menu, without scrolling
 _AnyRequest = Request[Any, Any, Any]
 
 
@@ -182,9 +181,7 @@ async def choose_model(account: Account, session: str, data: dict[str, str]) -> 
     name = data.get("model", "").strip()
     session_handle = await actions.choose_model(account, decode_path_segment(session), name or None)
     if name:
-        stored_models: Any = await account.store.setting(MODELS_SETTING, [])
-        models = [name, *(other for other in stored_models if isinstance(other, str) and other != name)]
-        await account.store.set_setting(MODELS_SETTING, models[:_MAX_REMEMBERED_MODELS])
+        await remember_model(account, name)
     return {"model": session_handle.model}
 
 

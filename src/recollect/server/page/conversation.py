@@ -31,9 +31,7 @@ from recollect.server.page.templating import html_response, render_template, tem
 from recollect.server.transfer import content_disposition
 from recollect.store_async import AsyncSession
 
-MODELS_SETTING = "web.models"
-"""Setting with the models that were chosen in the page, last one first."""
-
+_MODELS_KIND, _MODELS_KEY = "web.models", "recent"  # the record with the models that were chosen in the page
 _MAX_SHOWN_MODELS = 8  # models in the menu, without scrolling
 _EXCERPT_LENGTH = 2_000  # characters of a message on another branch: enough to recognize it
 
@@ -72,14 +70,26 @@ def model_of(account: Account, session: AsyncSession) -> str:
     return callable_model(session.model) or account.agent.model_name
 
 
+async def recent_models(account: Account) -> list[str]:
+    """Return the models that were chosen in the page, last one first."""
+    record = await account.store.records.get(_MODELS_KIND, _MODELS_KEY)
+    names: Any = [] if record is None else record.value
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+async def remember_model(account: Account, name: str) -> None:
+    """Add a model to the models of the menu, as the first one."""
+    names = [name, *(other for other in await recent_models(account) if other != name)]
+    await account.store.records.put(_MODELS_KIND, _MODELS_KEY, names[:_MAX_SHOWN_MODELS])
+
+
 async def header_values(account: Account, session: AsyncSession) -> dict[str, Any]:
     """Return the values of the header."""
     model = model_of(account, session)
     window = account.agent.window_of(model)
     is_compacted = any(compaction.undone_at is None for compaction in await session.compactions())
     used = await session.active_tokens() if is_compacted else session.token_count
-    stored_models: Any = await account.store.setting(MODELS_SETTING, [])
-    candidates = [model, account.agent.model_name, *(name for name in stored_models if isinstance(name, str)), DEMO]
+    candidates = [model, account.agent.model_name, *(await recent_models(account)), DEMO]
     return {
         "session": session,
         "title": await session_title(account.store, session.info),

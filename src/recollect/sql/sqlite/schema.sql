@@ -233,17 +233,9 @@ CREATE TABLE blobs (
 
 CREATE UNIQUE INDEX blobs_hash ON blobs (owner, hash);
 
-CREATE TABLE settings (
-    owner TEXT NOT NULL,
-    key TEXT NOT NULL,
-    value TEXT NOT NULL,
-    updated_at INTEGER NOT NULL,
-    PRIMARY KEY (owner, key)
-) STRICT, WITHOUT ROWID;
-
 CREATE TABLE records (
     owner TEXT NOT NULL,
-    session INTEGER REFERENCES sessions (key) ON DELETE CASCADE,
+    session INTEGER NOT NULL DEFAULT 0,
     kind TEXT NOT NULL,
     key TEXT NOT NULL,
     revision INTEGER NOT NULL DEFAULT 1,
@@ -253,8 +245,7 @@ CREATE TABLE records (
     data BLOB
 ) STRICT;
 
-CREATE UNIQUE INDEX records_store ON records (owner, kind, key) WHERE session IS NULL;
-CREATE UNIQUE INDEX records_session ON records (session, kind, key) WHERE session IS NOT NULL;
+CREATE UNIQUE INDEX records_key ON records (owner, session, kind, key);
 
 -- Full-text search. The index of messages is contentless: it holds no text and can be rebuilt from the messages.
 

@@ -32,7 +32,7 @@ CREATE TABLE recollect.message_versions (
 );
 
 -- Keyed records, of a session, whose packed key is in `session`, or of the store (0). `value` is JSON, `data` bytes; one of them is
--- NULL.
+-- NULL. The key is UTF-8 in a bytea: a text cannot hold NUL, and its escaped form does not sort as NUL does.
 CREATE TABLE recollect.records (
     session bigint NOT NULL DEFAULT 0,
     revision bigint NOT NULL DEFAULT 1,
@@ -40,11 +40,44 @@ CREATE TABLE recollect.records (
     updated_at bigint NOT NULL,
     owner text COLLATE "C" NOT NULL DEFAULT recollect.owner(),
     kind text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
+    key bytea NOT NULL,
     value text COLLATE "C",
     data bytea,
     PRIMARY KEY (owner, session, kind, key)
 );
+
+-- Settings become records. The keys were texts in which U+0010 and a character stand for NUL and U+0010. Questions that wait for an
+-- approval are not kept: they end with the process of the older version that asks.
+ALTER TABLE recollect.settings NO FORCE ROW LEVEL SECURITY; -- the statement processes the rows of every owner
+
+INSERT INTO recollect.records (owner, kind, key, created_at, updated_at, value)
+SELECT
+    owner,
+    CASE
+        WHEN key = 'last_session' THEN 'recollect.setting'
+        WHEN key = 'recollect.copy' THEN 'recollect.copy'
+        WHEN key >= 'presence:' AND key < 'presence;' THEN 'recollect.presence'
+        WHEN key = 'approvals' THEN 'agent.approvals'
+        WHEN key >= 'bot:' AND key < 'bot;' THEN 'bot.ledger'
+        WHEN key = 'web.models' THEN 'web.models'
+        ELSE 'setting'
+    END,
+    decode(replace(replace(replace(
+        CASE
+            WHEN key = 'recollect.copy' THEN 'journal'
+            WHEN key >= 'presence:' AND key < 'presence;' THEN substr(key, 10)
+            WHEN key = 'approvals' THEN 'grants'
+            WHEN key >= 'bot:' AND key < 'bot;' THEN substr(key, 5)
+            WHEN key = 'web.models' THEN 'recent'
+            ELSE key
+        END,
+    '\', '\\'), chr(16) || '0', '\000'), chr(16) || 'p', '\020'), 'escape'),
+    updated_at, updated_at, value
+FROM recollect.settings
+WHERE NOT (key >= 'approvals.waiting.' AND key < 'approvals.waiting/')
+    AND NOT (key >= 'approvals.answer.' AND key < 'approvals.answer/');
+
+DROP TABLE recollect.settings;
 
 -- The labels of a session: a sorted JSON array in its row, and a row for each, by which lists and searches find the session.
 ALTER TABLE recollect.sessions ADD COLUMN labels text COLLATE "C";

@@ -327,6 +327,11 @@ SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR 
 -- Return a session that is not in the trash, by its id.
 SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
 
+-- name: session_hold
+-- Return the key of a session that is not in the trash, and keep others from erasing it until the transaction ends. One statement:
+-- if another transaction erases the row meanwhile, and creates the session again, no row is returned.
+SELECT (tree << 20) | number AS session FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR KEY SHARE
+
 -- name: session_open
 -- Move a session without an open turn to the top of the list, and return it.
 {open_session_update}
@@ -713,24 +718,3 @@ WITH detached_branches AS (
 )
 DELETE FROM recollect.sessions WHERE {is_session}
 
--- name: setting_get
--- Return the value of a setting.
-SELECT value FROM recollect.settings WHERE owner = :owner AND key = :key
-
--- name: setting_set
--- Write a setting.
-INSERT INTO recollect.settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
-ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
-
--- name: setting_delete
--- Delete a setting.
-DELETE FROM recollect.settings WHERE owner = :owner AND key = :key
-
--- name: setting_touch
--- Set the time of a setting to now; no row if it does not exist.
-UPDATE recollect.settings SET updated_at = :now WHERE owner = :owner AND key = :key
-RETURNING key
-
--- name: settings_between
--- Return the settings in a range of keys.
-SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key >= :low AND key < :high ORDER BY key

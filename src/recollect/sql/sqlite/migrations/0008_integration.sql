@@ -29,10 +29,11 @@ CREATE TABLE message_versions (
 
 CREATE UNIQUE INDEX message_versions_message ON message_versions (message, version);
 
--- Keyed records, of a session or of the store (session is NULL). `value` is JSON, `data` bytes; one of them is NULL.
+-- Keyed records, of a session or of the store (session = 0, so that one unique index serves both). `value` is JSON, `data` bytes; one
+-- of them is NULL.
 CREATE TABLE records (
     owner TEXT NOT NULL,
-    session INTEGER REFERENCES sessions (key) ON DELETE CASCADE,
+    session INTEGER NOT NULL DEFAULT 0,
     kind TEXT NOT NULL,
     key TEXT NOT NULL,
     revision INTEGER NOT NULL DEFAULT 1,
@@ -42,8 +43,36 @@ CREATE TABLE records (
     data BLOB
 ) STRICT;
 
-CREATE UNIQUE INDEX records_store ON records (owner, kind, key) WHERE session IS NULL;
-CREATE UNIQUE INDEX records_session ON records (session, kind, key) WHERE session IS NOT NULL;
+CREATE UNIQUE INDEX records_key ON records (owner, session, kind, key);
+
+-- Settings become records. The functions of SQLite end a text at NUL, so prefixes are cut from blobs. Questions that wait for an
+-- approval are not kept: they end with the process of the older version that asks.
+INSERT INTO records (owner, kind, key, created_at, updated_at, value)
+SELECT
+    owner,
+    CASE
+        WHEN key = 'last_session' THEN 'recollect.setting'
+        WHEN key = 'recollect.copy' THEN 'recollect.copy'
+        WHEN key >= 'presence:' AND key < 'presence;' THEN 'recollect.presence'
+        WHEN key = 'approvals' THEN 'agent.approvals'
+        WHEN key >= 'bot:' AND key < 'bot;' THEN 'bot.ledger'
+        WHEN key = 'web.models' THEN 'web.models'
+        ELSE 'setting'
+    END,
+    CASE
+        WHEN key = 'recollect.copy' THEN 'journal'
+        WHEN key >= 'presence:' AND key < 'presence;' THEN CAST(substr(CAST(key AS BLOB), 10) AS TEXT)
+        WHEN key = 'approvals' THEN 'grants'
+        WHEN key >= 'bot:' AND key < 'bot;' THEN CAST(substr(CAST(key AS BLOB), 5) AS TEXT)
+        WHEN key = 'web.models' THEN 'recent'
+        ELSE key
+    END,
+    updated_at, updated_at, value
+FROM settings
+WHERE NOT (key >= 'approvals.waiting.' AND key < 'approvals.waiting/')
+    AND NOT (key >= 'approvals.answer.' AND key < 'approvals.answer/');
+
+DROP TABLE settings;
 
 -- The labels of a session: a sorted JSON array in its row, and a row for each, by which lists and searches find the session.
 ALTER TABLE sessions ADD COLUMN labels TEXT;

@@ -92,6 +92,10 @@ AND (:role IS NULL OR EXISTS (
 -- Return a session that is not in the trash, by its id.
 SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
+-- name: session_hold
+-- Return the key of a session that is not in the trash. No other process can erase it while this transaction writes.
+SELECT key AS session FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
 -- name: session_by_key
 -- Return a session by its key, also if it is in the trash.
 SELECT {session_row} FROM sessions WHERE key = :session
@@ -414,24 +418,3 @@ WHERE key = :session
 -- Delete a session, its idempotency keys and its snapshots.
 DELETE FROM sessions WHERE key = :session
 
--- name: setting_get
--- Return the value of a setting.
-SELECT value FROM settings WHERE owner = :owner AND key = :key
-
--- name: setting_set
--- Write a setting.
-INSERT INTO settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
-ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
-
--- name: setting_delete
--- Delete a setting.
-DELETE FROM settings WHERE owner = :owner AND key = :key
-
--- name: setting_touch
--- Set the time of a setting to now; no row if it does not exist.
-UPDATE settings SET updated_at = :now WHERE owner = :owner AND key = :key
-RETURNING key
-
--- name: settings_between
--- Return the settings in a range of keys.
-SELECT key, value, updated_at FROM settings WHERE owner = :owner AND key >= :low AND key < :high ORDER BY key

@@ -139,12 +139,12 @@ VALUES (:session, :kind, :content, (:branch << 32) | :position, :tokens, :create
 
 -- name: copy_begin
 -- Write the journal of a copy if the owner has no data yet, and none from a copy.
-INSERT INTO settings (owner, key, value, updated_at)
-SELECT :owner, :key, :value, :now
+INSERT INTO records (owner, kind, key, created_at, updated_at, value)
+SELECT :owner, :kind, CAST(:key AS TEXT), :now, :now, :value
 WHERE NOT EXISTS (SELECT 1 FROM trees WHERE owner = :owner)
     AND NOT EXISTS (SELECT 1 FROM blobs WHERE owner = :owner)
-    AND NOT EXISTS (SELECT 1 FROM settings WHERE owner = :owner)
-ON CONFLICT (owner, key) DO NOTHING
+    AND NOT EXISTS (SELECT 1 FROM records WHERE owner = :owner AND kind <> 'recollect.deleted')
+ON CONFLICT (owner, session, kind, key) DO NOTHING
 
 -- name: copy_size
 -- Return an estimate of the number of an owner's messages, and the number of its blobs.
@@ -209,7 +209,3 @@ WHERE key IN (
     WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NOT NULL AND c.deleted_at = :deleted_at
         AND c.created_at = :created_at AND c.parent IS NULL
 )
-
--- name: settings_after
--- Return a page of settings, for a copy.
-SELECT key, value, updated_at FROM settings WHERE owner = :owner AND key > :after ORDER BY key LIMIT :limit
