@@ -155,3 +155,22 @@ def test_a_store_on_a_replica_only_reads(servers, url):
         )
         with pytest.raises(recollect.StoreReadOnly):
             replica_store.session("alone").append(user_message("y"))
+
+
+def test_a_session_that_the_replica_does_not_have_yet_is_opened_on_the_primary(servers, url):
+    """Another process created it: the replica lags behind that one, and answers the reads of this store."""
+    with recollect.open(url) as store, recollect.open(servers[0].url("chats", "plain")) as other:
+        store.session("there")
+        wait_until(lambda: has_caught_up(store, "there"))
+        set_replay_paused(servers[1], pause=True)
+        try:
+            for create in (False, True):
+                id = f"new {create}"
+                other.session(id, title="T")
+                assert store.get_session(id) is None
+                session = store.session(id, create, title="other") if create else store.session(id, create)
+                assert session.title == "T"
+                with pytest.raises(recollect.SessionNotFound):
+                    store.session("missing", create=False)
+        finally:
+            set_replay_paused(servers[1], pause=False)

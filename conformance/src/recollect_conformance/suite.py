@@ -16,6 +16,7 @@ from recollect_conformance.leases import TestLeases
 from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
 from recollect_conformance.messages import TestAppend, TestRead
+from recollect_conformance.opening import TestOpening
 from recollect_conformance.owners import TestOwners, TestSettings
 from recollect_conformance.presence import TestPresence
 from recollect_conformance.retention import TestEmptyTrash, TestPruneSessions
@@ -79,6 +80,7 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestErrors,
     TestFormats,
     TestLeases,
+    TestOpening,
     TestOwners,
     TestSearchIndexSeveralStores,
     TestSessions,

@@ -88,16 +88,16 @@ class Store:
     def session(self, id: str | None = None, create: bool = True, **fields: Unpack[NewSessionFields]) -> Session:
         """Return a session. If it does not exist, create it with `fields`; without an `id`, create one with a new id.
 
-        Opening an existing session updates its activity time and marks its open turns whose process has ended as
-        interrupted; `fields` are then ignored. With `create=False`, a missing session raises SessionNotFound. A session
-        in the trash raises SessionInTrash, and an invalid id or field InvalidValue.
+        Opening an existing session only reads, unless one of its open turns must be marked as interrupted because its
+        process has ended; `fields` are then ignored. With `create=False`, a missing session raises SessionNotFound, and
+        one in the trash SessionInTrash. An invalid id or field raises InvalidValue.
         """
         scope = self.scope()
         if id is None:
             return Session(self, self.run(storage.sessions.create(scope, session_ids.new_id(scope.now), fields)))
         may_create = validation.check_flag("create", create)
-        op = storage.sessions.ensure(scope, id, fields) if may_create else storage.sessions.open_session(scope, id)
-        return Session(self, self.run(op))
+        plan = storage.sessions.open_session(scope, id, fields if may_create else None)
+        return Session(self, self.follow(plan))
 
     def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> Session:
         """Create a session with `fields` and return it. Raise SessionExists if `id` is in use.
@@ -113,7 +113,7 @@ class Store:
     def get_session(self, id: str) -> Session | None:
         """Return the session with this id, or None if it does not exist or is in the trash.
 
-        Unlike session(), this neither updates the activity time nor marks abandoned turns.
+        Unlike session(), this never writes: abandoned turns stay open.
         """
         info = self.run(storage.sessions.get(self.scope(), id))
         return None if info is None else Session(self, info)

@@ -89,9 +89,9 @@ class AsyncStore:
     ) -> AsyncSession:
         """Return a session. If it does not exist, create it with `fields`; without an `id`, create one with a new id.
 
-        Opening an existing session updates its activity time and marks its open turns whose process has ended as
-        interrupted; `fields` are then ignored. With `create=False`, a missing session raises SessionNotFound. A session
-        in the trash raises SessionInTrash, and an invalid id or field InvalidValue.
+        Opening an existing session only reads, unless one of its open turns must be marked as interrupted because its
+        process has ended; `fields` are then ignored. With `create=False`, a missing session raises SessionNotFound, and
+        one in the trash SessionInTrash. An invalid id or field raises InvalidValue.
         """
         scope = self.scope()
         if id is None:
@@ -99,8 +99,8 @@ class AsyncStore:
                 self, await self.run(storage.sessions.create(scope, session_ids.new_id(scope.now), fields))
             )
         may_create = validation.check_flag("create", create)
-        op = storage.sessions.ensure(scope, id, fields) if may_create else storage.sessions.open_session(scope, id)
-        return AsyncSession(self, await self.run(op))
+        plan = storage.sessions.open_session(scope, id, fields if may_create else None)
+        return AsyncSession(self, await self.follow(plan))
 
     async def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> AsyncSession:
         """Create a session with `fields` and return it. Raise SessionExists if `id` is in use.
@@ -116,7 +116,7 @@ class AsyncStore:
     async def get_session(self, id: str) -> AsyncSession | None:
         """Return the session with this id, or None if it does not exist or is in the trash.
 
-        Unlike session(), this neither updates the activity time nor marks abandoned turns.
+        Unlike session(), this never writes: abandoned turns stay open.
         """
         info = await self.run(storage.sessions.get(self.scope(), id))
         return None if info is None else AsyncSession(self, info)

@@ -242,7 +242,7 @@ class DatabaseServer:
     def read(self, op: Operation[T]) -> T:
         """Run an operation that only reads, on the replica if it has everything that this store wrote."""
         fast = self._fast_paths.prepare(op.fast)
-        if self._replica is not None and not self._closed:
+        if self._replica is not None and not op.latest and not self._closed:
             self.after_fork()
             result = self._replica.read(
                 lambda pipeline: transactions.read(pipeline, self._registry, op, self.owner, fast),
