@@ -62,20 +62,20 @@ class TestOpening:
         for attempt in range(6):
             id = f"session {attempt}"
             barrier = threading.Barrier(len(stores))
-            opened: list[Session] = []
+            sessions: list[Session] = []
 
             def open_session(opener: Store, id: str = id, barrier: threading.Barrier = barrier) -> None:
                 barrier.wait()
                 session = opener.session(id, title="T")
                 session.append(user("x"))
-                opened.append(session)  # noqa: B023  the threads end in this iteration
+                sessions.append(session)  # noqa: B023  the threads end in this iteration
 
             threads = [threading.Thread(target=open_session, args=(opener,)) for opener in stores]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert len(opened) == len(stores)
+            assert len(sessions) == len(stores)
             assert [entry.id for entry in list_all_sessions(store)].count(id) == 1
             assert texts(store.session(id)) == ["x"] * len(stores)
 
@@ -116,10 +116,10 @@ class TestOpening:
         before = session.refresh()
         active, revision = before.active_at, before.revision
         for create in (True, False):
-            opened = database.open().session("a", create)
-            assert opened.active_at == active
-            assert opened.revision == revision + 1  # of the first opening; the second one finds nothing to do
-            assert statuses(opened) == ["interrupted"]
+            current = database.open().session("a", create)
+            assert current.active_at == active
+            assert current.revision == revision + 1  # of the first opening; the second one finds nothing to do
+            assert statuses(current) == ["interrupted"]
         assert [entry.id for entry in store.list_sessions()] == ["b", "a"]
 
     def test_a_live_turn_is_not_written(self, store: Store, database: DatabaseUnderTest):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recollect_conformance.arguments import TestArguments
+from recollect_conformance.as_owner import TestAsOwner, TestAsOwnerOfClosedStore
 from recollect_conformance.attachments import TestAttachments
 from recollect_conformance.branches import TestErase, TestFork, TestRewind
 from recollect_conformance.compaction import TestCompaction, TestCompactionOnBranches, TestSnapshots
@@ -36,6 +37,7 @@ from recollect_conformance.watch import TestWatch
 _SINGLE_STORE: tuple[type, ...] = (
     TestAppend,
     TestArguments,
+    TestAsOwner,
     TestCompaction,
     TestCompactionOnBranches,
     TestDelete,
@@ -75,6 +77,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestTurns,
 )
 _SEVERAL_STORES: tuple[type, ...] = (
+    TestAsOwnerOfClosedStore,
     TestConcurrency,
     TestAttachments,
     TestErrors,

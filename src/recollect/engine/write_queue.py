@@ -21,10 +21,11 @@ class QueuedOperation:
     A writer thread sets `result` or `error`; only the event loop touches `waiter`, which is not thread-safe.
     """
 
-    __slots__ = ("claim", "error", "loop", "op", "result", "waiter")
+    __slots__ = ("claim", "error", "loop", "op", "owner", "result", "waiter")
 
-    def __init__(self, op: Operation[Any], loop: Loop) -> None:
+    def __init__(self, op: Operation[Any], loop: Loop, owner: str) -> None:
         self.op = op
+        self.owner = owner
         self.loop = loop
         self.result: Any = None
         self.error: BaseException | None = None
@@ -52,12 +53,12 @@ class WriteQueue:
         self._lock = threading.Lock()
         self.closed = False
 
-    async def wait(self, op: Operation[T], loop: Loop) -> T:
-        """Queue an operation and return its result.
+    async def wait(self, op: Operation[T], loop: Loop, owner: str = "") -> T:
+        """Queue an operation and return its result. An engine whose transactions belong to owners passes `owner`.
 
         If the task is cancelled before the operation begins, it is withdrawn; an operation that has begun completes.
         """
-        job = QueuedOperation(op, loop)
+        job = QueuedOperation(op, loop, owner)
         with self._lock:  # so that no operation is queued after the None with which close() ends the threads
             if self.closed:
                 raise StoreClosed

@@ -10,9 +10,11 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from recollect import storage
+from recollect.engine.closed_engine import ClosedEngine
+from recollect.engine.url import check_owner
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import session_ids, validation
 from recollect.model.search import Hit, Page
@@ -39,15 +41,32 @@ class Store:
     block.
     """
 
-    def __init__(self, engine: Engine, owner: str = "") -> None:
+    def __init__(self, engine: Engine, owner: str = "", root: Store | None = None) -> None:
         self._engine = engine
         self._owner = owner
+        self._root = root  # the store that was opened, if as_owner() made this one
+        self._views: weakref.WeakSet[Store] = weakref.WeakSet()
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     @property
     def path(self) -> str:
         """The location of the database: an absolute path, `:memory:`, or a URL without its password."""
         return self._engine.path
+
+    def as_owner(self, name: str) -> Store:
+        """Return a store for another owner that shares the connections and threads of this one.
+
+        It costs no connection and no round trip, so a program can have one for each of its users. `name` is as `owner`
+        of recollect.open(). Closing it ends its own watches, and later calls on it raise StoreClosed; closing the store
+        that was opened closes all of them.
+
+        On PostgreSQL, the first call for a named owner raises StoreUnavailable if the role bypasses row-level security.
+        """
+        check_owner(name)
+        root = self if self._root is None else self._root
+        view = Store(self._engine.as_owner(name), name, root)
+        root._views.add(view)  # noqa: SLF001  the same class
+        return view
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
@@ -444,14 +463,19 @@ class Store:
     def close(self) -> None:
         """Close the store and end its watches. Every acknowledged write is already on disk.
 
-        The current write is completed first. Every later call raises StoreClosed, except close().
+        The current write is completed first. Every later call raises StoreClosed, except close(); also on the stores
+        that as_owner() returned. Closing one of those closes only it.
         """
         return close_anywhere(self._close())
 
     def _close(self) -> None:
-        for watch in list(self._watches):
-            watch.end_with_store()
-        self._engine.close()
+        if self._root is not None:
+            self._engine = cast("Engine", ClosedEngine(self.path))
+        for store in (self, *self._views):
+            for watch in list(store._watches):  # noqa: SLF001  the same class
+                watch.end_with_store()
+        if self._root is None:
+            self._engine.close()
 
     def __enter__(self) -> Self:
         return self
