@@ -82,7 +82,6 @@ OWNER_READS = {
     "session_restore": "it reads only the newest entry of the index",
     "session_advance": "it reads only the newest entry of the index",
     "session_append_state": "it reads only the newest entry of the index",
-    "session_open_state": "it reads only the newest entry of the index",
     "tool_calls_ranked": "statistics cover everything",
     "blobs_refs": "a check reads everything",
     "records_stray": "a check reads everything",

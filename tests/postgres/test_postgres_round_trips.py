@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 
+import psycopg
 import pytest
 
 import recollect
@@ -162,12 +163,14 @@ def test_last_messages_of_a_fork(store, round_trips):
     assert [message.text for message in session.messages(last=1)] == ["m1"]
 
 
-def test_a_new_session_takes_one_round_trip(store, round_trips):
-    with round_trips(1):
+def test_a_new_session(store, round_trips):
+    with round_trips(2):  # it is read, then created
         session = store.session("a")
+    with round_trips(1):
+        store.create_session("b")
     assert session.messages(last=5) == []
     with pytest.raises(recollect.SessionNotFound):
-        store.session("b", create=False)
+        store.session("c", create=False)
     store.delete_session("a")
     with pytest.raises(recollect.SessionInTrash):
         store.session("a", create=False)
@@ -179,13 +182,6 @@ def test_last_messages_contain_payloads(store):
     session = store.session("a")
     session.append([user_message("x"), IMAGE_MESSAGE])
     assert "QUJD" * 2000 in str(session.messages(last=1)[0].parts)
-
-
-def test_opening_a_session_with_an_open_turn_marks_it_active(store, round_trips):
-    session = store.session("a")
-    before = store.session("b").active_at
-    with session.turn("q"):
-        assert store.session("a").active_at > before
 
 
 def test_save_turn_raises_session_busy_next_to_an_open_turn(store):
@@ -326,3 +322,29 @@ def test_the_hits_of_a_page_are_read_in_one_statement(store, round_trips):
     store.delete_session("a")
     assert {hit.session for hit in store.search("heron", 20)} == {"fork"}
     assert [hit.tool for hit in store.search("role:tool of", 20)] == ["f"] * 16
+
+
+def test_opening_a_session_reads_in_one_round_trip(store, postgres, round_trips):
+    store.session("a", title="T")
+    with psycopg.connect(postgres, autocommit=True) as other:
+        other.execute("SELECT set_config('recollect.owner', %s, false)", (store.scope().owner,))
+        commits = "SELECT token, at FROM recollect.commits ORDER BY token"
+        before = other.execute(commits).fetchall()
+        other.execute("BEGIN")
+        other.execute("SELECT id FROM recollect.sessions FOR UPDATE")  # opening waits for no lock
+        for open_session in (store.session, store.get_session, lambda name: store.session(name, create=False)):
+            with round_trips(1):
+                assert open_session("a").title == "T"
+        other.execute("ROLLBACK")
+        assert other.execute(commits).fetchall() == before
+
+
+def test_opening_a_session_with_a_live_turn_only_reads(store, postgres, round_trips):
+    turn = store.session("a").turn("q")
+    with psycopg.connect(postgres, autocommit=True) as other:
+        commits = "SELECT token, at FROM recollect.commits ORDER BY token"
+        before = other.execute(commits).fetchall()
+        with round_trips(5):  # the fast path, the session, its branches, the turn, and COMMIT
+            assert store.session("a").message_count == 1
+        assert other.execute(commits).fetchall() == before
+    turn.complete()

@@ -244,7 +244,7 @@ OPERATIONS_ON_A_DELETED_SESSION = {
     "append with a key": lambda store, name: storage.appends.append(
         store.scope(), name, [Draft(role="user", parts=(TextPart(text="x"),))], key="k"
     ),
-    "open": lambda store, name: storage.sessions.open_session(store.scope(), name),
+    "open": lambda store, name: Operation(storage.sessions._recover_session, store.scope(), name),
     "update": lambda store, name: storage.sessions.update(store.scope(), name, {"title": "t"}),
     "delete a message": lambda store, name: storage.messages.set_deleted(store.scope(), name, 1, deleted=True),
     "rewind": lambda store, name: storage.branches.rewind(store.scope(), name, 1),

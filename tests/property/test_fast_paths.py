@@ -492,6 +492,7 @@ def test_the_fast_paths_of_postgres_change_no_result(face, databases, long):
     assert set(+answers) == set(fast_paths.FAST_PATHS)
 
 
-def test_sqlite_has_all_fast_paths_except_that_of_the_last_messages():
-    handlers = set(SqliteFastPaths({}).handlers)
-    assert set(fast_paths.FAST_PATHS) - handlers == {fast_paths.LastMessagesRequest}
+def test_sqlite_has_the_fast_paths_that_save_statements():
+    assert set(SqliteFastPaths({}).handlers) == {
+        fast_paths.AppendRequest, fast_paths.SaveTurnRequest, fast_paths.ListSessionsRequest
+    }  # fmt: skip

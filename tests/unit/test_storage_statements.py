@@ -44,7 +44,6 @@ from recollect.storage.fast_paths import (
     ListedSessionRow,
     ListSessionsRequest,
     NewestMessageRow,
-    OpenSessionRequest,
     SaveTurnRequest,
     StoredSessionRow,
 )
@@ -429,30 +428,19 @@ class TestEnsure:
         op = sessions.ensure(SCOPE, "cli:a", {"title": "other"})
         assert type(op.fast) is EnsureSessionRequest
         assert finish(op, session_row(title="T", open_turns=0)).title == "T"
-        for operation in (op, sessions.open_session(SCOPE, "cli:a")):
-            script = self.script_of_open(session_row(title="T", open_turns=0))
-            session = script.run(operation)
-            assert script.names == ["session_get", "session_activate", "session_by_key"]
-            assert session == finish(operation, session_row(title="T", open_turns=0))
+        script = self.script_of_open(session_row(title="T", open_turns=0))
+        session = script.run(op)
+        assert script.names == ["session_get"]
+        assert session == finish(op, session_row(title="T", open_turns=0))
 
     def script_of_open(self, row: StoredSessionRow, **rows: Any) -> Script:
         """Make the script of a session that exists."""
-        return Script(
-            {"session_get": [row], "session_activate": [sessions.ActivityRow(NOW)], "session_by_key": [row], **rows}
-        )
-
-    def test_the_request_to_open_a_session(self):
-        request = sessions.open_session(SCOPE, "cli:a").fast
-        assert request == OpenSessionRequest(owner="me", id="cli:a", now=NOW)
-        op = sessions.open_session(SCOPE, "\ud800")  # no session has such an id
-        assert op.fast is None
-        with pytest.raises(SessionNotFound):
-            Script({}).run(op)
+        return Script({"session_get": [row], "session_by_key": [row], **rows})
 
     def test_a_session_with_an_open_turn_takes_more_statements(self):
         script = self.script_of_open(session_row(title="T"))
         session = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
-        assert script.names == ["session_get", "branches_open", "session_activate", "session_by_key"]
+        assert script.names == ["session_get", "branches_open"]
         assert session.title == "T"
 
     def test_an_open_turn_of_a_dead_process_is_interrupted(self):
@@ -465,7 +453,7 @@ class TestEnsure:
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert script.names == [
             "session_get", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
-            "branch_release", "session_change_open_turns", "session_change", "session_activate", "session_by_key",
+            "branch_release", "session_change_open_turns", "session_change", "session_by_key",
         ]  # fmt: skip
 
     def test_a_live_turn_is_not_touched(self):
@@ -485,7 +473,6 @@ class TestEnsure:
                 "session_insert": [sessions.SessionKeyRow(11)],
                 "tree_branch": [paths.BranchNumberRow(1)],
                 "branch_insert": [paths.BranchKeyRow(31)],
-                "session_activate": [sessions.ActivityRow(NOW)],
                 "session_by_key": [session_row()],
             }
         )
@@ -537,7 +524,7 @@ class TestEnsure:
         op = make(SCOPE, "cli:b", {"title": "Éa"})
         assert type(op.fast) is EnsureSessionRequest
         assert (op.fast.owner, op.fast.id, op.fast.now) == ("me", "cli:b", NOW)
-        assert (op.fast.parent, op.fast.may_exist) == (None, make is sessions.ensure)
+        assert op.fast.parent is None
         assert finish(op, session_row(title="T", open_turns=0)).title == "T"
         op = make(SCOPE, "cli:a:delegate:b", {"title": "Éa", "parent": "cli:a", "pinned": True})
         assert type(op.fast) is EnsureSessionRequest

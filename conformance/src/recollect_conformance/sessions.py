@@ -92,18 +92,17 @@ class TestSessions:
         store.session("a")
         store.session("b")
         assert store.session("a", create=False).id == "a"
-        assert list_ids(store) == ["a", "b"]
+        assert list_ids(store) == ["b", "a"]
         store.delete_session("a")
         with pytest.raises(SessionInTrash):
             store.session("a", create=False)
 
     def test_the_list_is_by_newest_activity_also_within_a_millisecond(self, store: Store):
+        sessions = {id: store.session(id) for id in "ab"}
         for _ in range(5):
             for last, before in (("a", "b"), ("b", "a")):
-                store.session(before)
-                store.session(last)
-                store.session(before)
-                store.session(last)
+                for id in (before, last, before, last):
+                    sessions[id].append(user("x"))
                 assert list_ids(store) == [last, before]
 
     def test_each_write_counts_as_activity(self, store: Store):
@@ -138,6 +137,8 @@ class TestSessions:
             lambda: session.compact("1.3", summary="summary"),
             session.undo_compaction,
             session.messages,
+            lambda: store.session("a"),
+            lambda: store.session("a", create=False),
             lambda: store.search("another"),
             lambda: store.set_last_session("a"),
             store.recover,
@@ -148,7 +149,7 @@ class TestSessions:
 
     def test_the_list_by_creation(self, store: Store):
         created_ids = [store.session(f"s{n}").id for n in range(5)]
-        store.session("s0")
+        store.session("s0").append(user("x"))
         assert list_ids(store, order="created") == created_ids[::-1]
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 50])

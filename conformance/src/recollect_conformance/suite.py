@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recollect_conformance.arguments import TestArguments
+from recollect_conformance.as_owner import TestAsOwner, TestAsOwnerOfClosedStore
 from recollect_conformance.attachments import TestAttachments
 from recollect_conformance.branches import TestErase, TestFork, TestRewind
 from recollect_conformance.combined_appends import (
@@ -23,6 +24,7 @@ from recollect_conformance.leases import TestLeases
 from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
 from recollect_conformance.messages import TestAppend, TestRead
+from recollect_conformance.opening import TestOpening
 from recollect_conformance.owners import TestLastSession, TestOwners
 from recollect_conformance.presence import TestPresence
 from recollect_conformance.records import TestRecordOrder, TestRecords, TestSessionRecords, TestSharedRecords
@@ -45,6 +47,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestAppendAfter,
     TestAppendKeys,
     TestArguments,
+    TestAsOwner,
     TestCompaction,
     TestCompactionOnBranches,
     TestDelete,
@@ -88,6 +91,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestTurns,
 )
 _SEVERAL_STORES: tuple[type, ...] = (
+    TestAsOwnerOfClosedStore,
     TestConcurrency,
     TestAppendWithUpdate,
     TestAttachments,
@@ -95,6 +99,7 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestErrors,
     TestFormats,
     TestLeases,
+    TestOpening,
     TestOwners,
     TestSearchIndexSeveralStores,
     TestSessions,

@@ -49,6 +49,13 @@ def split_url(url: str) -> tuple[str, str, list[str]]:
 
 def check_owner_and_timeout(owner: Any, timeout: Any) -> None:
     """Raise InvalidValue unless `owner` can be an owner and `timeout` a number of seconds."""
+    check_owner(owner)
+    if type(timeout) not in (int, float) or not 0 <= timeout <= _MAX_TIMEOUT:
+        raise InvalidValue(f"timeout must be between 0 and {_MAX_TIMEOUT} seconds, got {format_value(timeout)}.")
+
+
+def check_owner(owner: Any) -> None:
+    """Raise InvalidValue unless `owner` can be an owner."""
     if type(owner) is not str or "\0" in owner or owner != escape_surrogates(owner):
         raise InvalidValue(
             f"owner must be a str without NUL and unpaired surrogates ('' for none), got {format_value(owner)}."
@@ -57,8 +64,6 @@ def check_owner_and_timeout(owner: Any, timeout: Any) -> None:
         raise InvalidValue(f"owner must have at most {_OWNER_MAX_CHARACTERS} characters, got {len(owner):,}.")
     if len(owner.encode()) > _OWNER_MAX_BYTES:
         raise InvalidValue(f"owner must have at most {_OWNER_MAX_BYTES} bytes in UTF-8, got {len(owner.encode())}.")
-    if type(timeout) not in (int, float) or not 0 <= timeout <= _MAX_TIMEOUT:
-        raise InvalidValue(f"timeout must be between 0 and {_MAX_TIMEOUT} seconds, got {format_value(timeout)}.")
 
 
 def parse_target(target: str | os.PathLike[str] | None) -> StoreTarget:

@@ -270,16 +270,23 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], relat
     return key_row.session
 
 
-def _ensure_request(
-    scope: Scope, session: str, columns: dict[str, Any], parent: str | None, *, may_exist: bool
-) -> EnsureSessionRequest:
-    """Return the request for the fast path that opens or creates a session."""
+def _ensure_request(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> EnsureSessionRequest:
+    """Return the request for the fast path that creates a session."""
     row = _new_row(session, columns)
     row["folded"] = None if row["title"] is None else title_sort_key(row["title"])
-    return EnsureSessionRequest(scope.owner, session, scope.now, may_exist, parent, row)
+    return EnsureSessionRequest(scope.owner, session, scope.now, parent, row)
 
 
-def _finish_open(_: OpenSessionRequest | EnsureSessionRequest, row: StoredSessionRow) -> SessionInfo:
+def _open_request(scope: Scope, session: str) -> OpenSessionRequest | None:
+    """Return the request for the fast path that reads a session; None for an id that no session can have."""
+    return OpenSessionRequest(scope.owner, session) if session_ids.is_possible_id(session) else None
+
+
+def _finish_open(_: OpenSessionRequest, rows: list[StoredSessionRow]) -> SessionInfo | None:
+    return stored_from_row(rows[0]).value if rows else None
+
+
+def _finish_creation(_: EnsureSessionRequest, row: StoredSessionRow) -> SessionInfo:
     return stored_from_row(row).value
 
 
@@ -295,8 +302,8 @@ def create(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[S
     """Create a session; raise SessionExists if the id is in use."""
     columns, parent = columns_for_new(fields, scope.now)
     id = session_ids.check_new_id(session)
-    request = _ensure_request(scope, id, columns, parent, may_exist=False)
-    return Operation(_create, scope, id, columns, parent, fast=request, finish=_finish_open)
+    request = _ensure_request(scope, id, columns, parent)
+    return Operation(_create, scope, id, columns, parent, fast=request, finish=_finish_creation)
 
 
 def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
@@ -328,24 +335,25 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
 
 
 def ensure(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
-    """Open a session, or create it; either way it counts as active now."""
+    """Create a session; if it exists, read it, and interrupt turns whose holder is gone."""
     columns, parent = columns_for_new(fields, scope.now)
     id = session_ids.check_new_id(session)
-    request = _ensure_request(scope, id, columns, parent, may_exist=True)
-    return Operation(_ensure, scope, id, columns, parent, fast=request, finish=_finish_open)
+    request = _ensure_request(scope, id, columns, parent)
+    return Operation(_ensure, scope, id, columns, parent, fast=request, finish=_finish_creation)
 
 
 def _ensure(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
     row = yield from find_live_row(scope, session)
-    return (yield from (_create_in_steps(scope, session, columns, parent) if row is None else _open_row(scope, row)))
+    return (
+        yield from (_create_in_steps(scope, session, columns, parent) if row is None else _recovered_info(scope, row))
+    )
 
 
-def _open_row(scope: Scope, row: StoredSessionRow) -> Steps[SessionInfo]:
-    """Open the session of a row, after interrupting turns whose holder is gone."""
-    if row.open_turns:
-        yield from leases.recover_turns(scope, row.session)
-    yield from activate(scope, row.session)
-    return (yield from read_by_key(row.session)).value
+def _recovered_info(scope: Scope, row: StoredSessionRow) -> Steps[SessionInfo]:
+    """Return the session of a row, after interrupting turns whose holder is gone."""
+    if row.open_turns and (yield from leases.recover_turns(scope, row.session)):
+        return (yield from read_by_key(row.session)).value
+    return stored_from_row(row).value
 
 
 class ActivityRow(NamedTuple):
@@ -402,14 +410,53 @@ def touch(session: str, key: int, branch: int, change: Mapping[str, int]) -> Ste
     return row
 
 
-def open_session(scope: Scope, session: str) -> Operation[SessionInfo]:
-    """Open an existing session; it counts as active now."""
-    request = OpenSessionRequest(scope.owner, session, scope.now) if session_ids.is_possible_id(session) else None
-    return Operation(_open_session, scope, session, fast=request, finish=_finish_open)
+class _Lookup(NamedTuple):
+    """A session that was read to be opened, or None, and whether it has an open turn whose holder is gone."""
+
+    value: SessionInfo | None
+    is_abandoned: bool = False
 
 
-def _open_session(scope: Scope, session: str) -> Steps[SessionInfo]:
-    return (yield from _open_row(scope, (yield from _find_row(scope, session))))
+def open_session(scope: Scope, session: str, fields: Mapping[str, Any] | None = None) -> Plan[SessionInfo]:
+    """Open a session. If it is missing, create it with `fields`; without them, raise SessionNotFound or SessionInTrash.
+
+    An existing session is only read, without a transaction that writes, unless a turn must be interrupted because its
+    holder is gone.
+    """
+    creation = None if fields is None else ensure(scope, session, fields)  # checks the arguments before any statement
+    value, is_abandoned = yield look_up(scope, session)
+    if value is not None and not is_abandoned:
+        return value
+    if creation is not None:
+        return (yield creation)
+    if value is None:  # a replica may lag behind the process that created the session
+        return (yield Operation(_read, scope, session, writes=False, latest=True))
+    return (yield Operation(_recover_session, scope, session))
+
+
+def look_up(scope: Scope, session: str) -> Operation[_Lookup]:
+    """Read a session that is about to be opened, unless it is missing or in the trash."""
+    request = _open_request(scope, session)
+    return Operation(_look_up, scope, session, writes=False, fast=request, finish=_finish_look_up)
+
+
+def _finish_look_up(_: OpenSessionRequest, rows: list[StoredSessionRow]) -> _Lookup | None:
+    """Return the session of a row; None if a turn is open in it, whose holder the steps examine."""
+    if not rows:
+        return _Lookup(None)
+    return None if rows[0].open_turns else _Lookup(stored_from_row(rows[0]).value)
+
+
+def _look_up(scope: Scope, session: str) -> Steps[_Lookup]:
+    row = yield from find_live_row(scope, session)
+    if row is None:
+        return _Lookup(None)
+    is_abandoned = row.open_turns > 0 and (yield from leases.has_abandoned_turn(scope, row.session))
+    return _Lookup(stored_from_row(row).value, is_abandoned)
+
+
+def _recover_session(scope: Scope, session: str) -> Steps[SessionInfo]:
+    return (yield from _recovered_info(scope, (yield from _find_row(scope, session))))
 
 
 class SessionIdRow(NamedTuple):
@@ -453,8 +500,9 @@ def _recover(scope: Scope, session: str) -> Steps[bool]:
 
 
 def read(scope: Scope, session: str) -> Operation[SessionInfo]:
-    """Read an existing session without changing its activity."""
-    return Operation(_read, scope, session, writes=False)
+    """Read an existing session; raise SessionNotFound or SessionInTrash."""
+    request = _open_request(scope, session)
+    return Operation(_read, scope, session, writes=False, fast=request, finish=_finish_open)
 
 
 def _read(scope: Scope, session: str) -> Steps[SessionInfo]:
@@ -463,7 +511,8 @@ def _read(scope: Scope, session: str) -> Steps[SessionInfo]:
 
 def get(scope: Scope, session: str) -> Operation[SessionInfo | None]:
     """Read a session, or None if it is missing or in the trash."""
-    return Operation(_get, scope, session, writes=False)
+    request = _open_request(scope, session)
+    return Operation(_get, scope, session, writes=False, fast=request, finish=_finish_open)
 
 
 def _get(scope: Scope, session: str) -> Steps[SessionInfo | None]:

@@ -10,9 +10,11 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 
 from recollect import storage
+from recollect.engine.closed_engine import ClosedEngine
+from recollect.engine.url import check_owner
 from recollect.errors import IndexDamaged, NotSupported, RecollectError
 from recollect.model import session_ids, validation
 from recollect.model.search import Hit, Page
@@ -40,9 +42,11 @@ class Store:
     block.
     """
 
-    def __init__(self, engine: Engine, owner: str = "") -> None:
+    def __init__(self, engine: Engine, owner: str = "", root: Store | None = None) -> None:
         self._engine = engine
         self._owner = owner
+        self._root = root  # the store that was opened, if as_owner() made this one
+        self._views: weakref.WeakSet[Store] = weakref.WeakSet()
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
     @property
@@ -54,6 +58,21 @@ class Store:
     def records(self) -> Records:
         """The records of this store: state of a program that is not a message and belongs to no session."""
         return Records(self)
+
+    def as_owner(self, name: str) -> Store:
+        """Return a store for another owner that shares the connections and threads of this one.
+
+        It costs no connection and no round trip, so a program can have one for each of its users. `name` is as `owner`
+        of recollect.open(). Closing it ends its own watches, and later calls on it raise StoreClosed; closing the store
+        that was opened closes all of them.
+
+        On PostgreSQL, the first call for a named owner raises StoreUnavailable if the role bypasses row-level security.
+        """
+        check_owner(name)
+        root = self if self._root is None else self._root
+        view = Store(self._engine.as_owner(name), name, root)
+        root._views.add(view)  # noqa: SLF001  the same class
+        return view
 
     def scope(self) -> Scope:
         """Return the owner, the process and the current time, the first argument of every operation."""
@@ -94,16 +113,16 @@ class Store:
     def session(self, id: str | None = None, create: bool = True, **fields: Unpack[NewSessionFields]) -> Session:
         """Return a session. If it does not exist, create it with `fields`; without an `id`, create one with a new id.
 
-        Opening an existing session updates its activity time and marks its open turns whose process has ended as
-        interrupted; `fields` are then ignored. With `create=False`, a missing session raises SessionNotFound. A session
-        in the trash raises SessionInTrash, and an invalid id or field InvalidValue.
+        Opening an existing session only reads, unless one of its open turns must be marked as interrupted because its
+        process has ended; `fields` are then ignored. With `create=False`, a missing session raises SessionNotFound, and
+        one in the trash SessionInTrash. An invalid id or field raises InvalidValue.
         """
         scope = self.scope()
         if id is None:
             return Session(self, self.run(storage.sessions.create(scope, session_ids.new_id(scope.now), fields)))
         may_create = validation.check_flag("create", create)
-        op = storage.sessions.ensure(scope, id, fields) if may_create else storage.sessions.open_session(scope, id)
-        return Session(self, self.run(op))
+        plan = storage.sessions.open_session(scope, id, fields if may_create else None)
+        return Session(self, self.follow(plan))
 
     def create_session(self, id: str | None = None, **fields: Unpack[NewSessionFields]) -> Session:
         """Create a session with `fields` and return it. Raise SessionExists if `id` is in use.
@@ -119,7 +138,7 @@ class Store:
     def get_session(self, id: str) -> Session | None:
         """Return the session with this id, or None if it does not exist or is in the trash.
 
-        Unlike session(), this neither updates the activity time nor marks abandoned turns.
+        Unlike session(), this never writes: abandoned turns stay open.
         """
         info = self.run(storage.sessions.get(self.scope(), id))
         return None if info is None else Session(self, info)
@@ -452,14 +471,19 @@ class Store:
     def close(self) -> None:
         """Close the store and end its watches. Every acknowledged write is already on disk.
 
-        The current write is completed first. Every later call raises StoreClosed, except close().
+        The current write is completed first. Every later call raises StoreClosed, except close(); also on the stores
+        that as_owner() returned. Closing one of those closes only it.
         """
         return close_anywhere(self._close())
 
     def _close(self) -> None:
-        for watch in list(self._watches):
-            watch.end_with_store()
-        self._engine.close()
+        if self._root is not None:
+            self._engine = cast("Engine", ClosedEngine(self.path))
+        for store in (self, *self._views):
+            for watch in list(store._watches):  # noqa: SLF001  the same class
+                watch.end_with_store()
+        if self._root is None:
+            self._engine.close()
 
     def __enter__(self) -> Self:
         return self

@@ -137,12 +137,6 @@ unnest(
     error_message
 )
 
--- shared: open_session_update
--- Move a session to the top of the list, unless a turn is open in it.
-UPDATE recollect.sessions
-SET active_at = greatest(active_at, :now::bigint, {next_activity})
-WHERE {has_id} AND deleted_at IS NULL AND open_turns = 0
-
 -- shared: new_tree_cte
 -- Insert the tree of a new session, unless the session exists or its parent is missing. The parent is locked, so that it
 -- is not erased meanwhile.
@@ -331,20 +325,6 @@ SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NU
 -- Return the key of a session that is not in the trash, and keep others from erasing it until the transaction ends. One statement:
 -- if another transaction erases the row meanwhile, and creates the session again, no row is returned.
 SELECT (tree << 20) | number AS session FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR KEY SHARE
-
--- name: session_open
--- Move a session without an open turn to the top of the list, and return it.
-{open_session_update}
-RETURNING {session_row}
-
--- name: session_ensure
--- Open a session like session_open, or create it; no row if it has an open turn, or if its parent is missing.
-WITH opened_session AS (
-    {open_session_update} RETURNING sessions.*
-), {new_tree_cte}, new_session AS (
-    {session_insert}
-), {branch_insert_cte}
-SELECT {session_row} FROM (SELECT * FROM opened_session UNION ALL SELECT * FROM new_session) AS sessions
 
 -- name: session_create
 -- Create a session with its tree and branch; no row if it exists, or if its parent is missing.

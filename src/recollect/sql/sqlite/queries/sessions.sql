@@ -347,14 +347,6 @@ UPDATE sessions SET open_turns = open_turns + :change WHERE key = :session
 UPDATE sessions SET active_at = max(active_at, :now, 1 + ({newest_activity})) WHERE key = :session
 RETURNING active_at
 
--- name: session_open_state
--- Return what opening a session needs: its key, open turns and activity time, and the newest activity time of all.
-SELECT key, open_turns, active_at, ({newest_activity}) FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
-
--- name: session_write_active
--- Write the activity time of a session.
-UPDATE sessions SET active_at = ? WHERE key = ?
-
 -- name: session_touch
 -- Raise the revision of a session, and count new messages if the branch is its head.
 UPDATE sessions
