@@ -16,11 +16,13 @@ if TYPE_CHECKING:
         appends,
         branches,
         integrity,
+        labels,
         leases,
         listing,
         messages,
         paths,
         presence,
+        relations,
         retention,
         row_stream,
         search,
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "row_stream",
-    "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "integrity", "labels", "leases", "listing", "messages", "paths", "presence", "relations",
+    "retention", "row_stream", "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
 ]  # fmt: skip
 
 
