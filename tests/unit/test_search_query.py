@@ -14,13 +14,13 @@ from recollect.storage.search.query import (
     AllOf,
     AnyOf,
     Phrase,
-    filter_values,
     infix_pieces,
     message_condition,
     parse_query,
     parse_time_argument,
     wanted_phrases,
 )
+from recollect.storage.session_filters import filter_values
 from recollect.storage.search.retrieval import rarity_weights
 
 NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
