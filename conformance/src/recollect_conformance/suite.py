@@ -10,14 +10,17 @@ from recollect_conformance.concurrency import TestConcurrency, TestHandles
 from recollect_conformance.counts import TestShownCounts
 from recollect_conformance.deletion import TestDelete
 from recollect_conformance.errors import TestErrors
+from recollect_conformance.filters import TestFilters, TestReversedLists
 from recollect_conformance.formats import TestFormats
 from recollect_conformance.history import TestHistory
+from recollect_conformance.labels import TestLabels
 from recollect_conformance.leases import TestLeases
 from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
 from recollect_conformance.messages import TestAppend, TestRead
 from recollect_conformance.owners import TestOwners, TestSettings
 from recollect_conformance.presence import TestPresence
+from recollect_conformance.relations import TestRelations
 from recollect_conformance.retention import TestEmptyTrash, TestPruneSessions
 from recollect_conformance.search import TestSearch, TestSearchHostile, TestSearchPages, TestSearchSnippets
 from recollect_conformance.search_index import TestSearchChanges, TestSearchIndex, TestSearchIndexSeveralStores
@@ -41,6 +44,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestDropOutput,
     TestEmptyTrash,
     TestErase,
+    TestFilters,
     TestFork,
     TestHandles,
     TestHistory,
@@ -49,6 +53,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestPresence,
     TestPruneSessions,
     TestRead,
+    TestReversedLists,
     TestRewind,
     TestSaveTurn,
     TestSearch,
@@ -78,8 +83,10 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestAttachments,
     TestErrors,
     TestFormats,
+    TestLabels,
     TestLeases,
     TestOwners,
+    TestRelations,
     TestSearchIndexSeveralStores,
     TestSessions,
     TestSettings,
