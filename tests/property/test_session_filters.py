@@ -75,7 +75,7 @@ OPTIONS = {
 def some_of(choices: dict[str, st.SearchStrategy[Any]], max_size: int) -> st.SearchStrategy[dict[str, Any]]:
     """Return dicts with a few of the entries: more filters at once would rarely match anything."""
     names = st.lists(st.sampled_from(sorted(choices)), max_size=max_size, unique=True)
-    return names.flatmap(lambda chosen: st.fixed_dictionaries({name: choices[name] for name in chosen}))
+    return names.flatmap(lambda subset: st.fixed_dictionaries({name: choices[name] for name in subset}))
 
 
 list_options = st.builds(
@@ -98,19 +98,18 @@ class ModelSession:
         self.relation: str | None = None
         self.created_at = self.active_at = now
         self.deleted_at: int | None = None
-        self.erased = False
 
     def set_fields(self, values: dict[str, Any]) -> None:
         for name, value in values.items():
             setattr(self, name, set(value or ()) if name == "labels" else value)
 
     def ancestors(self) -> set[ModelSession]:
-        found: set[ModelSession] = set()
+        sessions: set[ModelSession] = set()
         session: ModelSession | None = self
-        while session is not None and session not in found:
-            found.add(session)
+        while session is not None and session not in sessions:
+            sessions.add(session)
             session = session.parent
-        return found
+        return sessions
 
 
 class Model:
@@ -182,12 +181,12 @@ class Model:
         session.deleted_at = self.now
 
     def restore(self, id: str) -> None:
-        trashed = self.find(id, deleted=True)
-        if trashed is not None and self.find(id) is None:
+        session = self.find(id, deleted=True)
+        if session is not None and self.find(id) is None:
             self.store.restore_session(id)
             newest = max((s.active_at for s in self.sessions if s.deleted_at is None), default=None)
-            trashed.active_at += trashed.active_at == newest
-            trashed.deleted_at = None
+            session.active_at += session.active_at == newest
+            session.deleted_at = None
 
     def erase(self, session: ModelSession) -> None:
         self.store.erase_session(session.id)
@@ -203,11 +202,11 @@ class Model:
 
     def matches(self, session: ModelSession, filters: dict[str, Any]) -> bool:
         """Return whether a session passes the filters that lists and searches share."""
-        wanted = filters.get("label", [])
+        filter_labels = filters.get("label", [])
         values = session.metadata or {}
         return (
             (session.deleted_at is not None) == filters.get("deleted", False)
-            and set([wanted] if isinstance(wanted, str) else wanted) <= session.labels
+            and set([filter_labels] if isinstance(filter_labels, str) else filter_labels) <= session.labels
             and filters.get("external_id") in (None, session.external_id)
             and session.id.startswith(filters.get("id_prefix", ""))
             and all(
@@ -224,22 +223,22 @@ class Model:
         deleted, order = filters.get("deleted", False), options["order"]
         field = "deleted_at" if deleted else {"created": "created_at"}.get(order, "active_at")
         low, high = (options.get(name) for name in ("since", "until"))
-        found = [s for s in self.sessions if self.matches(s, filters)]
-        found = [s for s in found if self.is_related(s, options, delegates=filters.get("delegates", False))]
-        found = [
-            s for s in found
+        sessions = [s for s in self.sessions if self.matches(s, filters)]
+        sessions = [s for s in sessions if self.is_related(s, options, delegates=filters.get("delegates", False))]
+        sessions = [
+            s for s in sessions
             if (low is None or getattr(s, field) >= START + low) and (high is None or getattr(s, field) < START + high)
         ]  # fmt: skip
-        found.sort(key=lambda s: (getattr(s, field), s.created_at), reverse=True)
+        sessions.sort(key=lambda s: (getattr(s, field), s.created_at), reverse=True)
         if order == "title" and not deleted:
-            titled = [s for s in found if s.title is not None]
-            titled.sort(key=lambda s: (title_sort_key(s.title or ""), s.created_at))
-            found = titled + [s for s in found if s.title is None]
+            with_title = [s for s in sessions if s.title is not None]
+            with_title.sort(key=lambda s: (title_sort_key(s.title or ""), s.created_at))
+            sessions = with_title + [s for s in sessions if s.title is None]
         if options["oldest_first"]:
-            found.reverse()
+            sessions.reverse()
         if options.get("pinned_first") and filters.get("pinned") is None:
-            found.sort(key=lambda s: not s.pinned)
-        return [s.id for s in found]
+            sessions.sort(key=lambda s: not s.pinned)
+        return [s.id for s in sessions]
 
     def is_related(self, session: ModelSession, options: dict[str, Any], *, delegates: bool) -> bool:
         if "parent" in options:
@@ -255,16 +254,16 @@ class Model:
     def check_list(self, filters: dict[str, Any], options: dict[str, Any], limit: int) -> None:
         arguments = {"archived": None, **filters, **options}
         arguments |= {name: START + options[name] for name in ("since", "until") if name in options}
-        listed: list[str] = []
+        listed_ids: list[str] = []
         after = None
         while True:
             page = self.store.list_sessions(limit, after=after, **arguments)
-            listed += [session.id for session in page]
+            listed_ids += [session.id for session in page]
             after = page.next
             if after is None:
                 break
             assert len(page) == limit
-        assert listed == self.expected(filters, options), arguments
+        assert listed_ids == self.expected(filters, options), arguments
 
     def check_search(self, filters: dict[str, Any]) -> None:
         expected = sorted(
@@ -272,8 +271,10 @@ class Model:
             if self.matches(s, filters) and (filters.get("delegates", False) or s.relation != "delegate")
         )  # fmt: skip
         assert sorted(hit.session for hit in self.store.search("hello", 100, **filters)) == expected, filters
-        wanted = filters.get("label", [])
-        typed = " ".join(f'label:"{label}"' for label in ([wanted] if isinstance(wanted, str) else wanted))
+        filter_labels = filters.get("label", [])
+        typed = " ".join(
+            f'label:"{label}"' for label in ([filter_labels] if isinstance(filter_labels, str) else filter_labels)
+        )
         others = {name: value for name, value in filters.items() if name != "label"}
         assert sorted(hit.session for hit in self.store.search(f"hello {typed}", 100, **others)) == expected, filters
 

@@ -677,7 +677,7 @@ class TestOthers:
 
 class TestLists:
     def page(self, *, order: str = "activity", **options: Any) -> Operation[Any]:
-        names = ("after", "deleted", "oldest_first", "pinned_first", "since", "until")
+        names = ("after", "deleted", "pinned_first", "since", "until")
         arguments = {name: options.pop(name) for name in names if name in options}
         return listing.read_page(SCOPE, limit=2, order=order, filters={**NO_FILTERS, **options}, **arguments)
 
@@ -689,11 +689,6 @@ class TestLists:
             ({"deleted": True}, "sessions_by_deletion"),
             ({"archived": False, "delegates": False}, "sessions_default_list"),
             ({"since": 5, "role": "user", "tool": "t"}, "sessions_by_activity"),
-            ({"oldest_first": True}, "sessions_by_activity_reversed"),
-            ({"oldest_first": True, "archived": False, "delegates": False}, "sessions_by_activity_reversed"),
-            ({"oldest_first": True, "order": "created"}, "sessions_by_creation_reversed"),
-            ({"oldest_first": True, "deleted": True, "label": "a"}, "sessions_by_deletion_reversed"),
-            ({"metadata": {"a": 1}, "relation": "fork"}, "sessions_by_activity"),
         ],
         ids=repr,
     )
@@ -717,20 +712,6 @@ class TestLists:
             ({"pinned": True, "model": "m"}, ["sessions_of_pin", "sessions_through_activity"]),
             ({"status": "failed"}, ["sessions_of_status", "sessions_through_activity"]),
             ({"archived": True}, ["sessions_of_archive", "sessions_through_activity"]),
-            ({"external_id": "x"}, ["sessions_of_external_id", "sessions_through_activity"]),
-            ({"id_prefix": "cli:", "pinned": True}, ["sessions_of_id_prefix", "sessions_through_activity"]),
-            ({"label": ["b", "a"]}, ["labels_sessions", "sessions_through_activity"]),
-            (
-                {"label": "a", "order": "created", "oldest_first": True},
-                ["labels_sessions", "sessions_through_creation_reversed"],
-            ),
-            (
-                {"model": "m", "order": "title", "oldest_first": True},
-                [
-                    "sessions_of_untitled", "sessions_through_activity_reversed", "sessions_of_model",
-                    "sessions_through_title_reversed",
-                ],
-            ),
             (
                 {"model": "m", "order": "title"},
                 ["sessions_of_model", "sessions_through_title", "sessions_of_untitled", "sessions_through_activity"],
@@ -742,7 +723,7 @@ class TestLists:
         op = self.page(**options)
         assert op.fast is None
         row = listing.SessionKeysRow("[11]")
-        script = Script({name: [row] for name in names if name.startswith(("sessions_of_", "labels_"))})
+        script = Script({name: [row] for name in names if name.startswith("sessions_of_")})
         script.run(op)
         assert script.names == names
         assert script.params(names[1])["keys"] == "[11]"
@@ -751,17 +732,6 @@ class TestLists:
         script = Script({"sessions_of_channel": [listing.SessionKeysRow("[]")]})
         assert script.run(self.page(channel="cli")).sessions == []
         assert script.names == ["sessions_of_channel"]
-
-    def test_each_label_is_tried_in_turn(self):
-        script = Script({})
-        script.run(self.page(label=["b", "a"]))
-        assert script.names == ["labels_sessions", "labels_sessions", "sessions_by_activity"]
-        assert [params["value"] for _, params, _ in script.statements[:2]] == ["a", "b"]
-
-    def test_a_missing_parent_reads_no_session(self):
-        script = Script({})
-        assert script.run(self.page(parent="cli:x")) == ([], None)
-        assert script.names == ["session_get", "session_in_trash"]
 
     def test_a_filter_with_many_matches_walks_the_list(self):
         script = Script({})
@@ -793,8 +763,6 @@ class TestLists:
             {"pinned_first": True},
             {"pinned_first": True, "archived": False, "delegates": False, "since": 5},
             {"pinned_first": True, "archived": False, "delegates": False, "order": "created"},
-            {"pinned_first": True, "archived": False, "delegates": False, "oldest_first": True},
-            {"pinned_first": True, "archived": False, "delegates": False, "label": "a"},
             {"order": "title"},
         ],
         ids=repr,

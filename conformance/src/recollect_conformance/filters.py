@@ -19,7 +19,25 @@ VALUES = (
     "x", "", "é", "💥", "\0", "a\0b", "\x10", "\ud800", "\ud83d\ude00", "\\u0000", "\uffff0000", '"', "\\", "1", "null",
     0, 1, -1, 2**63, 10**30, 10**30 + 1, 1.0, 0.1, 0.1 + 0.2, 1e16, 1e300, -0.0, True, False, None,
 )  # fmt: skip
-FIELDS = ("a", "", "a.b", "[0]", "0", "$", "$.a", 'a"b', "a\\b", 'a\\"b', "é", "💥", "\x01", "\x10", "a b", "\n", "\\u0041")
+FIELDS = (
+    "a",
+    "",
+    "a.b",
+    "[0]",
+    "0",
+    "$",
+    "$.a",
+    'a"b',
+    "a\\b",
+    'a\\"b',
+    "é",
+    "💥",
+    "\x01",
+    "\x10",
+    "a b",
+    "\n",
+    "\\u0041",
+)
 
 
 def list_ids(store: Store, **filters: Any) -> list[str]:
@@ -186,9 +204,9 @@ class TestFilters:
         assert store.find_session("thread-1").id == "a"
         assert store.find_session("a").id == "a"  # an id comes before an external id
         assert store.find_session("b").id == "b"
-        with pytest.raises(AmbiguousName) as raised:
+        with pytest.raises(AmbiguousName) as error:
             store.find_session("c")
-        assert raised.value.sessions == ("thread-10", "c2")
+        assert error.value.fields["sessions"] == ("thread-10", "c2")
         store.delete_session("a")
         with pytest.raises(SessionNotFound):
             store.find_session("thread-1x")
@@ -202,7 +220,10 @@ class TestReversedLists:
     def test_pages_of_every_size_join(self, store: Store, order: str):
         fill_store(store)
         forward = list_ids(store, order=order, archived=None)
-        for filters in ({}, {"label": "x"}, {"id_prefix": "app:"}, {"metadata": {"user": "ann"}}, {"pinned": False}):
+        filter_sets: tuple[dict[str, Any], ...] = (
+            {}, {"label": "x"}, {"id_prefix": "app:"}, {"metadata": {"user": "ann"}}, {"pinned": False},
+        )  # fmt: skip
+        for filters in filter_sets:
             matches = set(list_ids(store, archived=None, **filters))
             expected = [id for id in reversed(forward) if id in matches]
             for limit in range(1, 7):
@@ -262,18 +283,18 @@ class TestReversedLists:
     def test_pages_neither_skip_nor_repeat_while_the_list_changes(self, store: Store):
         for number in range(8):
             store.session(f"s{number}")
-        listed: list[str] = []
+        pages: list[str] = []
         page = store.list_sessions(2, oldest_first=True)
         while True:
-            listed += [session.id for session in page]
+            pages += [session.id for session in page]
             if page.next is None:
                 break
-            if len(listed) == 2:
+            if len(pages) == 2:
                 store.session("s0")  # already listed, and now the newest
                 store.session("new")
                 store.delete_session("s3")
             page = store.list_sessions(2, after=page.next, oldest_first=True)
-        assert listed == ["s0", "s1", "s2", "s4", "s5", "s6", "s7", "s0", "new"]
+        assert pages == ["s0", "s1", "s2", "s4", "s5", "s6", "s7", "s0", "new"]
 
 
 class Undecided:

@@ -14,7 +14,20 @@ from recollect_conformance.database import DatabaseUnderTest, list_all_sessions
 from recollect_conformance.examples import user
 
 MAX_LABELS, MAX_LENGTH = 100, 200
-HOSTILE_LABELS = ("' OR 1=1 --", "%", "a,b", '["a"]', "💥", "👩\u200d🚀", "a\u00a0b", "\\u0000", "é", "e\u0301", "-a", "NULL")
+HOSTILE_LABELS = (
+    "' OR 1=1 --",
+    "%",
+    "a,b",
+    '["a"]',
+    "💥",
+    "👩\u200d🚀",
+    "a\u00a0b",
+    "\\u0000",
+    "é",
+    "e\u0301",
+    "-a",
+    "NULL",
+)
 
 
 class Text(str):
@@ -41,7 +54,7 @@ class TestLabels:
         store = database.reopen()
         session = store.session("a", labels=["ignored"])
         assert (session.labels, session.info.labels) == (("b", "c"), ("b", "c"))
-        assert [list(listed.labels) for listed in list_all_sessions(store, label="c")] == [["b", "c"]]
+        assert [list(entry.labels) for entry in list_all_sessions(store, label="c")] == [["b", "c"]]
         assert (list_ids(store, label="work"), list_ids(store, label="ignored")) == ([], [])
         assert session.update(labels=None).labels == ()
         assert session.update(labels=[]).labels == ()
@@ -86,10 +99,10 @@ class TestLabels:
     def test_a_fork_inherits_labels(self, store: Store):
         session = store.session("a", labels=["x", "y"])
         session.append(user("1"))
-        inherited = session.fork(id="inherited")
+        copy = session.fork(id="inherited")
         others = [session.fork(id="other", labels=["z"]), session.fork(id="empty", labels=[])]
-        assert (inherited.labels, [other.labels for other in others]) == (("x", "y"), [("z",), ()])
-        inherited.remove_labels("x")
+        assert (copy.labels, [other.labels for other in others]) == (("x", "y"), [("z",), ()])
+        copy.remove_labels("x")
         assert (session.refresh().labels, list_ids(store, label="y")) == (("x", "y"), ["inherited", "a"])
         store.erase_session("a", forks="keep")
         assert list_ids(store, label="y") == ["inherited"]
@@ -102,7 +115,7 @@ class TestLabels:
         store = database.reopen()
         session = store.session("a")
         assert session.labels == tuple(sorted((label, "b" * MAX_LENGTH, "c")))
-        assert {type(stored) for stored in session.labels} == {str}
+        assert {type(label) for label in session.labels} == {str}
         assert list_ids(store, label=label) == list_ids(store, label=[label, "c"]) == ["a"]
         assert session.remove_labels(label).labels == ("b" * MAX_LENGTH, "c")
         assert list_ids(store, label=label) == []

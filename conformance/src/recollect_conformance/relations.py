@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, cast
 
 import pytest
@@ -84,7 +85,7 @@ class TestRelations:
         store.erase_session(main.id)
         assert link_of(child) == (None, "delegate")
         assert list_ids(store) == []
-        with pytest.raises(InvalidValue, match="relation needs a parent"):
+        with pytest.raises(InvalidValue, match="relation must be None without a parent"):
             child.update(relation="fork")
         child.update(relation=None)
         assert (link_of(child), list_ids(store)) == ((None, None), ["child"])
@@ -104,9 +105,9 @@ class TestRelations:
             with pytest.raises(InvalidValue):
                 child.update(**fields)
         for fields in ({"relation": "fork"}, {"relation": "delegate"}):
-            with pytest.raises(InvalidValue, match="relation needs a parent"):
+            with pytest.raises(InvalidValue, match="relation must be None without a parent"):
                 free.update(**cast("Any", fields))
-            with pytest.raises(InvalidValue, match="relation needs a parent"):
+            with pytest.raises(InvalidValue, match="relation must be None without a parent"):
                 store.create_session("new", **cast("Any", fields))
         for name in ("parent", "relation"):
             with pytest.raises(InvalidValue, match="of a fork"):
@@ -124,7 +125,7 @@ class TestRelations:
 
     def test_a_session_is_never_its_own_ancestor(self, store: Store):
         sessions = [store.session(f"s{number}") for number in range(5)]
-        for child, parent in zip(sessions, sessions[1:], strict=False):
+        for child, parent in itertools.pairwise(sessions):
             child.update(parent=parent.id)
         for number in range(5):
             with pytest.raises(InvalidValue, match="descendants"):

@@ -36,7 +36,10 @@ def check_label(value: Any) -> str:
 def _is_storable(label: str) -> bool:
     # Not str.isprintable(): it refuses the joiners within an emoji, and every space but the ordinary one.
     return label.isprintable() or not any(
-        character < " " or ord(character) in _C1_CONTROLS or character in _SEPARATORS or "\ud800" <= character <= "\udfff"
+        character < " "
+        or ord(character) in _C1_CONTROLS
+        or character in _SEPARATORS
+        or "\ud800" <= character <= "\udfff"
         for character in label
     )
 

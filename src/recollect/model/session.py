@@ -54,6 +54,10 @@ class SessionInfo(Value, frozen=True, gc=False):
     """Sorted, without duplicates."""
     metadata: dict[str, Any] | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data, times as ISO 8601."""
+        return {**super().to_dict(), "labels": list(self.labels)}
+
 
 class SessionChanges(TypedDict, total=False):
     """The fields that session.update() and session.fork() set. None clears a text, the labels or the metadata."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
 from recollect.model import labels
 from recollect.model.session import SessionInfo
@@ -20,7 +20,7 @@ def remove(scope: Scope, session: str, old: Iterable[str]) -> Operation[SessionI
     return Operation(_change, scope, session, frozenset[str](), frozenset(map(labels.check_label, old)))
 
 
-def _change(scope: Scope, session: str, new: Set[str], old: Set[str]) -> Steps[SessionInfo]:
+def _change(scope: Scope, session: str, new: frozenset[str], old: frozenset[str]) -> Steps[SessionInfo]:
     # find() locks the row on an engine with several writers, so that no label of another program is lost.
     current = (yield from sessions.find(scope, session)).value
     result = labels.check_count((new | set(current.labels)) - old)

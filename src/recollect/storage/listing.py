@@ -78,8 +78,8 @@ _FILTER_INDEXES: tuple[tuple[str, Any, Query[SessionKeysRow]], ...] = (
     ("archived", True, Query("sessions_of_archive", SessionKeysRow)),
 )
 _NO_FILTERS: dict[str, Any] = dict.fromkeys((
-    "archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "relation", "shown_keys", "tool",
-    "role", *SessionFilters._fields,
+    "archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "relation", "shown_keys",
+    "tool", "role", *SessionFilters._fields,
 ))  # fmt: skip
 _SHARED_FILTERS = ("label", "external_id", "id_prefix", "metadata")
 _NO_SHARED_VALUES = NO_SESSION_FILTERS._asdict()
@@ -143,12 +143,12 @@ class _ListOrder(NamedTuple):
     """The field by which a list is sorted, and whether the order is reversed: oldest first, or Z to A."""
 
     field: str
-    reversed: bool
+    is_reversed: bool
 
     @property
     def mark(self) -> str:
         """The mark of a cursor of this order."""
-        return self.field[0].upper() if self.reversed else self.field[0]
+        return self.field[0].upper() if self.is_reversed else self.field[0]
 
 
 def _check_filters(filters: dict[str, Any]) -> dict[str, Any]:
@@ -176,11 +176,11 @@ def _check_filters(filters: dict[str, Any]) -> dict[str, Any]:
 def _stages(order: _ListOrder, *, pinned_first: bool) -> list[dict[str, Any]]:
     """Return the stages of a list: pinned before the others, titled before untitled."""
     pins: list[dict[str, Any]] = [{"pinned": True}, {"pinned": False}] if pinned_first else [{}]
-    titles: list[dict[str, Any]] = [{"titled": not order.reversed}, {"titled": order.reversed}]
+    titles: list[dict[str, Any]] = [{"titled": not order.is_reversed}, {"titled": order.is_reversed}]
     return [{**pin, **title} for pin in pins for title in (titles if order.field == "title" else [{}])]
 
 
-_BY_ACTIVITY = _ListOrder("activity", reversed=False)
+_BY_ACTIVITY = _ListOrder("activity", is_reversed=False)
 
 
 class _PageRequest(NamedTuple):
@@ -297,8 +297,8 @@ def _read_stage(
             query, owner=scope.owner, value=value, id_limit=filters["id_limit"], sort_limit=_SORT_LIMIT
         )
         if row is not None:
-            query = _INDEXED_QUERIES[order]
-            return [] if row.keys == "[]" else (yield from fetch_tuples(query, **params, keys=row.keys))
+            indexed_list = _INDEXED_QUERIES[order]
+            return [] if row.keys == "[]" else (yield from fetch_tuples(indexed_list, **params, keys=row.keys))
     return (yield from fetch_tuples(_ORDERED_QUERIES[order], **params))
 
 
@@ -311,7 +311,7 @@ def _stage_params(
     params: dict[str, Any] = {"owner": scope.owner, "since": since, "until": until, "limit": limit, **filters}
     if page.order.field == "title" and filters["titled"]:
         return params | {"folded": value, "key": key}
-    if page.order.reversed:
+    if page.order.is_reversed:
         if since is not None and (value is None or since > value):  # type: ignore[operator]
             value, key = since, -1  # the exclusive lower bound of the time and the key
         return params | {"at": value, "key": key}

@@ -81,7 +81,9 @@ def _set_relation(current: sessions.StoredSession, relation: Relation | None) ->
     """Change the relation to the present parent. Without one, a relation that a parent has left can be cleared."""
     id = format_value(current.value.id)
     if current.value.parent is None and relation is not None:
-        raise InvalidValue(f"relation needs a parent, got {format_value(relation)}. Pass parent too: {id} has none.")
+        raise InvalidValue(
+            f"relation must be None without a parent, got {format_value(relation)}. Pass parent too: {id} has none."
+        )
     if current.value.parent is not None and relation is None:
         raise InvalidValue(f"relation must not be None while {id} has a parent. Pass parent=None to clear both.")
     yield from execute("session_set_relation", session=current.session, relation=relation)
@@ -90,11 +92,11 @@ def _set_relation(current: sessions.StoredSession, relation: Relation | None) ->
 def is_ancestor(session: int, start: int) -> Steps[bool]:
     """Return whether a session is `start` or one of its ancestors, by keys."""
     key: int | None = start
-    seen = set[int]()
-    while key is not None and key not in seen:  # an older version may have stored a circle
+    ancestors = set[int]()
+    while key is not None and key not in ancestors:  # an older version may have stored a circle
         if key == session:
             return True
-        seen.add(key)
+        ancestors.add(key)
         row = yield from fetch_one(SESSION_PARENT, session=key)
         key = None if row is None else row.parent
     return False

@@ -366,7 +366,7 @@ def _read_tree_item(scope: Scope, tree: CountedTreeRow) -> Steps[tuple[TreeOutli
     outline = yield from _read_tree(tree.key, None, deleted=True)
     rows: list[dict[str, Any]] = []
     for key, session in outline.sessions.items():
-        columns = {**msgspec.structs.asdict(session.value), "open_turns": session.open_turns}
+        columns: dict[str, Any] = {**msgspec.structs.asdict(session.value), "open_turns": session.open_turns}
         del columns["delegate_count"]
         columns["labels"] = labels.encode_labels(columns["labels"])
         if columns["metadata"] is not None:

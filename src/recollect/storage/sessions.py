@@ -67,7 +67,7 @@ def columns_for_new(fields: Mapping[str, Any], now: int) -> tuple[dict[str, Any]
     """Check the fields of a session that is about to be created; return its columns and its link to a parent."""
     parent, relation = check_parent_fields(fields)
     if parent is None and relation is not None:
-        raise InvalidValue(f"relation needs a parent, got {format_value(relation)} and no parent. Pass parent too.")
+        raise InvalidValue(f"relation must be None without a parent, got {format_value(relation)}. Pass parent too.")
     columns = columns_of({name: value for name, value in fields.items() if name not in PARENT_FIELDS}, now)
     return columns, None if parent is None else ParentLink(parent, relation or "delegate")
 
@@ -164,9 +164,9 @@ def session_from_columns(columns: list[Any], rare: str | None) -> SessionInfo:
     if rare is None:
         return SessionInfo(*columns)
     *values, label_text, metadata = json.decode(rare)
-    return SessionInfo(
-        *columns, *values, labels.decode_labels(label_text), None if metadata is None else json.decode(metadata)
-    )
+    last_fields = (labels.decode_labels(label_text), None if metadata is None else json.decode(metadata))
+    fields: list[Any] = [*columns, *values, *last_fields]
+    return SessionInfo(*fields)
 
 
 SESSION_GET = Query("session_get", StoredSessionRow)

@@ -119,9 +119,10 @@ class Store:
         return None if info is None else Session(self, info)
 
     def find_session(self, name: str) -> Session:
-        """Return the session with this name: an id, external id, title, prefix of an id, or title without case and accents.
+        """Return the session with this name.
 
-        They are tried in this order. Raise SessionNotFound if none matches, and AmbiguousName if several do.
+        It is an id, an external id, a title, a prefix of an id, or a title without case and accents. They are tried in
+        this order. Raise SessionNotFound if none matches, and AmbiguousName if several do.
         """
         return Session(self, self.run(storage.sessions.resolve(self.scope(), name)))
 
@@ -217,7 +218,7 @@ class Store:
         - `limit`: 1 to 1,000 hits.
         - `session`: search one session only, with the path that it shares.
         - `role`, `tool`, `channel`, `model`, `status`: one value, or several of which one must match.
-        - `label`, `external_id`, `id_prefix`, `metadata`: only in sessions that list_sessions() lists with these filters.
+        - `label`, `external_id`, `id_prefix`, `metadata`: only in sessions that list_sessions() lists with them.
         - `since`, `until`: only messages at or after `since` and before `until`.
         - `archived`, `pinned`: True, False, or None for either.
         - `deleted`: search the trash instead.

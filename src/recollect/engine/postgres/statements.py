@@ -179,7 +179,8 @@ LOCKS = {
     for name in (
         "blobs_recount", "branches_of_tree", "message_for_update", "messages_rows",
         "search_changed_titles", "search_indexed", "search_indexed_to", "search_mark", "search_title_get",
-        "session_by_key", "session_get", "session_in_trash", "session_parent", "sessions_of_tree", "snapshots_outline", "turn_get",
+        "session_by_key", "session_get", "session_in_trash", "session_parent", "sessions_of_tree",
+        "snapshots_outline", "turn_get",
     )
 }  # fmt: skip
 

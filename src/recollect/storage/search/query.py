@@ -86,9 +86,9 @@ Node: TypeAlias = "Phrase | Tag | AllOf | AnyOf"
 
 
 class Filters(NamedTuple):
-    """The filters of a query. A pair of sets means: one of the first, and none of the second; of labels: all of the first.
+    """The filters of a query. A pair of sets means: one of the first, and none of the second.
 
-    The last four are those of session_filters.SessionFilters, which cannot be typed.
+    Of the first labels, a session has all. The last four filters are those of SessionFilters, which cannot be typed.
     """
 
     role: tuple[frozenset[str], frozenset[str]]
