@@ -94,7 +94,7 @@ DOCUMENTED_TYPES = {  # type aliases of the signatures that the page spells out
     "Counter | str": "str | Callable[[Message], int]",
     "Summarize": "Callable[[list[Message]], str]",
     "StoreLocation": "str | os.PathLike[str]",
-    **dict.fromkeys(("EndStatus", "ResultStatus", "SnapshotKind", "ChunkKind", "Period"), "str"),
+    **dict.fromkeys(("EndStatus", "ResultStatus", "SnapshotKind", "ChunkKind", "Period", "Relation"), "str"),
 }
 FUNCTIONS = [
     *((f"recollect.{name}", getattr(recollect, name)) for name in ("open", "copy", "restore")),

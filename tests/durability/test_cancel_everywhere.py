@@ -85,6 +85,11 @@ async def _delete_and_restore_message(session) -> None:
     await session.restore_message("1.2")
 
 
+async def _add_and_remove_labels(session) -> None:
+    await session.add_labels("a", "b")
+    await session.remove_labels("a")
+
+
 SESSION = {
     "append": _append,
     "messages": lambda session: session.messages(),
@@ -101,6 +106,7 @@ SESSION = {
     "pin_message unpin_message": _pin_and_unpin,
     "delete_message restore_message": _delete_and_restore_message,
     "update": lambda session: session.update(title="Other", metadata={"a": 1}),
+    "add_labels remove_labels": _add_and_remove_labels,
     "turn": _turn,
     "resume_turn": _resume,
     "save_turn": lambda session: session.save_turn("question", {"role": "assistant", "content": "answer"}),

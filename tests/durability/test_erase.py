@@ -41,7 +41,9 @@ def fill_session_with_secrets(store, name: str = "v") -> None:
         name, title="SEKRET title", task="SEKRET task", model="SEKRET-model", provider_config="SEKRET config",
         working_dir="/SEKRET", system_prompt="SEKRET prompt", external_id="SEKRET-ext", color="SEKRET",
         channel="SEKRET-channel", metadata={"SEKRET": ["SEKRET"]},
+        labels=["SEKRET label"],
     )  # fmt: skip
+    session.add_labels("SEKRET 2").remove_labels("SEKRET label")
     session.append(user_message("SEKRET text"), key="SEKRET key")
     session.append(
         {"role": "user", "content": [{"type": "text", "text": "x", "SEKRETfield": "SEKRET native"}]}, "anthropic"

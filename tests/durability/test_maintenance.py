@@ -484,6 +484,9 @@ DAMAGE = {
     "the size of a payload": ("UPDATE blobs SET size = 5", "payload", "does not have its stored size", False),
     "a title": ("UPDATE titles SET folded = 'other' WHERE session = 1", "title", "does not match its title", True),
     "a title that is gone": ("DELETE FROM titles WHERE session = 1", "title", "does not match its title", True),
+    "a label that is gone": ("DELETE FROM session_labels WHERE label = 'y'", "label", "labels that differ", True),
+    "a label of another": ("UPDATE session_labels SET label = 'z' WHERE label = 'y'", "label", "labels that differ", True),
+    "labels of no session": ("UPDATE sessions SET labels = NULL WHERE id = 'a'", "label", "labels that differ", True),
     "numbers of branches": ("UPDATE trees SET branches = 1", "counter", "twice", False),
     "a reference": ("UPDATE branches SET tree = 55 WHERE key = 1", "reference", "trees", False),
     "an index": ("PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'pinned_at IS NOT NULL AND', '') WHERE name = 'sessions_pinned'", "structure", "sessions_pinned", False),
@@ -495,7 +498,7 @@ class TestCheck:
     def filled_path(self, path):
         """Return the path of a closed store with every kind of row."""
         with recollect.open(path) as store:
-            session = store.session("a", title="Title")
+            session = store.session("a", title="Title", labels=["x", "y"])
             session.append([user_message(number) for number in range(4)], key="k")
             session.append(
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "t", "input": {}}]}

@@ -39,7 +39,7 @@ STEP = st.one_of(
     st.tuples(st.just("switch"), NUMBER, NUMBER),
     st.tuples(st.just("fork"), NUMBER, NUMBER),
     st.tuples(st.just("delete"), NUMBER, NUMBER),
-    st.tuples(st.just("update"), NUMBER, st.sampled_from([{"title": "Ä"}, {"pinned": True}, {"archived": True}, {"metadata": {"a": [1]}}, {"status": "failed"}])),
+    st.tuples(st.just("update"), NUMBER, st.sampled_from([{"title": "Ä"}, {"pinned": True}, {"archived": True}, {"metadata": {"a": [1]}}, {"status": "failed"}, {"labels": ["b", "ä"]}, {"labels": []}])),
     st.tuples(st.just("compact"), NUMBER, TEXT.filter(str.isascii)),
     st.tuples(st.just("session"), NUMBER, st.sampled_from(["cli:a", "cli:b", "x", "cli:a:delegate:s"])),
 )  # fmt: skip

@@ -49,7 +49,9 @@ def tool_result(call, text="found"):
 
 def fill(store, name="a"):
     """Fill a store with every kind of row."""
-    session = store.session(f"cli:{name}", title="Numbers", metadata={"k": ["\0", 1]}, system_prompt="Be kind.")
+    session = store.session(
+        f"cli:{name}", title="Numbers", metadata={"k": ["\0", 1]}, system_prompt="Be kind.", labels=["b", "💥"]
+    )
     session.append([text_message(text) for text in HOSTILE], key="k\0ey")
     session.append({"role": "system", "content": "Stay."})
     with session.turn("look it up") as turn:

@@ -25,16 +25,33 @@ LISTS = {
     "archived": {"archived": True},
     "pinned": {"pinned": True},
     "trash": {"deleted": True},
+    "oldest first": {"oldest_first": True},
+    "created, oldest first": {"order": "created", "oldest_first": True},
+    "title, Z to A": {"order": "title", "oldest_first": True},
+    "label": {"label": "rare"},
+    "two labels": {"label": ["common", "rare"], "order": "title"},
+    "common label": {"label": "common"},
+    "external id": {"external_id": "e7"},
+    "id prefix": {"id_prefix": "s12"},
+    "common id prefix": {"id_prefix": "s", "order": "created"},
+    "metadata": {"metadata": {"third": True}},
+    "relation": {"relation": "delegate"},
 }
 INSERT_SESSIONS = """
 INSERT INTO recollect.sessions (
     tree, number, owner, id, parent, relation, created_at, updated_at, active_at, deleted_at, pinned_at, archived_at, title,
-    folded, channel, model
+    folded, channel, model, external_id, labels, metadata
 )
 SELECT n, 1, %(owner)s, 's' || n, CASE WHEN n %% 2 = 0 THEN ((n - 1) << 20) | 1 END, CASE WHEN n %% 2 = 0 THEN 'delegate' END,
     n, n, n, CASE WHEN n %% 7 = 0 THEN n END, CASE WHEN n %% 100 = 5 THEN n END, CASE WHEN n %% 40 = 9 THEN n END,
-    'Title ' || n, 'title ' || n, CASE WHEN n %% 3 = 0 THEN 'web' ELSE 'cli' END, CASE WHEN n %% 5 = 0 THEN 'large' ELSE 'small' END
+    'Title ' || n, 'title ' || n, CASE WHEN n %% 3 = 0 THEN 'web' ELSE 'cli' END, CASE WHEN n %% 5 = 0 THEN 'large' ELSE 'small' END,
+    'e' || n %% 1000, CASE WHEN n %% 200 = 3 THEN '["common","rare"]' ELSE '["common"]' END,
+    CASE WHEN n %% 3 = 0 THEN '{"third":true}' ELSE '{"third":false}' END
 FROM generate_series(%(first)s::bigint, %(first)s::bigint + %(count)s - 1) AS n
+"""
+INSERT_LABELS = """
+INSERT INTO recollect.session_labels (tree, session, owner, label)
+SELECT s.tree, s.number, s.owner, l.value FROM recollect.sessions AS s CROSS JOIN json_array_elements_text(s.labels::json) AS l (value)
 """
 
 
@@ -47,6 +64,8 @@ def unanalyzed_url(databases):
         admin.execute("ALTER TABLE recollect.sessions SET (autovacuum_enabled = off)")
         for owner, first in (("ann", 1), ("bob", 1 + SESSIONS_PER_OWNER)):
             admin.execute(INSERT_SESSIONS, {"owner": owner, "first": first, "count": SESSIONS_PER_OWNER})
+        admin.execute("ALTER TABLE recollect.session_labels SET (autovacuum_enabled = off)")
+        admin.execute(INSERT_LABELS)
         assert admin.execute("SELECT count(*) FROM pg_stats WHERE tablename = 'sessions'").fetchone() == (0,)
     yield databases.url_of(name, "plain")
     databases.drop(name)

@@ -14,7 +14,7 @@ import recollect
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "blobs",
-    "records", "pins", "search_index", "search_titles", "search_terms",
+    "records", "pins", "search_index", "search_titles", "search_terms", "session_labels",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def user_message(text):
 def ann(postgres):
     """Open a store with every kind of row."""
     with recollect.open(postgres, owner="ann") as store:
-        session = store.session("cli:one", title="Hers", metadata={"a": 1})
+        session = store.session("cli:one", title="Hers", metadata={"a": 1}, labels=["hers"], external_id="x1")
         with session.turn("a question") as turn:
             turn.add(
                 {
@@ -118,6 +118,8 @@ SESSION = {
     "delete_message": lambda s: s.delete_message("1.1"),
     "restore_message": lambda s: s.restore_message("1.1"),
     "update": lambda s: s.update(title="mine"),
+    "add_labels": lambda s: s.add_labels("mine"),
+    "remove_labels": lambda s: s.remove_labels("hers"),
     "turn": lambda s: s.turn("q", take_over=True),
     "save_turn": lambda s: s.save_turn("q", {"role": "assistant", "content": "r"}),
     "turns": lambda s: s.turns(),
@@ -270,6 +272,14 @@ def test_listing_shows_names_of_owners_only(ann, bob, postgres, databases, datab
     for store in (ann, bob):
         assert (store.owners().names, store.owners().everyone) == (("ann", "bob"), True)
     assert list(bob.list_sessions()) == []  # recollect.listing ended with its transaction
+    for filters in ({"label": "hers"}, {"external_id": "x1"}, {"id_prefix": "cli:"}, {"metadata": {"a": 1}}):
+        assert (len(ann.list_sessions(**filters)), len(bob.list_sessions(**filters))) == (
+            2 if filters.keys() <= {"label", "id_prefix", "metadata"} else 1, 0,
+        )  # fmt: skip
+    with pytest.raises(recollect.SessionNotFound):
+        bob.find_session("x1")
+    with pytest.raises(recollect.SessionNotFound):
+        bob.session("own").update(parent="cli:one")
     assert bob.records.get("setting", "color").value == "green"
     before = contents(databases, database, "ann")
     with psycopg.connect(postgres, autocommit=True) as connection:

@@ -168,6 +168,19 @@ def test_a_new_session(store, round_trips):
         session = store.session("a")
     with round_trips(1):
         store.create_session("b")
+    with round_trips(1):
+        child = store.create_session("child", labels=["x", "y"], parent="a", relation="fork", metadata={"k": 1})
+    assert (child.labels, child.parent, child.relation) == (("x", "y"), "a", "fork")
+    assert [listed.id for listed in store.list_sessions(label=["y", "x"])] == ["child"]
+    with round_trips(1):
+        assert store.create_session("other", labels=["z"]).labels == ("z",)
+    with round_trips(2):  # the update, and the rows of the labels with COMMIT
+        child.update(labels=["z"], title="T")
+    with round_trips(3):  # the session, and the same
+        child.add_labels("w")
+    with round_trips(2):  # the session, and COMMIT
+        child.add_labels("w")
+    assert [listed.id for listed in store.list_sessions(label="z")] == ["other", "child"]
     assert session.messages(last=5) == []
     with pytest.raises(recollect.SessionNotFound):
         store.session("c", create=False)
@@ -251,6 +264,9 @@ def test_a_list_takes_one_round_trip_and_leaves_no_settings(postgres, round_trip
             with round_trips(2 if order == "title" else 1):
                 page = ann.list_sessions(3, order=order)
             assert len(page) == 3
+            # Untitled sessions have an index, which takes two statements.
+            with round_trips(4 if order == "title" else 1):
+                assert len(ann.list_sessions(3, order=order, oldest_first=True)) == 3
             assert {session.id for session in page} <= {"s0", "s1", "s2", "s3", "s4", "bare"}
         assert [session.id for session in ann.list_sessions(9, order="title")][-1] == "bare"
         # A filter with an index takes two statements, the matches and their rows, and COMMIT; the first one alone if
@@ -259,9 +275,11 @@ def test_a_list_takes_one_round_trip_and_leaves_no_settings(postgres, round_trip
             ({"channel": "nothing"}, 2),
             ({"channel": "web"}, 3),
             ({"channel": "web", "order": "title"}, 3),
+            ({"id_prefix": "s", "oldest_first": True}, 3),
+            ({"id_prefix": "s", "metadata": {"n": 1}, "external_id": "nothing"}, 2),
         ):
             with round_trips(expected):
-                assert len(ann.list_sessions(3, **arguments)) == (0 if arguments["channel"] == "nothing" else 3)
+                assert len(ann.list_sessions(3, **arguments)) == (0 if "nothing" in arguments.values() else 3)
         ann.session("s3").update(pinned=True)
         with round_trips(1):
             assert [session.id for session in ann.list_sessions(2, pinned_first=True)] == ["s3", "bare"]

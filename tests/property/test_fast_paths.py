@@ -41,9 +41,10 @@ field_sets = st.fixed_dictionaries(
     optional={
         "title": titles, "model": st.sampled_from([None, "m"]), "status": st.sampled_from(["active", "failed"]),
         "pinned": st.booleans(), "archived": st.booleans(), "metadata": st.sampled_from([None, {"k": [1]}]),
+        "labels": st.sampled_from([None, [], ["a"], ["b", "a"]]),
     },
 )  # fmt: skip
-parents = st.sampled_from([None, None, None, *IDS])
+links = st.sampled_from([{}, {}, {}, *({"parent": id, "relation": kind} for id in IDS for kind in (None, "fork"))])
 keys = st.sampled_from([None, None, None, "k1", "k2", "k3"])
 revision_offsets = st.sampled_from([None, None, None, 0, 0, 1, -1])
 statuses = st.sampled_from(["completed", "completed", "failed", "cancelled"])
@@ -59,13 +60,14 @@ pauses = st.sampled_from([0, 0, 1, 5])  # milliseconds: less than the resolution
 list_options = st.fixed_dictionaries(
     {
         "limit": st.integers(1, 4), "order": st.sampled_from(["activity", "created", "title"]),
-        "pinned_first": st.booleans(),
+        "pinned_first": st.booleans(), "oldest_first": st.booleans(),
     },
     optional={
         "deleted": st.booleans(), "archived": flags, "pinned": flags, "delegates": flags,
         "channel": st.sampled_from(["cli", "web", "x"]), "model": st.just("m"),
         "status": st.sampled_from(["active", "failed"]), "role": st.sampled_from(["user", "tool"]), "tool": st.just("t"),
-        "parent": ids,
+        "parent": ids, "relation": st.sampled_from(["fork", "delegate"]), "label": st.sampled_from(["a", ["a", "b"]]),
+        "id_prefix": st.sampled_from(["cli:", "w"]), "metadata": st.just({"k": 1}),
     },
 )  # fmt: skip
 
@@ -268,17 +270,16 @@ class FastPathComparison(RuleBasedStateMachine):
     def begin(self, sort_limit):
         listing._SORT_LIMIT = sort_limit  # with 1, two pinned sessions are too many for the fast path
         for id in ("cli:a", "web:c"):
-            self.create(id, {}, None)
+            self.create(id, {}, {})
 
-    @rule(id=ids, fields=field_sets, parent=parents, create=st.booleans())
-    def open(self, id, fields, parent, create):
-        if create and parent is not None:
-            fields = {**fields, "parent": parent}
+    @rule(id=ids, fields=field_sets, link=links, create=st.booleans())
+    def open(self, id, fields, link, create):
+        fields = {**fields, **link} if create else fields
         self.keep(id, self.compare(lambda store, handles, turns: store.session(id, create, **fields)))
 
-    @rule(id=ids, fields=field_sets, parent=parents)
-    def create(self, id, fields, parent):
-        fields = {**fields, "parent": parent} if parent is not None else fields
+    @rule(id=ids, fields=field_sets, link=links)
+    def create(self, id, fields, link):
+        fields = {**fields, **link}
         self.keep(id, self.compare(lambda store, handles, turns: store.create_session(id, **fields)))
 
     @rule(id=ids, restore=st.sampled_from([True, True, False]))

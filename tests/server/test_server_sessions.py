@@ -118,7 +118,6 @@ def test_list_pagination_and_filters(api):
     assert "ch:2:delegate:chosen" in ids()
     api.delete("/sessions/ch:2:delegate:chosen")
     assert api.post("/sessions", json={"parent": "nobody"}).status_code == 404
-    assert api.patch("/sessions/ch:1", json={"parent": "ch:2"}).status_code in (400, 422)
     assert ids(since="2100-01-01T00:00:00Z") == set()
     for parameters in (
         {"limit": 0},
@@ -129,6 +128,57 @@ def test_list_pagination_and_filters(api):
         {"archived": "maybe"},
     ):
         assert api.get("/sessions", params=parameters).status_code == 400
+
+
+def test_labels_filters_and_reversed_lists(api):
+    for number, labels in enumerate((["a"], ["a", "b"], [])):
+        fields = {"labels": labels, "external_id": f"e{number}", "metadata": {"n": number, "all": True}}
+        answer = api.put(f"/sessions/l:{number}", json=fields)
+        assert answer.json()["labels"] == labels
+        assert api.post(f"/sessions/l:{number}/messages", json={"messages": user("hello")}).status_code == 201
+
+    def list_ids(**params):
+        return [item["id"] for item in api.get("/sessions", params=params).json()["sessions"]]
+
+    def search_ids(**params):
+        return sorted(hit["session"] for hit in api.get("/search", params={"q": "hello", **params}).json()["hits"])
+
+    cases = [
+        ({"label": "a"}, ["l:0", "l:1"]), ({"label": ["a", "b"]}, ["l:1"]), ({"external_id": "e2"}, ["l:2"]),
+        ({"id_prefix": "l:"}, ["l:0", "l:1", "l:2"]), ({"metadata": '{"n": 1, "all": true}'}, ["l:1"]),
+        ({"metadata": "{}", "label": "b"}, ["l:1"]), ({"label": "c"}, []),
+    ]  # fmt: skip
+    for params, expected in cases:
+        assert list_ids(**params) == expected[::-1]
+        assert list_ids(oldest_first="true", **params) == expected
+        assert search_ids(**params) == expected
+    for metadata in ("", "x", "[1]", '{"n": [1]}', '{"n": NaN}', "[" * 5000, '{"\\ud800": 1}'):
+        for path in ("/sessions", "/search?q=hello"):
+            assert_problem(api.get(path, params={"q": "hello", "metadata": metadata}), 400, "invalid-value")
+    assert api.patch("/sessions/l:0", json={"labels": ["x", "x", "c"]}).json()["labels"] == ["c", "x"]
+    assert api.patch("/sessions/l:0", json={"title": "T"}).json()["labels"] == ["c", "x"]
+    assert api.patch("/sessions/l:0", json={"labels": None}).json()["labels"] == []
+    assert_problem(api.patch("/sessions/l:0", json={"labels": [" "]}), 400, "invalid-value")
+
+
+def test_parents_and_relations(api):
+    for name in ("main", "late"):
+        assert api.put(f"/sessions/{name}").status_code == 200
+    created = api.post("/sessions", json={"id": "branch", "parent": "main", "relation": "fork"}).json()
+    assert (created["parent"], created["relation"]) == ("main", "fork")
+    changed = api.patch("/sessions/late", json={"parent": "main"}).json()
+    assert (changed["parent"], changed["relation"]) == ("main", "delegate")
+
+    def list_ids(**params):
+        return [item["id"] for item in api.get("/sessions", params=params).json()["sessions"]]
+
+    assert list_ids(relation="delegate") == list_ids(parent="main", delegates="true") == ["late"]
+    assert list_ids(relation="fork") == list_ids(parent="main") == ["branch"]
+    assert list_ids(parent="nobody") == []
+    assert_problem(api.patch("/sessions/main", json={"parent": "late"}), 400, "invalid-value")
+    assert_problem(api.patch("/sessions/main", json={"parent": "nobody"}), 404, "session-not-found")
+    assert_problem(api.post("/sessions/late/fork", json={"parent": "main"}), 400, "invalid-value")
+    assert api.patch("/sessions/late", json={"parent": None}).json()["relation"] is None
 
 
 def test_the_last_session_is_remembered(api):

@@ -19,7 +19,7 @@ from recollect.errors import (
     StaleRevision,
     TurnClosed,
 )
-from recollect.model import json
+from recollect.model import json, labels
 from recollect.model.message import AttachmentPart, Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
 from recollect.storage import (
@@ -90,10 +90,11 @@ def session_row(*, open_turns: int = 1, **fields: Any) -> StoredSessionRow:
     value = SessionInfo(id="cli:a", created_at=1, updated_at=2, active_at=3, revision=7, **fields)
     rare = [name for name in SessionInfo.__struct_fields__ if name not in StoredSessionRow._fields]
     values = {name: getattr(value, name) for name in SessionInfo.__struct_fields__ if name not in rare}
-    has_rare = any(getattr(value, name) is not None for name in rare[1:])  # the first one is the schema version
+    columns = {name: getattr(value, name) for name in rare} | {"labels": labels.encode_labels(value.labels)}
+    has_rare = any(columns[name] is not None for name in rare[1:])  # the first one is the schema version
     return StoredSessionRow(
         session=11, tree=21, head=31, open_turns=open_turns,
-        rare=json.encode([getattr(value, name) for name in rare]) if has_rare else None, **values,
+        rare=json.encode(list(columns.values())) if has_rare else None, **values,
     )  # fmt: skip
 
 

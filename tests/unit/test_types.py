@@ -13,7 +13,7 @@ import pytest
 
 from recollect.formats import FORMATS
 from recollect.model.message import Format
-from recollect.model.session import SETTABLE, NewSessionFields, SessionChanges
+from recollect.model.session import SETTABLE, NewSessionFields, SessionChanges, SessionUpdates
 
 PROGRAMS = pathlib.Path(__file__).parent.parent / "types"
 RIGHT, WRONG = PROGRAMS / "right.py", PROGRAMS / "wrong.py"
@@ -99,4 +99,5 @@ def test_pyright_checks_every_folder_of_tests():
 def test_the_types_match_the_formats_and_the_session_fields():
     assert get_args(Format) == FORMATS
     assert set(SessionChanges.__annotations__) == set(SETTABLE)
-    assert set(NewSessionFields.__annotations__) == {*SETTABLE, "parent"}
+    assert set(SessionUpdates.__annotations__) == {*SETTABLE, "parent", "relation"}
+    assert set(NewSessionFields.__annotations__) == set(SessionUpdates.__annotations__)

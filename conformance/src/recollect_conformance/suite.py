@@ -18,8 +18,10 @@ from recollect_conformance.concurrency import TestConcurrency, TestHandles
 from recollect_conformance.counts import TestShownCounts
 from recollect_conformance.deletion import TestDelete
 from recollect_conformance.errors import TestErrors
+from recollect_conformance.filters import TestFilters, TestReversedLists
 from recollect_conformance.formats import TestFormats
 from recollect_conformance.history import TestHistory
+from recollect_conformance.labels import TestLabels
 from recollect_conformance.leases import TestLeases
 from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
@@ -28,6 +30,7 @@ from recollect_conformance.opening import TestOpening
 from recollect_conformance.owners import TestLastSession, TestOwners
 from recollect_conformance.presence import TestPresence
 from recollect_conformance.records import TestRecordOrder, TestRecords, TestSessionRecords, TestSharedRecords
+from recollect_conformance.relations import TestRelations
 from recollect_conformance.retention import TestEmptyTrash, TestPruneSessions
 from recollect_conformance.search import TestSearch, TestSearchHostile, TestSearchPages, TestSearchSnippets
 from recollect_conformance.search_index import TestSearchChanges, TestSearchIndex, TestSearchIndexSeveralStores
@@ -55,6 +58,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestEmptyTrash,
     TestErase,
     TestExpectedRevision,
+    TestFilters,
     TestFork,
     TestHandles,
     TestHistory,
@@ -65,6 +69,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestRead,
     TestRecordOrder,
     TestRecords,
+    TestReversedLists,
     TestRewind,
     TestSaveTurn,
     TestSearch,
@@ -98,9 +103,11 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestCombinedAppendConcurrency,
     TestErrors,
     TestFormats,
+    TestLabels,
     TestLeases,
     TestOpening,
     TestOwners,
+    TestRelations,
     TestSearchIndexSeveralStores,
     TestSessions,
     TestLastSession,

@@ -37,7 +37,7 @@ def export_bytes(store: Store, ids: list[str] | None = None, format: str = "json
 
 def fill_store(store: Store) -> None:
     """Fill a store with every kind of data."""
-    session = store.session("cli:first", title="First", metadata={"a": [1, None]})
+    session = store.session("cli:first", title="First", metadata={"a": [1, None]}, labels=["b", "a"])
     session.append(ANTHROPIC_MESSAGES)
     session.append(tool_call_message("c1"))
     session.append({"role": "user", "parts": [{"kind": "attachment", "mime_type": "image/png", "data": PICTURE}]})

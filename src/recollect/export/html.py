@@ -179,6 +179,7 @@ def _facts(session: SessionInfo, messages: int, branches: int, zone: datetime.tz
     facts: list[tuple[str, str | None]] = [
         ("Model", session.model),
         ("Task", session.task),
+        ("Labels", ", ".join(session.labels)),
         ("Status", None if session.status == "active" else session.status),
         ("Started", format_time(session.created_at, zone)),
         ("Last message", None if last is None else format_time(last, zone)),

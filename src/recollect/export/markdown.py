@@ -57,6 +57,7 @@ class MarkdownRenderer:
             ("ID", _inline_code(session.id)),
             ("Model", session.model and _escape_line(session.model)),
             ("Task", session.task and _escape_line(session.task)),
+            ("Labels", ", ".join(map(_escape_line, session.labels))),
             ("Status", None if session.status == "active" else session.status),
             ("Started", format_time(session.created_at, self._zone)),
             ("Last message", session.last_message_at and format_time(session.last_message_at, self._zone)),

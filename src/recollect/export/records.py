@@ -97,6 +97,7 @@ class SessionRecord(_SessionTexts, kw_only=True, tag="session"):
 
     pinned_at: Time | None = None
     archived_at: Time | None = None
+    labels: tuple[str, ...] = ()
     metadata: Any = None
     message_count: Count = 0
     token_count: Count = 0
@@ -407,7 +408,7 @@ def session_columns(record: SessionRecord, latest: int) -> dict[str, Any]:
             "The session was written by a newer version of Recollect. Upgrade with `pip install -U recollect`."
         )
     texts = {name: getattr(record, name) for name in TEXT_FIELDS}
-    columns = sessions.columns_of(_without_model({**texts, "metadata": record.metadata}), 0)
+    columns = sessions.columns_of(_without_model({**texts, "labels": record.labels, "metadata": record.metadata}), 0)
     for name in ("created_at", "updated_at", "last_message_at", "pinned_at", "archived_at"):
         columns[name] = parse_time(getattr(record, name))
     columns["active_at"] = min(parse_time(record.active_at), latest)

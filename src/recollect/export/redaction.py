@@ -271,6 +271,7 @@ def redact_session(value: SessionInfo, redactor: Redactor | None) -> SessionInfo
         return value
     names = [name for name in (*TEXT_FIELDS, "metadata") if name not in _UNMASKED_FIELDS]
     fields: dict[str, Any] = {name: redactor.value(getattr(value, name)) for name in names}
+    fields["labels"] = tuple(sorted(set(map(redactor.value, value.labels))))
     return msgspec.structs.replace(value, **fields)
 
 

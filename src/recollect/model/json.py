@@ -46,12 +46,8 @@ def encode(value: Any) -> str:
     try:
         return _encoder.encode(value).decode()
     except (ValueError, OverflowError):  # a UnicodeEncodeError is a ValueError
-        import re  # noqa: PLC0415
-
-        text = _encode_with_stdlib(value)
-        if not re.search(_ADJACENT_SURROGATES, text):
-            return " " + _escape_non_ascii(text)
-        return "  " + _escape_non_ascii(re.sub(_ADJACENT_SURROGATES, rf"\1\2{_SEPARATOR}", text))
+        text, has_separators = _encode_rare(value)
+        return ("  " if has_separators else " ") + text
     except RecursionError as error:
         raise _too_deep_error() from error
 
@@ -64,6 +60,19 @@ def encode_standard(value: Any) -> str:
         return _escape_non_ascii(_encode_with_stdlib(value))
     except RecursionError as error:
         raise _too_deep_error() from error
+
+
+def encode_forms(value: Any) -> tuple[str, str]:
+    """Return both texts that a value has inside those of encode(): the usual one, and the one after a leading space."""
+    return encode(value).lstrip(" "), _encode_rare(value)[0]
+
+
+def _encode_rare(value: Any) -> tuple[str, bool]:
+    """Encode a value that msgspec rejects as ASCII, and return whether separators were added."""
+    import re  # noqa: PLC0415
+
+    text, count = re.subn(_ADJACENT_SURROGATES, rf"\1\2{_SEPARATOR}", _encode_with_stdlib(value))
+    return _escape_non_ascii(text), bool(count)
 
 
 def _encode_with_stdlib(value: Any) -> str:

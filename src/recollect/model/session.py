@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar, overload
 
 import msgspec
@@ -11,6 +12,7 @@ from recollect.model.value import Value
 SessionStatus = Literal["active", "completed", "failed"]
 SESSION_STATUSES: tuple[SessionStatus, ...] = ("active", "completed", "failed")
 Relation = Literal["fork", "delegate"]
+RELATIONS: tuple[Relation, ...] = ("fork", "delegate")
 
 DATA_SCHEMA_VERSION = 1  # the version of the JSON in stored messages, kept with each session
 
@@ -48,11 +50,17 @@ class SessionInfo(Value, frozen=True, gc=False):
     pinned_at: int | None = None
     archived_at: int | None = None
     deleted_at: int | None = None
+    labels: tuple[str, ...] = ()
+    """Sorted, without duplicates."""
     metadata: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data, times as ISO 8601."""
+        return {**super().to_dict(), "labels": list(self.labels)}
 
 
 class SessionChanges(TypedDict, total=False):
-    """The fields that session.update() and session.fork() set. None clears a text or the metadata."""
+    """The fields that session.update() and session.fork() set. None clears a text, the labels or the metadata."""
 
     external_id: str | None
     title: str | None
@@ -66,15 +74,21 @@ class SessionChanges(TypedDict, total=False):
     color: str | None
     channel: str | None
     channel_id: str | None
+    labels: Collection[str] | None
     metadata: dict[str, Any] | None
     pinned: bool
     archived: bool
 
 
-class NewSessionFields(SessionChanges, total=False):
-    """The fields that store.session() and store.create_session() set on a session that they create."""
+class SessionUpdates(SessionChanges, total=False):
+    """The fields that session.update() sets: also the parent, which a fork has from its origin. None clears it."""
 
     parent: str | None
+    relation: Relation | None
+
+
+class NewSessionFields(SessionUpdates, total=False):
+    """The fields that store.session() and store.create_session() set on a session that they create."""
 
 
 # The fields that update() and create_session() can set, by type. `pinned` and `archived` are passed as bool and stored
@@ -84,7 +98,7 @@ TEXT_FIELDS = (
     "system_prompt", "color", "channel", "channel_id",
 )  # fmt: skip
 FLAG_FIELDS = {"pinned": "pinned_at", "archived": "archived_at"}
-SETTABLE = (*TEXT_FIELDS, "metadata", *FLAG_FIELDS)
+SETTABLE = (*TEXT_FIELDS, "labels", "metadata", *FLAG_FIELDS)
 
 
 T = TypeVar("T")
@@ -154,6 +168,7 @@ class SessionFields:
     working_dir = SessionField[str | None]()
     system_prompt = SessionField[str | None]()
     color = SessionField[str | None]()
+    labels = SessionField[tuple[str, ...]]()
     metadata = SessionField[dict[str, Any] | None]()
     pinned_at = SessionField[int | None]()
     archived_at = SessionField[int | None]()

@@ -58,6 +58,12 @@ def is_possible_id(session: object) -> bool:
     return id.isprintable() and 0 < len(id) <= MAX_LENGTH
 
 
+def last_with_prefix(prefix: str) -> str:
+    """Return an upper bound of the ids with a prefix, for a range of an index."""
+    # Not the next prefix: PostgreSQL stores NUL as two characters, which sort differently.
+    return prefix + "\U0010ffff" * max(0, MAX_LENGTH - len(prefix))
+
+
 def _plain_str(session: object) -> str:
     """Return an id as a plain str, also of a subclass of str; '' for anything else."""
     return str.__str__(session) if isinstance(session, str) else ""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         branches,
         combined_appends,
         integrity,
+        labels,
         last_session,
         leases,
         listing,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         paths,
         presence,
         records,
+        relations,
         retention,
         row_stream,
         search,
@@ -36,9 +38,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "combined_appends", "integrity", "last_session", "leases", "listing", "messages", "paths",
-    "presence", "records", "retention", "row_stream", "search", "sessions", "statistics", "tools", "transfer", "turns",
-    "views",
+    "appends", "branches", "combined_appends", "integrity", "labels", "last_session", "leases", "listing", "messages",
+    "paths", "presence", "records", "relations", "retention", "row_stream", "search", "sessions", "statistics", "tools",
+    "transfer", "turns", "views",
 ]  # fmt: skip
 
 

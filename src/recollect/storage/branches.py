@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recollect.errors import BranchNotFound, SessionExists
-from recollect.model import json, session_ids, validation
+from recollect.model import json, labels, session_ids, validation
 from recollect.model.session import FLAG_FIELDS, SETTABLE, Branch, SessionInfo
 from recollect.storage import messages, paths, sessions
 from recollect.storage.operation import Operation, Scope, Steps, execute, fetch_all, fetch_one
@@ -219,6 +219,7 @@ def _fork(
         span = yield from paths.find_span(session, current.head, current.session, at)
         parent, fork_at = span.branch, span.high
     fields = {name: getattr(current.value, name) for name in _FORK_FIELDS}
+    fields["labels"] = labels.encode_labels(fields["labels"])
     if fields["metadata"] is not None:
         fields["metadata"] = json.encode(fields["metadata"])
     origin = {"parent": current.session, "relation": "fork"}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from recollect.errors import RecollectError
-from recollect.model import json
+from recollect.model import json, labels
 from recollect.model.message import Message, Repair
 from recollect.model.reports import Finding
 from recollect.model.session import SessionInfo
@@ -81,6 +81,8 @@ class SessionStateRow(NamedTuple):
     head_number: int | None
     open_branches: int
     sort_title: str | None
+    label_rows: str
+    """The labels in the rows of session_labels, as a sorted JSON array."""
 
 
 class BranchExtentRow(NamedTuple):
@@ -280,7 +282,8 @@ HistoryValidator = Callable[[Sequence[Message]], Sequence[Repair]]
 """Returns the repairs that a history needs before a provider accepts it."""
 
 CHECKED_AREAS = (
-    "counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "payloads", "records", "search index",
+    "counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "labels", "payloads", "records",
+    "search index",
 )  # fmt: skip
 
 _SESSION_PAGE_SIZE = 50  # sessions per operation
@@ -411,6 +414,11 @@ def _check_session_row(
         findings.append(
             Finding(kind="title", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair, level=level)
         )
+    if labels.decode_labels(state.label_rows) != current.value.labels:
+        if repair:
+            yield from sessions.set_label_rows(current.session, labels.encode_labels(current.value.labels))
+        message = f"Session {id!r} has labels that differ from those by which lists find it."
+        findings.append(Finding(kind="label", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
     return findings
 
 

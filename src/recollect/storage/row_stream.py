@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from recollect.errors import SessionNotFound
-from recollect.model import json
+from recollect.model import json, labels
 from recollect.model.message import CallStatus, Role, UnfinishedState
 from recollect.model.session import SnapshotKind
 from recollect.storage import sessions
@@ -430,8 +430,9 @@ def _read_tree_item(scope: Scope, tree: CountedTreeRow) -> Steps[tuple[TreeOutli
     outline = yield from _read_tree(tree.key, None, deleted=True)
     rows: list[dict[str, Any]] = []
     for key, session in outline.sessions.items():
-        columns = {**msgspec.structs.asdict(session.value), "open_turns": session.open_turns}
+        columns: dict[str, Any] = {**msgspec.structs.asdict(session.value), "open_turns": session.open_turns}
         del columns["delegate_count"]
+        columns["labels"] = labels.encode_labels(columns["labels"])
         if columns["metadata"] is not None:
             columns["metadata"] = json.encode(columns["metadata"])
         if columns["parent"] is not None:

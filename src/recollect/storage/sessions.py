@@ -18,13 +18,15 @@ from recollect.errors import (
     StaleRevision,
     format_value,
 )
-from recollect.model import json, session_ids, validation
+from recollect.model import json, labels, session_ids, validation
 from recollect.model.session import (
     FLAG_FIELDS,
+    RELATIONS,
     SESSION_STATUSES,
     SETTABLE,
     TEXT_FIELDS,
     Change,
+    Relation,
     SessionCounts,
     SessionInfo,
 )
@@ -50,12 +52,34 @@ from recollect.storage.paths import BRANCH_INSERT, TREE_BRANCH, TREE_INSERT
 _INDEXED_FIELDS = ("channel", "model")
 
 
-def columns_for_new(fields: Mapping[str, Any], now: int) -> tuple[dict[str, Any], str | None]:
-    """Check the fields of a session that is about to be created; return its columns and the id of its parent."""
-    parent = fields.get("parent")
+PARENT_FIELDS = ("parent", "relation")
+"""The fields that place a session under another one."""
+
+
+class ParentLink(NamedTuple):
+    """The id of a session's parent, and the relation to it."""
+
+    parent: str
+    relation: Relation
+
+
+def columns_for_new(fields: Mapping[str, Any], now: int) -> tuple[dict[str, Any], ParentLink | None]:
+    """Check the fields of a session that is about to be created; return its columns and its link to a parent."""
+    parent, relation = check_parent_fields(fields)
+    if parent is None and relation is not None:
+        raise InvalidValue(f"relation must be None without a parent, got {format_value(relation)}. Pass parent too.")
+    columns = columns_of({name: value for name, value in fields.items() if name not in PARENT_FIELDS}, now)
+    return columns, None if parent is None else ParentLink(parent, relation or "delegate")
+
+
+def check_parent_fields(fields: Mapping[str, Any]) -> tuple[str | None, Relation | None]:
+    """Return the validated `parent` and `relation` of a caller; None if not set, or cleared."""
+    parent, relation = (fields.get(name) for name in PARENT_FIELDS)
     if parent is not None:
-        validation.check_text("parent", parent)
-    return columns_of({name: value for name, value in fields.items() if name != "parent"}, now), parent
+        parent = validation.check_plain_text("parent", parent)
+    if relation is not None:
+        relation = validation.check_choice("relation", relation, RELATIONS)
+    return parent, relation  # type: ignore[return-value]
 
 
 def columns_of(fields: Mapping[str, Any], now: int) -> dict[str, Any]:
@@ -66,10 +90,12 @@ def columns_of(fields: Mapping[str, Any], now: int) -> dict[str, Any]:
             columns[FLAG_FIELDS[name]] = now if _check_flag(name, value) else None
         elif name == "metadata":
             columns[name] = None if value is None else json.encode(_check_mapping(name, value))
+        elif name == "labels":
+            columns[name] = labels.encode_labels(labels.check_labels(value))
         elif name in TEXT_FIELDS:
             columns[name] = _check_text(name, value)
-        elif name == "parent":
-            raise InvalidValue("parent can only be set when a session is created, and not on a fork.")
+        elif name in PARENT_FIELDS:
+            raise InvalidValue(f"{name} of a fork refers to its origin. Change it with session.update() afterwards.")
         else:
             raise InvalidValue(
                 f"A session has no settable field {format_value(name)}. Settable fields: {', '.join(SETTABLE)}."
@@ -112,7 +138,7 @@ def check_storable(name: str, text: str) -> None:
 
 _MATCH_LIMIT = 6  # sessions. An ambiguous name lists five of them; the sixth shows that there are more.
 _LOOKUP_ATTEMPTS = 2  # live and trash. A second attempt finds a session that was restored in between.
-FIELD_COLUMNS = (*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values())
+FIELD_COLUMNS = (*TEXT_FIELDS, "labels", "metadata", *FLAG_FIELDS.values())
 """The columns of the fields that a caller sets."""
 _EMPTY_COLUMNS: dict[str, Any] = dict.fromkeys(FIELD_COLUMNS)
 
@@ -137,8 +163,9 @@ def session_from_columns(columns: list[Any], rare: str | None) -> SessionInfo:
     """Return a session. The columns and the JSON array of rare fields have the order of the fields of SessionInfo."""
     if rare is None:
         return SessionInfo(*columns)
-    *values, metadata = json.decode(rare)
-    fields: list[Any] = [*columns, *values, None if metadata is None else json.decode(metadata)]
+    *values, label_text, metadata = json.decode(rare)
+    last_fields = (labels.decode_labels(label_text), None if metadata is None else json.decode(metadata))
+    fields: list[Any] = [*columns, *values, *last_fields]
     return SessionInfo(*fields)
 
 
@@ -267,13 +294,18 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], relat
     assert key_row is not None
     if row["title"] is not None:
         yield from set_sort_title(key_row.session, row["title"])
+    if row["labels"] is not None:
+        yield from set_label_rows(key_row.session, row["labels"])
     return key_row.session
 
 
-def _ensure_request(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> EnsureSessionRequest:
+def _ensure_request(
+    scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None
+) -> EnsureSessionRequest:
     """Return the request for the fast path that creates a session."""
     row = _new_row(session, columns)
     row["folded"] = None if row["title"] is None else title_sort_key(row["title"])
+    parent, row["relation"] = link or (None, None)
     return EnsureSessionRequest(scope.owner, session, scope.now, parent, row)
 
 
@@ -298,25 +330,36 @@ def set_sort_title(session: int, title: str | None) -> Steps[None]:
         yield from execute("title_set", session=session, folded=title_sort_key(title))
 
 
+def set_label_rows(session: int, text: str | None) -> Steps[None]:
+    """Write the rows by which lists find a session, one for each label; `text` is the column `labels`."""
+    yield from execute("labels_delete", session=session, labels=text or "[]")
+    if text is not None:
+        yield from execute("labels_insert", session=session, labels=text)
+
+
 def create(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
     """Create a session; raise SessionExists if the id is in use."""
-    columns, parent = columns_for_new(fields, scope.now)
+    columns, link = columns_for_new(fields, scope.now)
     id = session_ids.check_new_id(session)
-    request = _ensure_request(scope, id, columns, parent)
-    return Operation(_create, scope, id, columns, parent, fast=request, finish=_finish_creation)
+    request = _ensure_request(scope, id, columns, link)
+    return Operation(_create, scope, id, columns, link, fast=request, finish=_finish_creation)
 
 
-def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
+def _create(scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None) -> Steps[SessionInfo]:
     if (yield from find_live_row(scope, session)) is not None:
         raise SessionExists(session=session)
-    return (yield from _create_in_steps(scope, session, columns, parent))
+    return (yield from _create_in_steps(scope, session, columns, link))
 
 
-def _create_in_steps(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
+def _create_in_steps(
+    scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None
+) -> Steps[SessionInfo]:
     """Create a session statement by statement. If another process used the id meanwhile, the engine runs it again."""
     tree = yield from fetch_one(TREE_INSERT, owner=scope.owner)
     assert tree is not None
-    relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
+    relation: dict[str, Any] = {}
+    if link is not None:
+        relation = {"parent": (yield from find(scope, link.parent)).session, "relation": link.relation}
     key = yield from insert(scope, session, tree.key, columns, relation)
     branch, _ = yield from new_branch(tree.key, key, None, 0, scope.now)
     yield from execute("session_head", session=key, head=branch, last=0)
@@ -336,16 +379,16 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
 
 def ensure(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
     """Create a session; if it exists, read it, and interrupt turns whose holder is gone."""
-    columns, parent = columns_for_new(fields, scope.now)
+    columns, link = columns_for_new(fields, scope.now)
     id = session_ids.check_new_id(session)
-    request = _ensure_request(scope, id, columns, parent)
-    return Operation(_ensure, scope, id, columns, parent, fast=request, finish=_finish_creation)
+    request = _ensure_request(scope, id, columns, link)
+    return Operation(_ensure, scope, id, columns, link, fast=request, finish=_finish_creation)
 
 
-def _ensure(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
+def _ensure(scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None) -> Steps[SessionInfo]:
     row = yield from find_live_row(scope, session)
     return (
-        yield from (_create_in_steps(scope, session, columns, parent) if row is None else _recovered_info(scope, row))
+        yield from (_create_in_steps(scope, session, columns, link) if row is None else _recovered_info(scope, row))
     )
 
 
@@ -540,6 +583,13 @@ def update_columns(
     """
     if not columns and expected is None:
         return (yield from find(scope, session)).value
+    return (yield from write_columns(scope, session, columns, expected, raises_revision=raises_revision))
+
+
+def write_columns(
+    scope: Scope, session: str, columns: dict[str, Any], expected: int | None, *, raises_revision: bool = True
+) -> Steps[SessionInfo]:
+    """Change columns as update_columns() does, and raise the revision also if there are none."""
     names = f",{','.join(columns)},"
     params = {
         **_EMPTY_COLUMNS, **columns, "changed_columns": names, "expected": expected, "step": int(raises_revision)
@@ -553,6 +603,8 @@ def update_columns(
         raise SessionInTrash(session=session)
     if "title" in columns:
         yield from set_sort_title(row.session, columns["title"])
+    if "labels" in columns:
+        yield from set_label_rows(row.session, columns["labels"])
     return stored_from_row(row).value
 
 
@@ -602,19 +654,20 @@ class NamedSessionRow(NamedTuple):
     title: str | None
 
 
+SESSIONS_BY_EXTERNAL_ID = Query("sessions_by_external_id", NamedSessionRow)
 SESSIONS_BY_TITLE = Query("sessions_by_title", NamedSessionRow)
 SESSIONS_BY_PREFIX = Query("sessions_by_prefix", NamedSessionRow)
 SESSIONS_BY_SIMILAR_TITLE = Query("sessions_by_similar_title", NamedSessionRow)
 
 
 def resolve(scope: Scope, name: str) -> Operation[SessionInfo]:
-    """Find a session by its id, its title, the beginning of its id, or its title ignoring case and accents.
+    """Find a session by its id, external id, title, the beginning of its id, or its title without case and accents.
 
     Raise AmbiguousName if several match.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(
-            f"name must be a string (a session id, a title or the beginning of an id), got {format_value(name)}."
+            f"name must be a str (an id, an external id, a title or the beginning of an id), got {format_value(name)}."
         )
     return Operation(_resolve, scope, name, writes=False)
 
@@ -626,9 +679,11 @@ def _resolve(scope: Scope, name: str) -> Steps[SessionInfo]:
     if name != json.escape_surrogates(name):
         raise SessionNotFound(session=name)
     sort_title = title_sort_key(name)
-    matches = yield from fetch_all(
-        SESSIONS_BY_TITLE, owner=scope.owner, title=name, folded=sort_title, limit=_MATCH_LIMIT
-    )
+    matches = yield from fetch_all(SESSIONS_BY_EXTERNAL_ID, owner=scope.owner, external_id=name, limit=_MATCH_LIMIT)
+    if not matches:
+        matches = yield from fetch_all(
+            SESSIONS_BY_TITLE, owner=scope.owner, title=name, folded=sort_title, limit=_MATCH_LIMIT
+        )
     if not matches and name:
         matches = yield from fetch_all(
             SESSIONS_BY_PREFIX, owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCH_LIMIT
@@ -641,9 +696,9 @@ def _resolve(scope: Scope, name: str) -> Steps[SessionInfo]:
         raise (yield from _missing_id_error(scope, name))
     if len(matches) > 1:
         first_matches = matches[: _MATCH_LIMIT - 1]
-        labels = tuple(f"{match.id} ({match.title})" if match.title else match.id for match in first_matches)
+        names = tuple(f"{match.id} ({match.title})" if match.title else match.id for match in first_matches)
         count = f"more than {_MATCH_LIMIT - 1}" if len(matches) == _MATCH_LIMIT else len(matches)
-        raise AmbiguousName(name=name, count=count, matches=labels, sessions=tuple(match.id for match in first_matches))
+        raise AmbiguousName(name=name, count=count, matches=names, sessions=tuple(match.id for match in first_matches))
     return (yield from find(scope, matches[0].id)).value
 
 

@@ -15,7 +15,7 @@ import msgspec
 from recollect.errors import Conflict, CopyConflict, ImportConflict
 from recollect.model import json
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, leases, messages, paths, records, search, sessions
+from recollect.storage import appends, leases, messages, paths, records, relations, search, sessions
 from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_all, fetch_one
 from recollect.storage.row_stream import (
@@ -335,6 +335,8 @@ def _insert_session(scope: Scope, tree: int, columns: dict[str, Any]) -> Steps[i
     row = yield from fetch_one(_SESSION_IMPORT, owner=scope.owner, tree=tree, **columns)
     assert row is not None
     yield from sessions.set_sort_title(row.session, columns["title"])
+    if columns["labels"] is not None:
+        yield from sessions.set_label_rows(row.session, columns["labels"])
     return row.session
 
 
@@ -566,6 +568,10 @@ def link_parent(scope: Scope, session: str, parent: str) -> Operation[None]:
 
 
 def _link_parent(scope: Scope, session: str, parent: str) -> Steps[None]:
+    row = yield from sessions.find_live_row(scope, session)
+    parent_row = yield from sessions.find_live_row(scope, parent)
+    if row is None or parent_row is None or (yield from relations.is_ancestor(row.session, parent_row.session)):
+        return  # a file must not make a session its own ancestor
     yield from _link(scope, ParentRow(0, session, None, None, parent, None))
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from recollect import storage
 from recollect.engine.closed_engine import ClosedEngine
@@ -27,7 +27,7 @@ from recollect.store.waiting import close_anywhere, maintain, open_if_sync
 if TYPE_CHECKING:
     from recollect.engine.engine import Engine, Maintenance
     from recollect.model.reports import Findings, OptimizeReport, Owners, Period, PruneReport, Space, Stats, ToolStats
-    from recollect.model.session import SessionInfo
+    from recollect.model.session import Relation, SessionInfo
     from recollect.model.times import DurationLike, TimeLike
     from recollect.storage.integrity import CheckProgress
     from recollect.store.watch import Watch
@@ -144,9 +144,10 @@ class Store:
         return None if info is None else Session(self, info)
 
     def find_session(self, name: str) -> Session:
-        """Return the session with this name: an id, a title, a prefix of an id, or a title without case and accents.
+        """Return the session with this name.
 
-        They are tried in this order. Raise SessionNotFound if none matches, and AmbiguousName if several do.
+        It is an id, an external id, a title, a prefix of an id, or a title without case and accents. They are tried in
+        this order. Raise SessionNotFound if none matches, and AmbiguousName if several do.
         """
         return Session(self, self.run(storage.sessions.resolve(self.scope(), name)))
 
@@ -156,6 +157,7 @@ class Store:
         *,
         after: str | None = None,
         order: storage.listing.Order = "activity",
+        oldest_first: bool = False,
         deleted: bool = False,
         archived: bool | None = False,
         pinned: bool | None = None,
@@ -163,32 +165,43 @@ class Store:
         channel: str | None = None,
         model: str | None = None,
         status: str | None = None,
+        label: storage.search.FilterValues | None = None,
+        external_id: str | None = None,
+        id_prefix: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         role: str | None = None,
         tool: str | None = None,
         since: TimeLike | None = None,
         until: TimeLike | None = None,
         parent: str | None = None,
+        relation: Relation | None = None,
         delegates: bool | None = False,
     ) -> Page[Session]:
         """Return a page of sessions, newest activity first. Pass its `next` as `after` to get the next page.
 
-        - `order`: "activity" or "created", newest first, or "title", A to Z.
+        - `order`: "activity" or "created", newest first, or "title", A to Z. `oldest_first` reverses it.
         - `deleted`: list the trash instead, the most recently deleted first.
         - `archived`, `pinned`: True, False, or None for either.
+        - `label`: only sessions with this label, or with all of several.
+        - `external_id`, `id_prefix`: only sessions with this external id, or whose id begins with this text.
+        - `metadata`: only sessions whose metadata has these fields with these values, at its top level.
         - `role`, `tool`: only sessions with a message of this role or a call of this tool, on any branch.
         - `since`, `until`: only sessions active at or after `since` and before `until`.
         - `parent`: only the forks of this session; with `delegates=True` its sub-agents, with `delegates=None` both.
+          If the parent does not exist, the page is empty.
+        - `relation`: only "fork" or "delegate" sessions; `delegates` is ignored.
 
         Message bodies are not read. While the list changes, a session that did not move is neither skipped nor
         repeated. A `limit` below 1 or a malformed `after` raises InvalidValue.
         """
         filters = {
             "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status, "role": role,
-            "tool": tool, "parent": parent, "delegates": delegates,
+            "tool": tool, "parent": parent, "relation": relation, "delegates": delegates, "label": label,
+            "external_id": external_id, "id_prefix": id_prefix, "metadata": metadata,
         }  # fmt: skip
         op = storage.listing.read_page(
-            self.scope(), limit=limit, after=after, order=order, deleted=deleted, pinned_first=pinned_first,
-            since=since, until=until, filters=filters,
+            self.scope(), limit=limit, after=after, order=order, deleted=deleted, oldest_first=oldest_first,
+            pinned_first=pinned_first, since=since, until=until, filters=filters,
         )  # fmt: skip
         page = self.run(op)
         return Page([Session(self, info) for info in page.sessions], page.next)
@@ -214,6 +227,10 @@ class Store:
         channel: storage.search.FilterValues | None = None,
         model: storage.search.FilterValues | None = None,
         status: storage.search.FilterValues | None = None,
+        label: storage.search.FilterValues | None = None,
+        external_id: str | None = None,
+        id_prefix: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: TimeLike | None = None,
         until: TimeLike | None = None,
         archived: bool | None = None,
@@ -226,6 +243,7 @@ class Store:
         - `limit`: 1 to 1,000 hits.
         - `session`: search one session only, with the path that it shares.
         - `role`, `tool`, `channel`, `model`, `status`: one value, or several of which one must match.
+        - `label`, `external_id`, `id_prefix`, `metadata`: only in sessions that list_sessions() lists with them.
         - `since`, `until`: only messages at or after `since` and before `until`.
         - `archived`, `pinned`: True, False, or None for either.
         - `deleted`: search the trash instead.
@@ -236,8 +254,8 @@ class Store:
         """
         plan = storage.search.search(
             self.scope(), query, limit=limit, after=after, session=session, role=role, tool=tool, channel=channel,
-            model=model, status=status, since=since, until=until, archived=archived, pinned=pinned, deleted=deleted,
-            delegates=delegates,
+            model=model, status=status, label=label, external_id=external_id, id_prefix=id_prefix, metadata=metadata,
+            since=since, until=until, archived=archived, pinned=pinned, deleted=deleted, delegates=delegates,
         )  # fmt: skip
         page = self.follow(plan)
         return Page(page.hits, page.next, page.warning)

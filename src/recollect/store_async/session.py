@@ -19,6 +19,7 @@ from recollect.model.session import (
     SessionChanges,
     SessionFields,
     SessionInfo,
+    SessionUpdates,
     Snapshot,
     SnapshotKind,
 )
@@ -312,13 +313,27 @@ class AsyncSession(SessionFields):
         message, self.info = await self._run(op)
         return message
 
-    async def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
-        """Change fields of the session, such as title, status, model, metadata or pinned, and return the session.
+    async def update(self, *, expected: int | None = None, **fields: Unpack[SessionUpdates]) -> Self:
+        """Change fields of the session, such as title, status, model, labels or metadata, and return the session.
 
-        Raise InvalidValue for an unknown field or a wrong value, and StaleRevision if `expected` is not the current
-        revision.
+        `parent` sets or clears the parent, and `relation` the relation to it ("fork" or "delegate"). Raise InvalidValue
+        for an unknown field or a wrong value, such as a parent that descends from the session, SessionNotFound if the
+        parent does not exist, and StaleRevision if `expected` is not the current revision.
         """
-        self.info = await self._run(storage.sessions.update(self.store.scope(), self.id, fields, expected))
+        self.info = await self._run(storage.relations.update(self.store.scope(), self.id, fields, expected))
+        return self
+
+    async def add_labels(self, *labels: str) -> Self:
+        """Add labels to the session, and return the session. Its other labels stay.
+
+        Raise InvalidValue for an invalid label, or if the session would have more than 100.
+        """
+        self.info = await self._run(storage.labels.add(self.store.scope(), self.id, labels))
+        return self
+
+    async def remove_labels(self, *labels: str) -> Self:
+        """Remove labels from the session, and return the session. Labels that it does not have are ignored."""
+        self.info = await self._run(storage.labels.remove(self.store.scope(), self.id, labels))
         return self
 
     def turn(

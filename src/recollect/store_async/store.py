@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from recollect import storage
@@ -26,7 +26,7 @@ from recollect.store_async.waiting import close_anywhere, maintain, open_if_sync
 if TYPE_CHECKING:
     from recollect.engine.engine import AsyncEngine, Maintenance
     from recollect.model.reports import Findings, OptimizeReport, Owners, Period, PruneReport, Space, Stats, ToolStats
-    from recollect.model.session import SessionInfo
+    from recollect.model.session import Relation, SessionInfo
     from recollect.model.times import DurationLike, TimeLike
     from recollect.storage.integrity import CheckProgress
     from recollect.store_async.watch import AsyncWatch
@@ -147,9 +147,10 @@ class AsyncStore:
         return None if info is None else AsyncSession(self, info)
 
     async def find_session(self, name: str) -> AsyncSession:
-        """Return the session with this name: an id, a title, a prefix of an id, or a title without case and accents.
+        """Return the session with this name.
 
-        They are tried in this order. Raise SessionNotFound if none matches, and AmbiguousName if several do.
+        It is an id, an external id, a title, a prefix of an id, or a title without case and accents. They are tried in
+        this order. Raise SessionNotFound if none matches, and AmbiguousName if several do.
         """
         return AsyncSession(self, await self.run(storage.sessions.resolve(self.scope(), name)))
 
@@ -159,6 +160,7 @@ class AsyncStore:
         *,
         after: str | None = None,
         order: storage.listing.Order = "activity",
+        oldest_first: bool = False,
         deleted: bool = False,
         archived: bool | None = False,
         pinned: bool | None = None,
@@ -166,32 +168,43 @@ class AsyncStore:
         channel: str | None = None,
         model: str | None = None,
         status: str | None = None,
+        label: storage.search.FilterValues | None = None,
+        external_id: str | None = None,
+        id_prefix: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         role: str | None = None,
         tool: str | None = None,
         since: TimeLike | None = None,
         until: TimeLike | None = None,
         parent: str | None = None,
+        relation: Relation | None = None,
         delegates: bool | None = False,
     ) -> Page[AsyncSession]:
         """Return a page of sessions, newest activity first. Pass its `next` as `after` to get the next page.
 
-        - `order`: "activity" or "created", newest first, or "title", A to Z.
+        - `order`: "activity" or "created", newest first, or "title", A to Z. `oldest_first` reverses it.
         - `deleted`: list the trash instead, the most recently deleted first.
         - `archived`, `pinned`: True, False, or None for either.
+        - `label`: only sessions with this label, or with all of several.
+        - `external_id`, `id_prefix`: only sessions with this external id, or whose id begins with this text.
+        - `metadata`: only sessions whose metadata has these fields with these values, at its top level.
         - `role`, `tool`: only sessions with a message of this role or a call of this tool, on any branch.
         - `since`, `until`: only sessions active at or after `since` and before `until`.
         - `parent`: only the forks of this session; with `delegates=True` its sub-agents, with `delegates=None` both.
+          If the parent does not exist, the page is empty.
+        - `relation`: only "fork" or "delegate" sessions; `delegates` is ignored.
 
         Message bodies are not read. While the list changes, a session that did not move is neither skipped nor
         repeated. A `limit` below 1 or a malformed `after` raises InvalidValue.
         """
         filters = {
             "archived": archived, "pinned": pinned, "channel": channel, "model": model, "status": status, "role": role,
-            "tool": tool, "parent": parent, "delegates": delegates,
+            "tool": tool, "parent": parent, "relation": relation, "delegates": delegates, "label": label,
+            "external_id": external_id, "id_prefix": id_prefix, "metadata": metadata,
         }  # fmt: skip
         op = storage.listing.read_page(
-            self.scope(), limit=limit, after=after, order=order, deleted=deleted, pinned_first=pinned_first,
-            since=since, until=until, filters=filters,
+            self.scope(), limit=limit, after=after, order=order, deleted=deleted, oldest_first=oldest_first,
+            pinned_first=pinned_first, since=since, until=until, filters=filters,
         )  # fmt: skip
         page = await self.run(op)
         return Page([AsyncSession(self, info) for info in page.sessions], page.next)
@@ -217,6 +230,10 @@ class AsyncStore:
         channel: storage.search.FilterValues | None = None,
         model: storage.search.FilterValues | None = None,
         status: storage.search.FilterValues | None = None,
+        label: storage.search.FilterValues | None = None,
+        external_id: str | None = None,
+        id_prefix: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: TimeLike | None = None,
         until: TimeLike | None = None,
         archived: bool | None = None,
@@ -229,6 +246,7 @@ class AsyncStore:
         - `limit`: 1 to 1,000 hits.
         - `session`: search one session only, with the path that it shares.
         - `role`, `tool`, `channel`, `model`, `status`: one value, or several of which one must match.
+        - `label`, `external_id`, `id_prefix`, `metadata`: only in sessions that list_sessions() lists with them.
         - `since`, `until`: only messages at or after `since` and before `until`.
         - `archived`, `pinned`: True, False, or None for either.
         - `deleted`: search the trash instead.
@@ -239,8 +257,8 @@ class AsyncStore:
         """
         plan = storage.search.search(
             self.scope(), query, limit=limit, after=after, session=session, role=role, tool=tool, channel=channel,
-            model=model, status=status, since=since, until=until, archived=archived, pinned=pinned, deleted=deleted,
-            delegates=delegates,
+            model=model, status=status, label=label, external_id=external_id, id_prefix=id_prefix, metadata=metadata,
+            since=since, until=until, archived=archived, pinned=pinned, deleted=deleted, delegates=delegates,
         )  # fmt: skip
         page = await self.follow(plan)
         return Page(page.hits, page.next, page.warning)

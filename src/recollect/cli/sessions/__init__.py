@@ -18,6 +18,8 @@ _HERE = "recollect.cli.sessions"
         "rename": (f"{_HERE}.edit:rename", "Change the title of a conversation."),
         "pin": (f"{_HERE}.edit:pin", "Pin conversations."),
         "unpin": (f"{_HERE}.edit:unpin", "Unpin conversations."),
+        "label": (f"{_HERE}.edit:label", "Add labels to a conversation."),
+        "unlabel": (f"{_HERE}.edit:unlabel", "Remove labels from a conversation."),
         "archive": (f"{_HERE}.edit:archive", "Archive conversations."),
         "unarchive": (f"{_HERE}.edit:unarchive", "Unarchive conversations."),
         "delete": (f"{_HERE}.deletion:delete", "Move conversations to the trash."),

@@ -43,6 +43,7 @@ _COLUMNS = (
     show_default=True,
     help="Sort by latest activity, by creation (newest first), or by title.",
 )
+@click.option("--oldest-first", is_flag=True, help="Reverse the order: oldest first, or titles from Z to A.")
 @click.option("--pinned-first", is_flag=True, help="List pinned conversations first.")
 @options.filters
 @options.as_json

@@ -136,6 +136,8 @@ class TranscriptFormatter:
         facts += ["pinned" if session.pinned_at else None, "archived" if session.archived_at else None]
         lines = [paint(sanitize(session.title or "(no title)"), bold=True)]
         lines += [paint(line, dim=True) for line in _wrap_facts([fact for fact in facts if fact])]
+        if session.labels:
+            lines.append(paint(sanitize(f"labels: {', '.join(session.labels)}"), dim=True))
         if session.parent:
             lines.append(paint(sanitize(f"{session.relation} of {session.parent}"), dim=True))
         if len(self._branches) > 1:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from litestar import Response, delete, get, patch, post, put
+from litestar.openapi.spec import Example
 from litestar.params import QueryParameter
 from msgspec import UNSET, UnsetType
 
-from recollect.errors import SessionExists
+from recollect.errors import InvalidValue, SessionExists, format_value
+from recollect.model import json
 from recollect.model.message import Role
-from recollect.model.session import SessionChanges, SessionStatus
+from recollect.model.session import Relation, SessionStatus, SessionUpdates
 from recollect.model.session import SessionInfo as Info
 from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
@@ -40,6 +42,18 @@ from recollect.server.api.responses import (
 SESSION_TAGS = ["sessions"]
 TriState = Literal["true", "false", "any"]
 TRI_STATE: dict[str, bool | None] = {"true": True, "false": False, "any": None}
+Labels = Annotated[
+    list[str] | None, QueryParameter(description="Only sessions with this label; with all of them, if repeated.")
+]
+ExternalId = Annotated[str | None, QueryParameter(description="Only sessions that have this id in another program.")]
+IdPrefix = Annotated[str | None, QueryParameter(description="Only sessions whose id begins with this text.")]
+MetadataFields = Annotated[
+    str | None,
+    QueryParameter(
+        description="A JSON object. Only sessions whose metadata has these fields with these values, at its top level.",
+        examples=[Example(value='{"project": "alpha"}')],
+    ),
+]
 
 
 class _SettableFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +73,7 @@ if TYPE_CHECKING:
 else:
     FieldsSchema = msgspec.defstruct(
         "FieldsSchema",
-        [(name, kind | UnsetType, UNSET) for name, kind in typing.get_type_hints(SessionChanges).items()],
+        [(name, kind | UnsetType, UNSET) for name, kind in typing.get_type_hints(SessionUpdates).items()],
         bases=(_SettableFields,), module=__name__, kw_only=True, forbid_unknown_fields=True,
         namespace={"__doc__": "Fields of a session that can be set. Fields that are not sent do not change."},
     )  # fmt: skip
@@ -67,8 +81,6 @@ else:
 
 class NewFieldsSchema(FieldsSchema, kw_only=True, forbid_unknown_fields=True):
     """The fields of a new session. `parent` is the session that a sub-agent's session belongs to."""
-
-    parent: str | UnsetType | None = UNSET
 
 
 class NewSession(NewFieldsSchema, kw_only=True, forbid_unknown_fields=True):
@@ -111,6 +123,7 @@ async def list_sessions(
     limit: Limit = 50,
     after: After = None,
     order: Literal["activity", "created", "title"] = "activity",
+    oldest_first: Annotated[bool, QueryParameter(description="Reverse the order.")] = False,
     archived: TriState = "false",
     pinned: TriState = "any",
     pinned_first: bool = False,
@@ -118,6 +131,10 @@ async def list_sessions(
     channel: str | None = None,
     model: str | None = None,
     status: SessionStatus | None = None,
+    label: Labels = None,
+    external_id: ExternalId = None,
+    id_prefix: IdPrefix = None,
+    metadata: MetadataFields = None,
     role: Annotated[Role | None, QueryParameter(description="Only sessions with a message of this role.")] = None,
     tool: Annotated[str | None, QueryParameter(description="Only sessions in which this tool was called.")] = None,
     since: Annotated[
@@ -125,14 +142,32 @@ async def list_sessions(
     ] = None,
     until: Annotated[str | None, QueryParameter(description="Only sessions active before this time, ISO 8601.")] = None,
     parent: Annotated[str | None, QueryParameter(description="Only forks and sub-agents of this session.")] = None,
+    relation: Annotated[
+        Relation | None, QueryParameter(description="Only sessions with this relation to their parent.")
+    ] = None,
 ) -> Response[schemas.SessionsSchema]:
     """List sessions, latest activity first. Archived sessions and sub-agents' sessions are excluded by default."""
     page = await account.store.list_sessions(
-        limit, after=after, order=order, archived=TRI_STATE[archived], pinned=TRI_STATE[pinned],
-        pinned_first=pinned_first, delegates=TRI_STATE[delegates], channel=channel, model=model,
-        status=status, role=role, tool=tool, since=since, until=until, parent=parent,
+        limit, after=after, order=order, oldest_first=oldest_first, archived=TRI_STATE[archived],
+        pinned=TRI_STATE[pinned], pinned_first=pinned_first, delegates=TRI_STATE[delegates], channel=channel,
+        model=model, status=status, label=label, external_id=external_id, id_prefix=id_prefix,
+        metadata=parse_fields(metadata), role=role, tool=tool, since=since, until=until, parent=parent,
+        relation=relation,
     )  # fmt: skip
     return json_response({"sessions": [session_to_dict(account, item.info) for item in page], "next": page.next})
+
+
+def parse_fields(text: str | None) -> dict[str, Any] | None:
+    """Return the metadata fields of a query parameter."""
+    if text is None:
+        return None
+    try:
+        fields = json.decode(text)
+    except (ValueError, RecursionError):
+        fields = None
+    if isinstance(fields, dict):
+        return fields  # pyright: ignore[reportUnknownVariableType]
+    raise InvalidValue(f'metadata must be a JSON object, such as {{"project": "alpha"}}, got {format_value(text)}.')
 
 
 @get("/trash", tags=SESSION_TAGS, operation_id="list_trash")
@@ -197,7 +232,7 @@ async def get_session(
 async def update_session(
     account: Account, session: SessionPath, data: FieldsSchema, if_match: IfMatch = None
 ) -> Response[schemas.SessionSchema]:
-    """Change fields of a session: title, model, pinned, archived, color, metadata, ..."""
+    """Change fields of a session: title, model, labels, pinned, archived, metadata, parent, ..."""
     handle = await open_session(account, session)
     updated = await handle.update(expected=expected_revision(if_match), **data.set_fields())
     return _session_response(account, updated.info)
@@ -254,9 +289,9 @@ async def erase_session(
 @get("/resolve", tags=SESSION_TAGS, operation_id="resolve_session")
 async def resolve_session(
     account: Account,
-    name: Annotated[str, QueryParameter(description="An id, a title, or a prefix of an id.")],
+    name: Annotated[str, QueryParameter(description="An id, an external id, a title, or a prefix of an id.")],
 ) -> Response[schemas.SessionSchema]:
-    """Find one session by its id, its title or a prefix of its id."""
+    """Find one session by its id, its external id, its title or a prefix of its id."""
     return _session_response(account, (await account.store.find_session(name)).info)
 
 

@@ -92,6 +92,20 @@ CREATE TABLE recollect.session_labels (
 
 CREATE INDEX session_labels_label ON recollect.session_labels (owner, label, tree, session);
 
+-- Convert JSON text so that PostgreSQL can decode it, and different texts stay different: NUL and unpaired surrogates become U+FFFF and
+-- their number, with an escape in upper case, which Recollect never writes. recollect.readable() is for people.
+CREATE FUNCTION recollect.decodable(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN strpos(value, '\u') = 0 THEN value ELSE
+        regexp_replace(
+            regexp_replace(
+                regexp_replace(value, '(?<!\\)((?:\\\\)*)\\u(0000)', '\1\\uFFFF\2', 'g'),
+                '(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})', '\1\\uFFFF\2', 'g'
+            ),
+            '(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?<!\\)((?:\\\\)*)\\u([dD][c-fC-F][0-9a-fA-F]{2})', '\1\\uFFFF\2', 'g'
+        )
+    END
+$$;
+
 CREATE INDEX sessions_external ON recollect.sessions (owner, external_id) WHERE external_id IS NOT NULL AND deleted_at IS NULL;
 
 DO $$

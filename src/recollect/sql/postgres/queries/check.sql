@@ -34,7 +34,10 @@ ORDER BY tree, number LIMIT :limit
 SELECT s.branch, s.open_turns, (b.tree << 20) | b.session AS head_session, b.number AS head_number,
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL) AS open_branches,
-    s.folded AS sort_title
+    s.folded AS sort_title, (
+        SELECT coalesce(json_agg(l.label ORDER BY l.label), '[]')::text FROM recollect.session_labels AS l
+        WHERE l.tree = s.tree AND l.session = s.number
+    ) AS label_rows
 FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 

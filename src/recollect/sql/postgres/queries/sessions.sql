@@ -151,13 +151,13 @@ locked_parent AS (
 )
 
 -- shared: session_insert
--- Insert a session into a new tree, as a delegate if it has a parent.
+-- Insert a session into a new tree, with a relation if it has a parent.
 INSERT INTO recollect.sessions (
     tree, number, branch, owner, id, parent, relation, created_at, updated_at, active_at, folded, {field_columns}
 )
 SELECT
     new_tree.tree, 1, 1, :owner::text, :id::text, (p.tree << 20) | p.number,
-    CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next_activity}),
+    CASE WHEN p.tree IS NOT NULL THEN :relation::text END, :now::bigint, :now::bigint, greatest(:now::bigint, {next_activity}),
     :folded::text, {field_values}
 FROM new_tree
 LEFT JOIN locked_parent AS p ON true
@@ -167,6 +167,14 @@ RETURNING sessions.*
 -- Insert the first branch of a new tree.
 inserted_branch AS (
     INSERT INTO recollect.branches (tree, number, session, created_at) SELECT tree, 1, 1, :now::bigint FROM new_tree
+)
+
+-- shared: labels_insert_cte
+-- Insert the labels of a new session, a JSON array.
+inserted_labels AS (
+    INSERT INTO recollect.session_labels (tree, session, owner, label)
+    SELECT new_session.tree, new_session.number, new_session.owner, l.value
+    FROM new_session CROSS JOIN json_array_elements_text(new_session.labels::json) AS l (value)
 )
 
 -- shared: next_activity
@@ -211,21 +219,23 @@ HAVING count(*) <= :sort_limit::bigint
 id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
 message_count, token_count, input_tokens, output_tokens, delegates AS delegate_count,
 CASE WHEN coalesce(pinned_at, archived_at, deleted_at) IS NOT NULL OR data_schema_version <> 1
-    OR coalesce(relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
+    OR coalesce(relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, labels, metadata)
+        IS NOT NULL
 THEN json_build_array(
     data_schema_version, parent_id, relation, external_id, task, provider, provider_config, working_dir,
-    system_prompt, color, pinned_at, archived_at, deleted_at, metadata
+    system_prompt, color, pinned_at, archived_at, deleted_at, labels, metadata
 ) END AS rare
 
 -- shared: field_columns
 -- The columns of the fields that a caller sets.
 status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
-metadata, pinned_at, archived_at
+labels, metadata, pinned_at, archived_at
 
 -- shared: field_values
 -- The values of the fields that a caller sets.
 :status::text, :channel::text, :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text,
-:provider_config::text, :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text,
+:provider_config::text, :model::text, :working_dir::text, :system_prompt::text, :color::text, :labels::text,
+:metadata::text,
 :pinned_at::bigint, :archived_at::bigint
 
 -- shared: list_filters
@@ -239,6 +249,15 @@ AND (:model::text IS NULL OR model = :model::text)
 AND (:status::text IS NULL OR status = :status::text)
 AND (:parent::bigint IS NULL OR parent = :parent::bigint)
 AND (:delegates::boolean IS NULL OR (relation IS NOT DISTINCT FROM 'delegate') = :delegates::boolean)
+AND (:relation::text IS NULL OR relation = :relation::text)
+AND (:external_id::text IS NULL OR external_id = :external_id::text)
+AND (:id_prefix::text IS NULL OR id >= :id_prefix::text AND id <= :id_limit::text)
+AND (:labels::text IS NULL OR labels::jsonb ?& (SELECT recollect.listed(:labels))::text[])
+AND (:metadata::text IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_array_elements(:metadata::text::json) AS f (value)
+    WHERE coalesce((recollect.decodable(metadata)::json -> (f.value ->> 0))::text, '')
+        NOT IN (recollect.decodable(f.value ->> 1), recollect.decodable(f.value ->> 2)) OFFSET 0
+))
 AND (:shown_keys::text IS NULL OR ((tree << 20) | number) NOT IN (
     SELECT j.value::bigint FROM json_array_elements_text(:shown_keys::text::json) AS j (value)
 ))
@@ -290,6 +309,39 @@ AND (:since::bigint IS NULL OR created_at >= :since::bigint)
 -- The order and the length of a page by creation.
 ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
+-- shared: active_after_cursor_reversed
+-- Conditions of a page by activity, oldest first.
+owner = :owner AND deleted_at IS NULL
+AND (:at::bigint IS NULL OR
+    (active_at, tree, number) > (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:until::bigint IS NULL OR active_at < :until::bigint)
+
+-- shared: activity_order_reversed
+-- The order and the length of a page by activity, oldest first.
+ORDER BY active_at, tree, number LIMIT (SELECT :limit::bigint)
+
+-- shared: created_after_cursor_reversed
+-- Conditions of a page by creation, oldest first.
+owner = :owner AND deleted_at IS NULL
+AND (:at::bigint IS NULL OR
+    (created_at, tree, number) > (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:until::bigint IS NULL OR created_at < :until::bigint)
+
+-- shared: creation_order_reversed
+-- The order and the length of a page by creation, oldest first.
+ORDER BY created_at, tree, number LIMIT (SELECT :limit::bigint)
+
+-- shared: titled_after_cursor_reversed
+-- Conditions of a page by title, from Z to A.
+owner = :owner AND folded IS NOT NULL AND deleted_at IS NULL
+AND (:folded::text IS NULL OR
+    (folded, tree, number) < (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:since::bigint IS NULL OR active_at >= :since::bigint) AND (:until::bigint IS NULL OR active_at < :until::bigint)
+
+-- shared: title_order_reversed
+-- The order and the length of a page by title, from Z to A.
+ORDER BY folded DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
 -- shared: titled_after_cursor
 -- Conditions of a page by title; folded is the title in the form that lists sort by.
 owner = :owner AND folded IS NOT NULL AND deleted_at IS NULL
@@ -330,7 +382,7 @@ SELECT (tree << 20) | number AS session FROM recollect.sessions WHERE {has_id} A
 -- Create a session with its tree and branch; no row if it exists, or if its parent is missing.
 WITH {new_tree_cte}, new_session AS (
     {session_insert}
-), {branch_insert_cte}
+), {branch_insert_cte}, {labels_insert_cte}
 SELECT {session_row} FROM new_session AS sessions
 
 -- name: session_create_lookup
@@ -396,9 +448,17 @@ SELECT {list_row} FROM (
     )
 ) AS sessions
 
+-- name: sessions_by_activity_reversed
+-- Return a page of sessions, least recently active first.
+SELECT {list_row} FROM recollect.sessions WHERE {active_after_cursor_reversed} AND {list_filters} {activity_order_reversed}
+
 -- name: sessions_by_creation
 -- Return a page of sessions, newest first.
 SELECT {list_row} FROM recollect.sessions WHERE {created_after_cursor} AND {list_filters} {creation_order}
+
+-- name: sessions_by_creation_reversed
+-- Return a page of sessions, oldest first.
+SELECT {list_row} FROM recollect.sessions WHERE {created_after_cursor_reversed} AND {list_filters} {creation_order_reversed}
 
 -- name: sessions_by_deletion
 -- Return a page of the trash, last deleted first.
@@ -409,26 +469,69 @@ WHERE owner = :owner AND deleted_at IS NOT NULL
     AND (:since::bigint IS NULL OR deleted_at >= :since::bigint) AND {list_filters}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
+-- name: sessions_by_deletion_reversed
+-- Return a page of the trash, first deleted first.
+SELECT {list_row} FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NOT NULL
+    AND (:at::bigint IS NULL OR
+        (deleted_at, tree, number) > (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+    AND (:until::bigint IS NULL OR deleted_at < :until::bigint) AND {list_filters}
+ORDER BY deleted_at, tree, number LIMIT (SELECT :limit::bigint)
+
 -- name: sessions_by_folded_title
 -- Return a page of sessions in the order of their titles.
 SELECT {list_row} FROM recollect.sessions WHERE {titled_after_cursor} AND {list_filters} {title_order}
+
+-- name: sessions_by_folded_title_reversed
+-- Return a page of sessions in the reverse order of their titles.
+SELECT {list_row} FROM recollect.sessions WHERE {titled_after_cursor_reversed} AND {list_filters} {title_order_reversed}
 
 -- name: sessions_through_activity
 -- Return a filtered page, most recently active first, of the sessions with the keys in a JSON array.
 SELECT {list_row} FROM {listed_sessions} WHERE {active_after_cursor} AND {list_filters} {activity_order}
 
+-- name: sessions_through_activity_reversed
+-- Return a filtered page, least recently active first, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {active_after_cursor_reversed} AND {list_filters} {activity_order_reversed}
+
 -- name: sessions_through_creation
 -- Return a filtered page, newest first, of the sessions with the keys in a JSON array.
 SELECT {list_row} FROM {listed_sessions} WHERE {created_after_cursor} AND {list_filters} {creation_order}
+
+-- name: sessions_through_creation_reversed
+-- Return a filtered page, oldest first, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {created_after_cursor_reversed} AND {list_filters} {creation_order_reversed}
 
 -- name: sessions_through_title
 -- Return a filtered page, in title order, of the sessions with the keys in a JSON array.
 SELECT {list_row} FROM {listed_sessions} WHERE {titled_after_cursor} AND {list_filters} {title_order}
 
+-- name: sessions_through_title_reversed
+-- Return a filtered page, in the reverse order of titles, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {titled_after_cursor_reversed} AND {list_filters} {title_order_reversed}
+
 -- name: sessions_of_parent
 -- Return the keys of the sessions whose parent is :value; no row if there are more than may be sorted.
 {few_keys} (
     SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE parent = :value::bigint {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_external_id
+-- Return the keys of the sessions with an external id; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND external_id = :value::text AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_id_prefix
+-- Return the keys of the sessions whose id begins with :value; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND id >= :value::text AND id <= :id_limit::text AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: labels_sessions
+-- Return the keys of the sessions with a label, also in the trash; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | session AS key FROM recollect.session_labels WHERE owner = :owner AND label = :value::text {up_to_sort_limit}
 ) AS s {are_few}
 
 -- name: sessions_of_pin
@@ -475,11 +578,30 @@ UPDATE recollect.sessions SET folded = :folded WHERE {is_session}
 -- Delete the sort key of a title.
 UPDATE recollect.sessions SET folded = NULL WHERE {is_session}
 
+-- name: labels_insert
+-- Add the rows of labels, a JSON array, that a session lacks.
+INSERT INTO recollect.session_labels (tree, session, owner, label)
+SELECT s.tree, s.number, s.owner, l.value
+FROM recollect.sessions AS s CROSS JOIN json_array_elements_text(:labels::text::json) AS l (value)
+WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
+ON CONFLICT (tree, session, label) DO NOTHING
+
+-- name: labels_delete
+-- Delete the rows of a session's labels, except those in a JSON array.
+DELETE FROM recollect.session_labels
+WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+    AND label NOT IN (SELECT l.value FROM json_array_elements_text(:labels::text::json) AS l (value))
+
 -- name: sessions_by_prefix
 -- Return sessions whose id begins with a text.
 SELECT id, title FROM recollect.sessions
 WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
 ORDER BY id LIMIT :limit
+
+-- name: sessions_by_external_id
+-- Return sessions with an external id.
+SELECT id, title FROM recollect.sessions WHERE owner = :owner AND external_id = :external_id::text AND deleted_at IS NULL
+ORDER BY tree, number LIMIT :limit
 
 -- name: sessions_by_title
 -- Return sessions with exactly this title.
@@ -661,11 +783,29 @@ SET revision = revision + :step, updated_at = greatest(updated_at, :now),
     color = CASE WHEN strpos(:changed_columns::text, ',color,') > 0 THEN :color ELSE color END,
     channel = CASE WHEN strpos(:changed_columns::text, ',channel,') > 0 THEN :channel ELSE channel END,
     channel_id = CASE WHEN strpos(:changed_columns::text, ',channel_id,') > 0 THEN :channel_id ELSE channel_id END,
+    labels = CASE WHEN strpos(:changed_columns::text, ',labels,') > 0 THEN :labels ELSE labels END,
     metadata = CASE WHEN strpos(:changed_columns::text, ',metadata,') > 0 THEN :metadata ELSE metadata END,
     pinned_at = CASE WHEN strpos(:changed_columns::text, ',pinned_at,') > 0 THEN :pinned_at ELSE pinned_at END,
     archived_at = CASE WHEN strpos(:changed_columns::text, ',archived_at,') > 0 THEN :archived_at ELSE archived_at END
 WHERE {has_id} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision = :expected::bigint)
 RETURNING {session_row}
+
+-- name: session_parent_lock
+-- Lock the rows that session_parent reads.
+SELECT number FROM recollect.sessions WHERE {is_session} FOR NO KEY UPDATE
+
+-- name: session_parent
+-- Return the key of the parent of a session.
+SELECT parent FROM recollect.sessions WHERE {is_session}
+
+-- name: session_set_parent
+-- Set or clear the parent of a session and the relation to it. Only this statement and the next one name these columns,
+-- because a trigger counts the delegates of the parent again after an update that does.
+UPDATE recollect.sessions SET parent = :parent::bigint, relation = :relation::text WHERE {is_session}
+
+-- name: session_set_relation
+-- Set or clear the relation of a session to its parent.
+UPDATE recollect.sessions SET relation = :relation::text WHERE {is_session}
 
 -- name: session_trash
 -- Move a session to the trash.
@@ -683,7 +823,7 @@ UPDATE recollect.sessions SET deleted_at = NULL, revision = revision + 1, update
 WHERE {is_session}
 
 -- name: session_delete
--- Delete a session, its idempotency keys and its snapshots.
+-- Delete a session, its idempotency keys, snapshots and labels.
 WITH detached_branches AS (
     UPDATE recollect.branches SET session = NULL
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
@@ -694,6 +834,9 @@ WITH detached_branches AS (
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
 ), deleted_snapshots AS (
     DELETE FROM recollect.snapshots
+    WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+), deleted_labels AS (
+    DELETE FROM recollect.session_labels
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
 )
 DELETE FROM recollect.sessions WHERE {is_session}

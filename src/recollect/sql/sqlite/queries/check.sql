@@ -10,7 +10,10 @@ SELECT key FROM sessions WHERE key > :after AND +owner = :owner ORDER BY key LIM
 -- Return the derived columns of a session and their actual values, for a check.
 SELECT s.branch, s.open_turns, b.session AS head_session, b.number AS head_number,
     (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL) AS open_branches,
-    (SELECT t.folded FROM titles AS t WHERE t.session = s.key) AS sort_title
+    (SELECT t.folded FROM titles AS t WHERE t.session = s.key) AS sort_title,
+    (SELECT json_group_array(l.label) FROM (
+        SELECT r.label FROM session_labels AS r WHERE r.session = s.key ORDER BY r.label
+    ) AS l) AS label_rows
 FROM sessions AS s LEFT JOIN branches AS b ON b.key = s.head
 WHERE s.key = :session
 
