@@ -78,9 +78,9 @@ def test_a_killed_process_loses_no_acknowledged_update(location):
     survivor, victim = start(location, 2, 10), start(location, 2, 1_000)
     lines = [victim.stdout.readline() for _ in range(10)]
     victim.kill()
-    acknowledged = len([*lines, *victim.stdout.readlines()])
+    additions = len([*lines, *victim.stdout.readlines()])
     victim.communicate()
     output, errors = survivor.communicate(timeout=300)
     assert (survivor.returncode, output.count("added")) == (0, 20), errors
     # A write that was committed, and not acknowledged before the kill, counts too: at most one of each thread.
-    assert acknowledged + 20 <= sum(totals(location)) <= acknowledged + 20 + 2
+    assert additions + 20 <= sum(totals(location)) <= additions + 20 + 2

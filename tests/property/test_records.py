@@ -1,4 +1,4 @@
-"""Keyed records compared with a dict: any sequence of calls, with any characters, gives the same results on both engines."""
+"""Keyed records compared with a dict: any sequence of calls, with any characters, has the same results on both engines."""
 
 from __future__ import annotations
 
