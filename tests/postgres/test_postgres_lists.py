@@ -225,6 +225,30 @@ def test_check_repairs_parent_ids_and_delegate_counts(databases, database):
         assert relatives == {"a": (None, 1), "a:delegate:x": ("a", 0), "b": (None, 0)}
 
 
+def test_check_repairs_the_rows_of_labels(databases, database):
+    url = databases.url_of(database, "plain")
+    with recollect.open(url) as store, recollect.open(url, owner="ann") as ann:
+        for id, labels in (("a", ["x", "y"]), ("b", ["x"]), ("c", [])):
+            store.session(id, labels=labels)
+            ann.session(id, labels=labels)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DELETE FROM recollect.session_labels WHERE label = 'y'")
+            connection.execute("UPDATE recollect.sessions SET labels = NULL WHERE id = 'b'")
+        assert [session.id for session in store.list_sessions(label="y")] == []
+        assert {(problem.kind, problem.session) for problem in store.check().problems} == {
+            ("label", "a"),
+            ("label", "b"),
+        }
+        assert {finding.repaired for finding in store.check(repair=True).found} == {True}
+        assert (store.check().problems, ann.check().problems) == ((), ())
+        assert [session.id for session in store.list_sessions(label="y")] == ["a"]
+        assert [session.id for session in store.list_sessions(label="x")] == ["a"]
+        store.erase_session("a")
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT count(*) FROM recollect.session_labels").fetchone() == (0,)
+        assert [session.id for session in ann.list_sessions(label="x")] == ["b", "a"]
+
+
 def conditions(plan):
     """Yield the table and the index condition of every scan of tool calls and messages in a plan."""
     if plan.get("Relation Name") in ("tool_calls", "messages"):

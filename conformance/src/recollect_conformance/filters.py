@@ -73,6 +73,7 @@ class TestFilters:
             ({"label": ["x", "z"]}, []),
             ({"label": []}, ["Other", "app:1", "app:2", "app:20", "apq"]),
             ({"label": "X"}, []),
+            ({"label": ["x", *(f"l{number}" for number in range(1_000))]}, []),
             ({"label": "z"}, ["Other"]),
             ({"external_id": "e1"}, ["app:1", "app:20"]),
             ({"external_id": "e"}, []),

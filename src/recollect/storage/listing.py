@@ -21,11 +21,13 @@ from recollect.model.title import title_sort_key
 from recollect.storage import sessions
 from recollect.storage.fast_paths import ListedSessionRow, ListSessionsRequest
 from recollect.storage.operation import Operation, Query, Row, Scope, Steps, fetch_all, fetch_one, fetch_tuples
-from recollect.storage.session_filters import NO_SESSION_FILTERS, SessionFilters, session_filters
+from recollect.storage.session_filters import SessionFilters, session_filters
 from recollect.storage.sessions import session_from_columns
 
 END_OF_TIME = 1 << 62  # milliseconds, later than any stored time
 _MAX_LIMIT = 1_000_000  # sessions per page
+_MAX_LABEL_LOOKUPS = 8
+"""Labels of a filter that are looked up until one has few sessions; more lookups would cost more than they save."""
 _SORT_LIMIT = 500
 """Sessions. Up to this many matches of a filter are sorted; with more, a walk through the list soon fills a page."""
 
@@ -81,8 +83,6 @@ _NO_FILTERS: dict[str, Any] = dict.fromkeys((
     "archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "relation", "shown_keys",
     "tool", "role", *SessionFilters._fields,
 ))  # fmt: skip
-_SHARED_FILTERS = ("label", "external_id", "id_prefix", "metadata")
-_NO_SHARED_VALUES = NO_SESSION_FILTERS._asdict()
 _ALL_TIME = (None, None)
 # The default list has its own statement: the others evaluate every filter for each row.
 _DEFAULT_FILTERS = {**_NO_FILTERS, "archived": False, "delegates": False}
@@ -165,11 +165,12 @@ def _check_filters(filters: dict[str, Any]) -> dict[str, Any]:
             values[name] = validation.check_choice(name, values[name], choices)
     if values["relation"] is not None:
         values["delegates"] = None
-    shared = {name: values.pop(name, None) for name in _SHARED_FILTERS}
-    if any(value is not None for value in shared.values()):
-        values |= session_filters(**shared)._asdict()
-    else:
-        values |= _NO_SHARED_VALUES
+    label, external_id, id_prefix, metadata = (
+        values.pop("label", None), values["external_id"], values["id_prefix"], values["metadata"],
+    )  # fmt: skip
+    if not (label is external_id is id_prefix is metadata is None):
+        shared = session_filters(label=label, external_id=external_id, id_prefix=id_prefix, metadata=metadata)
+        values |= shared._asdict()
     return values
 
 
@@ -206,10 +207,10 @@ def _fast_request(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> 
     if page.is_pinned_default and filters == _DEFAULT_FILTERS:
         params = {"owner": scope.owner, "limit": page.limit + 1, "sort_limit": _SORT_LIMIT}
         return ListSessionsRequest(scope.owner, None, params)
-    if len(page.stages) > 1 or (page.order.field != "deleted" and _usable_indexes(filters)):
+    is_default = page.order == _BY_ACTIVITY and filters == _DEFAULT_FILTERS
+    if len(page.stages) > 1 or (not is_default and page.order.field != "deleted" and _usable_indexes(filters)):
         return None
     params = _stage_params(scope, page, page.cursor, page.limit + 1, filters)
-    is_default = page.order == _BY_ACTIVITY and filters == _DEFAULT_FILTERS
     query = _DEFAULT_LIST if is_default else _ORDERED_QUERIES[page.order]
     return ListSessionsRequest(scope.owner, query.name, params)
 
@@ -321,14 +322,14 @@ def _stage_params(
 
 
 def _usable_indexes(filters: dict[str, Any]) -> list[tuple[Query[SessionKeysRow], Any]]:
-    """Return the queries of the indexes that the filters can use, with their values. Each label is tried in turn."""
+    """Return the queries of the indexes that the filters can use, with their values. The labels are tried in turn."""
     return [
         (query, value)
         for name, required, query in _FILTER_INDEXES
         if filters[name] is not None
         and (required is ... or filters[name] is required)
         and (name != "status" or filters[name] != "active")
-        for value in (json.decode(filters[name]) if name == "labels" else (filters[name],))
+        for value in (json.decode(filters[name])[:_MAX_LABEL_LOOKUPS] if name == "labels" else (filters[name],))
     ]
 
 
