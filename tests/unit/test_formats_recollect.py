@@ -228,7 +228,7 @@ def test_a_value_that_is_not_a_message_is_refused(message: Any) -> None:
 
 
 def test_a_value_that_json_cannot_represent_is_refused() -> None:
-    with pytest.raises(InvalidValue, match=r"messages\[1\]: A number must be finite, got nan"):
+    with pytest.raises(InvalidValue, match=r"messages\[1\]: message\['.*'\] must be JSON data, got nan"):
         formats.read([{"role": "user", "content": "hi"}, user(text(score=float("nan")))], "anthropic")
 
 

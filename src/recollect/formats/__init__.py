@@ -1,6 +1,6 @@
 """Provider message formats: reading messages into the model and writing them back.
 
-One module per format, each with read(), write() and response(), and for a provider's format also put() and the
+parse() and render() are public: they convert messages without a store. One module per format, each with read(), write() and response(), and for a provider's format also put() and the
 provider's rules. They are pure functions that import no SDK and no database. A message is written back equal in the
 format it was read in, and translated into the others.
 
@@ -25,17 +25,21 @@ if TYPE_CHECKING:
     from recollect.formats.registry import (
         FORMATS,
         PROVIDERS,
+        check_format,
+        is_provider,
         load_rules,
+        parse,
         put_function,
         read,
+        render,
         response,
         without_contradicting_remainder,
         write,
     )
 
 __all__ = [
-    "FORMATS", "PROVIDERS", "load_rules", "put_function", "read", "response", "without_contradicting_remainder",
-    "write",
+    "FORMATS", "PROVIDERS", "check_format", "is_provider", "load_rules", "parse", "put_function", "read", "render",
+    "response", "without_contradicting_remainder", "write",
 ]  # fmt: skip
 
 

@@ -391,7 +391,7 @@ def check_limit(limit: int) -> int:
 def _read_backward(
     scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool
 ) -> Steps[MessagePage]:
-    if before is None and (newest_page := (yield from _read_newest(scope, session, limit, deleted))) is not None:
+    if before is None and (newest_page := (yield from read_newest(scope, session, limit, deleted))) is not None:
         return newest_page
     current = yield from sessions.find(scope, session)
     spans = yield from read_path(current.head)
@@ -407,7 +407,7 @@ def _read_backward(
     return MessagePage(batch, current.head, end, more)
 
 
-def _read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage | None]:
+def read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage | None]:
     """Read the last messages of a path if its head branch contains all of them; otherwise return None."""
     if not session_ids.is_possible_id(session):
         return None

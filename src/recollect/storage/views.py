@@ -8,7 +8,7 @@ summaries in place of the spans that they cover.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from recollect.errors import (
     BranchNotFound,
@@ -20,10 +20,10 @@ from recollect.errors import (
 )
 from recollect.model import json, validation
 from recollect.model.compaction import Compaction, outermost_compactions, summary_message
-from recollect.model.message import DataPart, Message, MessageColumns, TextPart
+from recollect.model.message import DataPart, Message, MessageColumns, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import SNAPSHOT_KINDS, SessionInfo, Snapshot, SnapshotKind
 from recollect.model.tokens import estimate_tokens
-from recollect.storage import leases, messages, paths, sessions
+from recollect.storage import leases, messages, paths, sessions, tools
 from recollect.storage.operation import (
     Operation,
     Plan,
@@ -36,6 +36,9 @@ from recollect.storage.operation import (
     fetch_tuples,
 )
 from recollect.storage.paths import PathSpan
+
+
+T = TypeVar("T")
 
 
 class CompactionRow(NamedTuple):
@@ -329,6 +332,127 @@ def _read_last(scope: Scope, session: str, before: paths.MessageId | None, last:
     return view._replace(messages=view.messages[len(view.messages) - min(last, len(view.messages)) :])
 
 
+class ViewTail(NamedTuple):
+    """The last active messages and summaries, and the messages before them with the calls of their results."""
+
+    messages: list[Message]
+    earlier_calls: list[Message]
+    is_whole: bool
+    """Whether there are no active messages before these."""
+
+
+_TAIL_MARGIN = 8
+"""Messages that are read beyond the number wanted: an answer with several calls before the first one, so that a format
+finds where to begin. More cost time on each call, fewer a second read."""
+
+_TAIL_GROWTH = 4
+"""Factor of the next attempt if too few messages were read. All attempts together read a third more than the last."""
+
+
+def read_tail(scope: Scope, session: str, last: int, render: Callable[[ViewTail], T | None]) -> Plan[T]:
+    """Read the last active messages of a session, more each time, until `render` returns a result for them.
+
+    Each attempt is one operation, so that the result is a consistent state of the session.
+    """
+    count = messages.check_limit(last) + _TAIL_MARGIN
+    while True:
+        tail: ViewTail = yield Operation(_read_tail, scope, session, count, writes=False)
+        result = render(tail)
+        if result is not None:
+            return result
+        count *= _TAIL_GROWTH
+
+
+def _read_tail(scope: Scope, session: str, count: int) -> Steps[ViewTail]:
+    newest = yield from messages.read_newest(scope, session, count, deleted=False)
+    if newest is not None:
+        number, first = newest.messages[0].branch, 1 if newest.more is None else newest.messages[0].position
+        covers = outermost_compactions((yield from compactions_of_branch(newest.branch, number)))
+        if all(cover.to_position < first for cover in covers):
+            earlier = yield from _read_earlier_calls(scope, newest.branch, None, covers, first - 1, newest.messages)
+            return ViewTail(newest.messages, earlier, newest.more is None)
+    current = yield from sessions.find(scope, session)
+    spans = yield from paths.read_path(current.head)
+    covers = outermost_compactions((yield from compactions_of_branch(current.head, spans[0].number)))
+    end = max(span.high for span in spans)
+    batch = yield from _read_backward(scope, _uncovered_spans(spans, covers, end), count)
+    floor = batch.rest[0].high if batch.rest else 0
+    always = yield from _read_always_active(scope, spans, covers, floor, end)
+    tail = _merge_by_position(always, batch.messages)
+    earlier = yield from _read_earlier_calls(scope, current.head, spans, covers, floor, tail)
+    return ViewTail(tail, earlier, not batch.rest)
+
+
+def _read_always_active(
+    scope: Scope, spans: Sequence[PathSpan], covers: Sequence[Compaction], floor: int, end: int
+) -> Steps[list[Message]]:
+    """Return what is active in the compacted ranges after a position: summaries, pinned messages and their partners."""
+    covers = [cover for cover in covers if cover.to_position > floor]
+    if not covers:
+        return []
+    low = min(cover.from_position for cover in covers) - _PARTNER_DISTANCE
+    high = min(max(cover.to_position for cover in covers) + _PARTNER_DISTANCE, end)
+    result = yield from _read_pinned(scope, spans, low, high)
+    result += [summary_message(cover, _branch_number_at(spans, cover.from_position)) for cover in covers]
+    return [message for message in result if message.position > floor]
+
+
+def _read_pinned(scope: Scope, spans: Sequence[PathSpan], low: int, high: int) -> Steps[list[Message]]:
+    """Return the pinned and system messages after `low` and up to `high`, and the partners of tool messages."""
+    result: list[Message] = []
+    for span in spans:
+        span_low, span_high = max(span.low, low), min(span.high, high)
+        if span_low < span_high:
+            pins = yield from messages.read_span(scope, messages.MESSAGES_PINNED, span, span_low, span_high)
+            result += yield from _add_partners(scope, spans, pins)
+    return result
+
+
+def _read_earlier_calls(
+    scope: Scope,
+    branch: int,
+    spans: Sequence[PathSpan] | None,
+    covers: Sequence[Compaction],
+    floor: int,
+    tail: Sequence[Message],
+) -> Steps[list[Message]]:
+    """Return the active messages up to a position with the newest call of each result whose call is not in the tail."""
+    ids = _unmatched_results(tail) if floor > 0 else ()
+    if not ids:
+        return []
+    if spans is None:
+        spans = yield from paths.read_path(branch)
+    end = max(span.high for span in spans)
+    compacted = [cover for cover in covers if cover.to_position <= floor]
+    pinned = yield from _read_always_active(scope, spans, compacted, 0, end)
+    found: dict[int, Message] = {}
+    for call_id in ids:
+        candidates = [item for item in pinned if item.position <= floor and tools.has_call(item, call_id)]
+        for span in _uncovered_spans(spans, covers, floor):
+            message = yield from tools.find_call_message(scope, span, call_id)
+            if message is not None:
+                candidates.append(message)
+                break
+        if candidates:
+            newest = max(candidates, key=lambda item: item.position)
+            found[newest.position] = newest
+    return [found[position] for position in sorted(found)]
+
+
+def _unmatched_results(tail: Sequence[Message]) -> list[str]:
+    """Return the call ids of results that come before every call of their id, in order."""
+    calls: set[str] = set()
+    unmatched: dict[str, None] = {}
+    for message in tail:
+        for part in message.parts:
+            if type(part) is ToolCallPart:
+                calls.add(part.call_id)
+        for part in message.parts:
+            if type(part) is ToolResultPart and part.call_id not in calls:
+                unmatched[part.call_id] = None
+    return list(unmatched)
+
+
 def _has_user_message(batch: Sequence[Message]) -> bool:
     return any(message.role == "user" for message in batch)
 
@@ -353,12 +477,7 @@ def _read_state(scope: Scope, session: str, before: paths.MessageId | None) -> S
     number = spans[0].number
     active = [item for item in (yield from compactions_of_branch(current.head, number)) if item.undone_at is None]
     covers = outermost_compactions(active)
-    always: list[Message] = []
-    for span in spans:
-        if span.low < min(span.high, end):
-            low, high = span.low, min(span.high, end)
-            pins = yield from messages.read_span(scope, messages.MESSAGES_PINNED, span, low, high)
-            always += yield from _add_partners(scope, spans, pins)
+    always = yield from _read_pinned(scope, spans, 0, end)
     always += [summary_message(cover, _branch_number_at(spans, cover.from_position)) for cover in covers]
     return _ViewState(
         current.head, spans, _uncovered_spans(spans, covers, end), end, covers, [item.round for item in active], always
@@ -473,7 +592,7 @@ def store_snapshot(
 ) -> Operation[Snapshot]:
     """Store a snapshot of a session up to a message; replace one of the same kind and message."""
     _check_kind(kind)
-    plain = json.to_json_data(content)
+    plain = json.to_json_data(content, "content")
     validation.check_integer("tokens", tokens)
     size = estimate_tokens((DataPart(data=plain),)) if tokens is None else tokens
     return Operation(_store_snapshot, scope, session, kind, json.encode(plain), at, size)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import formats, storage
 from recollect import history as model_history
+from recollect.errors import InvalidValue
 from recollect.history.drafts import read_drafts, read_question, tool_result_draft
 from recollect.history.render import History, render_history
 from recollect.model import session_ids, validation
@@ -159,6 +160,7 @@ class Session(SessionFields):
         budget: int | None = None,
         *,
         limit: int | None = None,
+        last: int | None = None,
         counter: Counter | str | None = None,
         repair: bool = True,
     ) -> History:
@@ -167,24 +169,42 @@ class Session(SessionFields):
         - `budget`: maximum number of tokens of all messages. Whole turns are omitted, oldest first; system messages,
           pinned messages, summaries and the newest user message always stay.
         - `limit`: the same with a number of messages.
+        - `last`: exactly this number of the last dicts, without repair and without a `budget` or a `limit`: the end of
+          history(format, repair=False). `repairs` names the results whose calls come before them.
         - `counter`: how tokens are counted: None for the number stored with each message, "o200k", "cl100k", or a
           function that takes a message.
         - `repair`: correct what the provider would reject, such as a tool call without a result. Nothing stored
           changes.
 
-        With a `budget` or a `limit`, the session is read from its end and only as far as needed; otherwise the cost
+        With a `budget`, a `limit` or `last`, the session is read from its end and only as far as needed; otherwise the cost
         grows with the number of active messages. An unknown format raises InvalidValue.
         """
+        name = formats.check_format(format)
+        if last is not None:
+            return self._history_tail(name, last, budget, limit, counter)
         window = model_history.window.Window(budget, limit, model_history.window.token_counter(counter))
         repair = validation.check_flag("repair", repair)
-        renderer = model_history.streaming_renderer.make_renderer(format) if repair and not window.is_bounded else None
+        renderer = model_history.streaming_renderer.make_renderer(name) if repair and not window.is_bounded else None
         enough = window.enough if window.is_bounded else None
         view = self.store.follow(
             storage.views.read_active(self.store.scope(), self.id, enough=enough, consumer=renderer)
         )
         if renderer is not None and renderer.complete:
             return renderer.history
-        return render_history(window.fit(view.messages), format, repair=repair)
+        return render_history(window.fit(view.messages), name, repair=repair)
+
+    def _history_tail(self, format: str, last: int, *bounds: object) -> History:
+        """Return the last dicts of a history."""
+        if any(bound is not None for bound in bounds):
+            raise InvalidValue("last must not be combined with budget, limit or counter. Pass one of them.")
+        validation.check_integer("last", last)
+
+        def render(tail: storage.views.ViewTail) -> History | None:
+            return model_history.tail.render_tail(
+                tail.messages, tail.earlier_calls, format, last, is_whole=tail.is_whole
+            )
+
+        return self.store.follow(storage.views.read_tail(self.store.scope(), self.id, last, render))
 
     def active_tokens(self) -> int:
         """Return the sum of the stored token counts of the active messages."""
