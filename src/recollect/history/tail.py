@@ -37,7 +37,7 @@ def render_tail(
     if start is None:
         return None
     length = len(formats.write([*earlier_calls, *messages[:start]], format))
-    if length > cut and not is_whole:
+    if len(output) - length < last and not is_whole:
         return None
     # `first` and `end` are the boundaries around the cut, `length` the length of the output before `end`.
     first = end = start
