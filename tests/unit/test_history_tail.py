@@ -153,7 +153,9 @@ def assert_tails(session: recollect.Session) -> None:
             assert [report.kind for report in tail.repairs] == ["split_pair"] * len(tail.repairs)
             reported, expected = [report.call_id for report in tail.repairs], split_results(whole, cut, format)
             assert [id for id in reported if id in unique] == [id for id in expected if id in unique], (format, last)
-            assert set(reported) <= {part.call_id for item in whole[:cut] for part in read_again(item, format).tool_calls}
+            assert set(reported) <= {
+                part.call_id for item in whole[:cut] for part in read_again(item, format).tool_calls
+            }
             for report in tail.repairs:
                 assert session.message(report.message).tool_results, report
 
@@ -202,10 +204,11 @@ def test_a_pinned_result_makes_its_compacted_call_active(session):
 
 
 def test_a_pinned_call_before_a_compacted_range_makes_its_result_active(session):
-    session.append([user("q"), call_message("x"), *filler(3), result_message("x"), *filler(30)])
-    session.pin_message(2)
+    session.append([call_message("x"), *filler(3), result_message("x"), *filler(30)])
+    session.pin_message(1)
     session.compact(before=20, summary="s")
-    session.append([*filler(30, "n"), result_message("x")])
+    session.append(filler(30, "n"))
+    assert [message.position for message in session.messages(active=True)][:4] == [1, 2, 5, 20]
     assert_tails(session)
 
 
@@ -260,10 +263,20 @@ class TestCost:
     def test_the_end_of_a_long_session_is_read(self, reads, format, length):
         with recollect.open(":memory:") as store:
             session = store.session("a")
-            session.append([message for n in range(length // 4) for message in [user("q"), *exchange(f"c{n}")["openai"], {"role": "assistant", "content": "a"}]])
+            session.append(
+                [
+                    message
+                    for n in range(length // 4)
+                    for message in [user("q"), *exchange(f"c{n}")["openai"], {"role": "assistant", "content": "a"}]
+                ]
+            )
             session.pin_message(3)
             session.append({"role": "system", "content": "s"})
-            for change in (list, lambda: session.compact(before=length - 9, summary="s"), lambda: session.rewind(length)):
+            for change in (
+                list,
+                lambda: session.compact(before=length - 9, summary="s"),
+                lambda: session.rewind(length),
+            ):
                 change()
                 for target in (session, session.fork()):
                     reads.clear()

@@ -125,7 +125,7 @@ def test_parts_round_trip_with_their_types(part):
     "value", [float("nan"), float("inf"), float("-inf"), [float("nan")], {"a": {"b": float("inf")}}], ids=repr
 )
 def test_numbers_that_json_cannot_represent_are_refused(value):
-    with pytest.raises(InvalidValue, match="must be JSON data, got -?(nan|inf)"):
+    with pytest.raises(InvalidValue, match=r"must be JSON data, got -?(nan|inf)"):
         json.to_json_data(value)
 
 
@@ -296,7 +296,9 @@ class Raising:
 
 
 def test_an_object_whose_code_raises_is_refused():
-    with pytest.raises(InvalidValue, match=r"^output\['a'\] must be JSON data, got an object of type Raising that raised"):
+    with pytest.raises(
+        InvalidValue, match=r"^output\['a'\] must be JSON data, got an object of type Raising that raised"
+    ):
         json.to_json_data({"a": Raising()}, "output")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from recollect.errors import CompactionConflict, CompactionNotFound, InvalidValue, MessageNotFound, SessionInTrash
 from recollect.model.compaction import SUMMARY_LABEL
-from recollect.model.message import BuiltInFormat, Message
+from recollect.model.message import BuiltInFormat, Format, Message
 from recollect.store import Session, Store
 from recollect_conformance.database import DatabaseUnderTest
 from recollect_conformance.examples import (

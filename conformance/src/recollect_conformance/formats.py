@@ -28,7 +28,6 @@ from recollect_conformance.examples import (
     user,
 )
 
-
 _MESSAGES: dict[str, list[dict[str, Any]]] = {
     "anthropic": ANTHROPIC_MESSAGES,
     "openai": OPENAI_MESSAGES,

@@ -473,7 +473,8 @@ def turn_row(record: TurnRecord) -> tuple[int, TurnRow]:
     return number, TurnRow(
         position=position, status=record.status, started_at=parse_time(record.started_at),
         ended_at=parse_time(record.ended_at), latency_ms=record.latency_ms, input_tokens=record.input_tokens,
-        output_tokens=record.output_tokens, model=_storable_text(record.model), error=_encode_json("error", record.error),
+        output_tokens=record.output_tokens, model=_storable_text(record.model),
+        error=_encode_json("error", record.error),
         holder=IMPORT_HOLDER if is_open else None, lease_until=0 if is_open else None,
     )  # fmt: skip
 

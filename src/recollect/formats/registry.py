@@ -359,8 +359,9 @@ def _read_fast(message: dict[str, Any], module: FormatModule | None) -> Draft | 
 
 
 def _to_message(draft: Draft, branch: int, position: int) -> Message:
-    fields = {name: getattr(draft, name) for name in _DRAFT_FIELDS}
-    return Message(branch=branch, position=position, **{**fields, "created_at": draft.created_at or 0})
+    fields: dict[str, Any] = {name: getattr(draft, name) for name in _DRAFT_FIELDS}
+    fields["created_at"] = draft.created_at or 0
+    return Message(branch=branch, position=position, **fields)
 
 
 def _to_draft(message: Message) -> Draft:

@@ -344,4 +344,3 @@ def _add_discriminators(data: Any, full_data: Any) -> Any:
 def escape_surrogates(text: str) -> str:
     """Return a text that a database column can hold: a lone surrogate is replaced by its escape sequence."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-

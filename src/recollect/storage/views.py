@@ -37,7 +37,6 @@ from recollect.storage.operation import (
 )
 from recollect.storage.paths import PathSpan
 
-
 T = TypeVar("T")
 
 

@@ -176,8 +176,8 @@ class Session(SessionFields):
         - `repair`: correct what the provider would reject, such as a tool call without a result. Nothing stored
           changes.
 
-        With a `budget`, a `limit` or `last`, the session is read from its end and only as far as needed; otherwise the cost
-        grows with the number of active messages. An unknown format raises InvalidValue.
+        With a `budget`, a `limit` or `last`, the session is read from its end and only as far as needed; otherwise the
+        cost grows with the number of active messages. An unknown format raises InvalidValue.
         """
         name = formats.check_format(format)
         if last is not None:
