@@ -254,7 +254,7 @@ def test_the_error_for_a_missing_role_names_the_message() -> None:
 
 def test_every_format_has_a_module() -> None:
     for name in formats.FORMATS:
-        assert name == registry._format_module(name).NAME
+        assert name == registry.load_module(name).NAME
         assert formats.write([], name) == []
     assert [formats.load_rules(name).format for name in formats.PROVIDERS] == list(formats.PROVIDERS)
 

@@ -94,6 +94,7 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
 def write_draft(draft: Draft) -> dict[str, Any]:
     """Write a draft as a plain dict, without the fields that the store sets; read() returns an equal draft."""
     fields = {name: value for name, value in msgspec.to_builtins(draft).items() if value is not None}
+    fields["parts"] = parts_of.parts_to_dicts(draft.parts)
     if draft.created_at is not None:
         fields["created_at"] = format_iso(draft.created_at)
     return fields
@@ -107,7 +108,7 @@ def _write_message(message: Message) -> dict[str, Any]:
         "branch": message.branch,
         "position": message.position,
         "role": message.role,
-        "parts": msgspec.to_builtins(message.parts),
+        "parts": parts_of.parts_to_dicts(message.parts),
         "created_at": created_at,
     }
     if message.turn is not None:

@@ -106,7 +106,7 @@ def render(messages: Draft | Message | Iterable[Draft | Message], format: Format
         if isinstance(value, Message):
             branch, position = value.branch, value.position
             numbered_messages.append(value)
-        elif isinstance(value, Draft):
+        elif isinstance(value, Draft):  # pyright: ignore[reportUnnecessaryIsInstance]
             drafts[index] = check_draft(value)
             position += 1
             numbered_messages.append(_to_message(drafts[index], branch, position))

@@ -192,6 +192,15 @@ def _plain_parts(parts: Any) -> Any:
     return pieces
 
 
+def parts_to_dicts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return parts as JSON data; to_builtins() keeps tuples."""
+    output: list[dict[str, Any]] = list(msgspec.to_builtins(parts))
+    for part in output:
+        if type(part.get("content")) is tuple:
+            part["content"] = list(part["content"])
+    return output
+
+
 class Message(Value, frozen=True, gc=False):
     """A stored message. (branch, position) identifies it permanently; `id` writes it as "branch.position"."""
 
@@ -245,7 +254,7 @@ class Message(Value, frozen=True, gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data with the id, times as ISO 8601."""
-        return {"id": self.id, **super().to_dict()}
+        return {"id": self.id, **super().to_dict(), "parts": parts_to_dicts(self.parts)}
 
     def keys(self) -> tuple[str, ...]:
         """Return the field names, as a mapping does, so that dict(message) works."""
