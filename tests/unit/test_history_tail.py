@@ -27,7 +27,7 @@ from recollect.model.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from recollect.storage import messages, views
+from recollect.storage import messages, view_pages
 
 FORMATS = formats.FORMATS
 call_ids = st.sampled_from(["c", "d", "call_0", "odd id!"])
@@ -163,7 +163,7 @@ def assert_tails(session: recollect.Session) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(actions, st.sampled_from([1, 2, 8]))
 def test_the_tail_is_the_end_of_the_history(changes, margin):
-    with recollect.open(":memory:") as store, mock.patch.multiple(views, _TAIL_MARGIN=margin, _TAIL_GROWTH=2):
+    with recollect.open(":memory:") as store, mock.patch.multiple(view_pages, _TAIL_MARGIN=margin, _TAIL_GROWTH=2):
         session = store.session("a")
         for name, argument in changes:
             session = act(session, name, argument)
@@ -184,7 +184,7 @@ def user(text: str) -> dict[str, Any]:
 
 @pytest.fixture
 def session(monkeypatch):
-    monkeypatch.setattr(views, "_TAIL_MARGIN", 1)
+    monkeypatch.setattr(view_pages, "_TAIL_MARGIN", 1)
     with recollect.open(":memory:") as store:
         yield store.session("a")
 

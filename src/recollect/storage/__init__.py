@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         leases,
         listing,
         messages,
+        pages,
         paths,
         presence,
         retention,
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
         tools,
         transfer,
         turns,
+        view_pages,
         views,
     )
 
 __all__ = [
-    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "row_stream",
-    "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "integrity", "leases", "listing", "messages", "pages", "paths", "presence", "retention",
+    "row_stream", "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "view_pages", "views",
 ]  # fmt: skip
 
 

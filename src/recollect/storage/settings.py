@@ -69,9 +69,7 @@ def _get_setting(scope: Scope, key: str, default: Any) -> Steps[Any]:
 def set_setting(scope: Scope, key: str, value: Any) -> Operation[None]:
     """Write a setting; None deletes it."""
     _check_key(key)
-    return Operation(
-        _set_setting, scope, key, None if value is None else json.encode(json.to_json_data(value))
-    )
+    return Operation(_set_setting, scope, key, None if value is None else json.encode(json.to_json_data(value)))
 
 
 def _set_setting(scope: Scope, key: str, text: str | None) -> Steps[None]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MessageId = storage.paths.MessageId
+Cursor = storage.pages.Cursor
 
 
 class AsyncSession(SessionFields):
@@ -102,26 +103,41 @@ class AsyncSession(SessionFields):
         return await self._run(storage.presence.present(self.store.scope(), self.id))
 
     async def messages(
-        self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False, active: bool = False
+        self,
+        last: int | None = None,
+        *,
+        after: Cursor | None = None,
+        before: Cursor | None = None,
+        limit: int | None = None,
+        deleted: bool = False,
+        active: bool = False,
     ) -> list[Message]:
-        """Return the messages of the active path, oldest first: all of them, or the last ones.
+        """Return messages of the active path, oldest first: all of them, the last ones, or a page.
 
         - `last`: only this number of the last messages.
-        - `before`: only messages before this one, an id or a position. At most 500 unless `last` is set.
+        - `after`, `before`: only messages after and before a message, which is excluded: a message, its id or its
+          position. A time (a datetime, or ISO 8601) selects the messages created after or before it.
+        - `limit`: the size of a page: the first messages, or the last ones before `before` if `after` is None. 500 if
+          a page has neither `limit` nor `last`.
         - `deleted`: include deleted messages.
         - `active`: return the model-visible messages instead, with summaries in place of compacted messages.
 
-        A missing message raises MessageNotFound.
+        Continue after the last message of a page, or before its first one. A message that is not on the active path
+        raises MessageNotFound.
         """
-        scope = self.store.scope()
-        if validation.check_flag("active", active):
-            plan = storage.views.read_active(scope, self.id, before=before, last=last)
-            return (await self.store.follow(plan)).messages
-        if last is None and before is None:
-            return await self.store.follow(storage.messages.read_all(scope, self.id, deleted=deleted))
-        limit = storage.messages.PAGE_SIZE if last is None else last
-        op = storage.messages.read_backward(scope, self.id, before=before, limit=limit, deleted=deleted)
-        page = await self._run(op)
+        scope, active = self.store.scope(), validation.check_flag("active", active)
+        if limit is None and after is None and before is None:
+            if last is None and active:
+                return (await self.store.follow(storage.views.read_active(scope, self.id))).messages
+            if last is None:
+                return await self.store.follow(storage.messages.read_all(scope, self.id, deleted=deleted))
+            if not active:
+                page = await self._run(storage.messages.read_backward(scope, self.id, limit=last, deleted=deleted))
+                return page.messages
+        request = storage.pages.parse_page(last, limit, after, before)
+        if active:
+            return await self._run(storage.view_pages.read_page(scope, self.id, request))
+        page = await self._run(storage.messages.read_page(scope, self.id, request, deleted=deleted))
         return page.messages
 
     async def iter_messages(self, *, deleted: bool = False, branch: int | None = None) -> AsyncIterator[Message]:
@@ -198,12 +214,12 @@ class AsyncSession(SessionFields):
             raise InvalidValue("last must not be combined with budget, limit or counter. Pass one of them.")
         validation.check_integer("last", last)
 
-        def render(tail: storage.views.ViewTail) -> History | None:
+        def render(tail: storage.view_pages.ViewTail) -> History | None:
             return model_history.tail.render_tail(
                 tail.messages, tail.earlier_calls, format, last, is_whole=tail.is_whole
             )
 
-        return await self.store.follow(storage.views.read_tail(self.store.scope(), self.id, last, render))
+        return await self.store.follow(storage.view_pages.read_tail(self.store.scope(), self.id, last, render))
 
     async def active_tokens(self) -> int:
         """Return the sum of the stored token counts of the active messages."""
