@@ -160,6 +160,23 @@ def assert_tails(session: recollect.Session) -> None:
                 assert session.message(report.message).tool_results, report
 
 
+def assert_pages(session: recollect.Session) -> None:
+    """Compare the pages of the active messages with slices of all of them."""
+    whole = session.messages(active=True)
+    for cursor in [0, *whole[::3], 99]:
+        position = cursor if isinstance(cursor, int) else cursor.position
+        later = [message for message in whole if message.position > position]
+        earlier = [message for message in whole if message.position < position]
+        for size in (1, 4, 50):
+            assert session.messages(active=True, after=cursor, limit=size) == later[:size]
+            assert session.messages(size, active=True, after=cursor) == later[-size:]
+            assert session.messages(active=True, before=cursor, limit=size) == earlier[-size:]
+            assert (
+                session.messages(active=True, after=2, before=cursor, limit=size)
+                == [m for m in earlier if m.position > 2][:size]
+            )
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(actions, st.sampled_from([1, 2, 8]))
 def test_the_tail_is_the_end_of_the_history(changes, margin):
@@ -168,6 +185,7 @@ def test_the_tail_is_the_end_of_the_history(changes, margin):
         for name, argument in changes:
             session = act(session, name, argument)
         assert_tails(session)
+        assert_pages(session)
 
 
 def call_message(id: str) -> dict[str, Any]:

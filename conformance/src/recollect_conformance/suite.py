@@ -17,6 +17,7 @@ from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
 from recollect_conformance.messages import TestAppend, TestRead
 from recollect_conformance.owners import TestOwners, TestSettings
+from recollect_conformance.pages import TestHistoryTail, TestPages
 from recollect_conformance.presence import TestPresence
 from recollect_conformance.retention import TestEmptyTrash, TestPruneSessions
 from recollect_conformance.search import TestSearch, TestSearchHostile, TestSearchPages, TestSearchSnippets
@@ -44,8 +45,10 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestFork,
     TestHandles,
     TestHistory,
+    TestHistoryTail,
     TestLists,
     TestMaintenance,
+    TestPages,
     TestPresence,
     TestPruneSessions,
     TestRead,
