@@ -91,11 +91,12 @@ def parse(messages: Messages, format: Format | None = None) -> list[Draft]:
     return [decode_as(Draft, encode(draft)) for draft in read(messages, format)]
 
 
-def render(messages: Draft | Message | Iterable[Draft | Message], format: Format) -> list[dict[str, Any]]:
+def render(messages: Draft | Message | Iterable[Draft | Message], format: Format) -> list[Any]:
     """Return messages or drafts as dicts in a format, without repair, as history() renders a session with only these.
 
     A draft is rendered as if it were appended after the message before it. In Recollect's own format, its dict has no
-    id and no other field that the store sets. The dicts share no data with the messages.
+    id and no other field that the store sets. The dicts share no data with the messages. They are typed as Any, so that
+    a type checker accepts them where an SDK expects TypedDicts of its own.
     """
     module = load_module(format)
     values = [messages] if isinstance(messages, (Draft, Message)) else _to_list(messages)
