@@ -73,8 +73,8 @@ def test_the_last_messages_of_a_history(api, path):
     history = api.get("/sessions/a/history", params={"format": "openai", "last": 1}).json()
     assert history["messages"] == [{"role": "tool", "tool_call_id": "c", "content": "r"}]
     assert [(repair["kind"], repair["message"]) for repair in history["repairs"]] == [("split_pair", "1.12")]
-    refused = api.get("/sessions/a/history", params={"last": 1, "budget": 5})
-    assert (refused.status_code, refused.json()["code"]) == (400, "invalid-value")
+    response = api.get("/sessions/a/history", params={"last": 1, "budget": 5})
+    assert (response.status_code, response.json()["code"]) == (400, "invalid-value")
 
 
 def test_an_unknown_format_is_refused(api, path):

@@ -49,14 +49,16 @@ def values(store: recollect.Store) -> list[str]:
 
 def conversions(client: anthropic.Anthropic, openai_client: openai.OpenAI, session: recollect.Session) -> None:
     drafts = formats.parse({"role": "user", "content": "Hello"}, "openai")
-    drafts += formats.parse(client.messages.create(model="m", max_tokens=9, messages=formats.render(drafts, "anthropic")))
+    drafts += formats.parse(
+        client.messages.create(model="m", max_tokens=9, messages=formats.render(drafts, "anthropic"))
+    )
     session.append([draft.replace(metadata={"uuid": "u"}, model="m") for draft in drafts])
     openai_client.chat.completions.create(model="m", messages=formats.render(session.messages(), "openai"))
     openai_client.responses.create(model="m", input=session.history("openai-responses", last=50))
     client.messages.create(model="m", max_tokens=9, messages=session.history("anthropic", last=50))
-    registered = formats.RegisteredFormat("cohere")
-    session.append(formats.parse({"role": "USER", "message": "Hello"}, registered), format=registered)
-    session.history(registered, 1000)
+    cohere = formats.RegisteredFormat("cohere")
+    session.append(formats.parse({"role": "USER", "message": "Hello"}, cohere), format=cohere)
+    session.history(cohere, 1000)
 
 
 def pages(session: recollect.Session) -> list[Message]:

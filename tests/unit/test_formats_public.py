@@ -72,10 +72,12 @@ def test_parsed_messages_are_stored_and_rendered_unchanged(session, name, messag
 
 @pytest.mark.parametrize(("name", "messages"), CASES)
 def test_parsed_drafts_are_those_that_append_stores(name, messages):
-    drafts, stored = formats.parse(messages, name), formats.read(messages, name)
-    assert drafts == stored
+    drafts, appended_drafts = formats.parse(messages, name), formats.read(messages, name)
+    assert drafts == appended_drafts
     again = formats.read(drafts)
-    assert [encode_draft(draft, 0).columns for draft in again] == [encode_draft(draft, 0).columns for draft in stored]
+    assert [encode_draft(draft, 0).columns for draft in again] == [
+        encode_draft(draft, 0).columns for draft in appended_drafts
+    ]
 
 
 @given(st.lists(st.sampled_from([case.values for case in CASES]), max_size=6), st.sampled_from(formats.FORMATS))
@@ -92,13 +94,13 @@ def test_drafts_are_rendered_in_every_format_as_in_a_new_session(cases, target):
             assert history == rendered
         assert formats.render(session.messages(), target) == history
         middle = len(drafts) // 2
-        mixed = formats.render([*session.messages()[:middle], *drafts[middle:]], target)
+        rendered = formats.render([*session.messages()[:middle], *drafts[middle:]], target)
         if target != "recollect":
-            assert mixed == history
+            assert rendered == history
 
 
 @pytest.mark.parametrize(("name", "messages"), CASES)
-def test_metadata_is_stored_beside_a_message_of_any_format(session, name, messages):
+def test_metadata_is_stored_with_a_message_of_any_format(session, name, messages):
     drafts = formats.parse(messages, name)
     session.append([draft.replace(metadata={"uuid": f"u{index}"}) for index, draft in enumerate(drafts)])
     assert [message.metadata for message in session.messages()] == [{"uuid": f"u{n}"} for n in range(len(drafts))]

@@ -151,9 +151,9 @@ def assert_tails(session: recollect.Session) -> None:
             cut = max(len(whole) - last, 0)
             assert tail == whole[cut:], (format, last)
             assert [report.kind for report in tail.repairs] == ["split_pair"] * len(tail.repairs)
-            reported, expected = [report.call_id for report in tail.repairs], split_results(whole, cut, format)
-            assert [id for id in reported if id in unique] == [id for id in expected if id in unique], (format, last)
-            assert set(reported) <= {
+            call_ids, expected = [report.call_id for report in tail.repairs], split_results(whole, cut, format)
+            assert [id for id in call_ids if id in unique] == [id for id in expected if id in unique], (format, last)
+            assert set(call_ids) <= {
                 part.call_id for item in whole[:cut] for part in read_again(item, format).tool_calls
             }
             for report in tail.repairs:

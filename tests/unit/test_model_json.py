@@ -307,12 +307,12 @@ def test_a_copy_is_equal_and_shares_nothing(value):
     copy = json.copy_json_data(value)
     assert is_same(copy, value)
     containers = [value, copy]
-    seen: set[int] = set()
+    identities: set[int] = set()
     while containers:
         item = containers.pop()
         if isinstance(item, (list, dict)):
-            assert id(item) not in seen
-            seen.add(id(item))
+            assert id(item) not in identities
+            identities.add(id(item))
             containers += item.values() if isinstance(item, dict) else item
 
 

@@ -54,8 +54,8 @@ class IntegerMember(enum.IntEnum):
 class SimplePair:
     """Two values."""
 
-    left: Any
-    right: Any
+    first: Any
+    second: Any
 
 
 class IntegerEnum(enum.Enum):
@@ -89,25 +89,35 @@ JSON_RULE = r"(\['.*'\]|\[\d+\])* must be JSON data, got .+\. JSON data is str, 
 """The end of the error for every value that JSON cannot represent, after the name of the argument."""
 
 
-def json_arguments(session: Session, invalid: Any) -> dict[str, tuple[str, Callable[[], Any]]]:
+JsonArguments = dict[str, tuple[str, Callable[[], Any]]]
+"""For each argument, its name in errors and a call that passes a value in it."""
+
+
+def json_arguments(session: Session, invalid: Any) -> JsonArguments:
     """Return, for every argument that takes JSON, its name in errors and a call that passes a value in it."""
     store, nested = session.store, {"x": [invalid]}
+    return {
+        **_message_arguments(session, invalid),
+        **_draft_arguments(session, invalid),
+        "result": ("output", lambda: session.record_tool_result("t", nested)),
+        "metadata of a result": ("metadata", lambda: session.record_tool_result("t", "x", metadata=nested)),
+        "error of a saved turn": ("error", lambda: session.save_turn("q", status="failed", error=nested)),
+        "error of a turn": ("error", _in_turn(session, lambda turn: turn.fail(nested))),
+        "error of an interrupted turn": ("error", _in_turn(session, lambda turn: turn.interrupt(nested))),
+        "snapshot": ("content", lambda: session.snapshot("memory", nested)),
+        "metadata of a session": ("metadata", lambda: session.update(metadata=nested)),
+        "metadata of a new session": ("metadata", lambda: store.create_session("new", metadata=nested)),
+        "metadata of an opened session": ("metadata", lambda: store.session("new", metadata=nested)),
+        "metadata of a fork": ("metadata", lambda: session.fork(id="new", metadata=nested)),
+        "setting": ("value", lambda: store.set_setting("k", nested)),
+    }
+
+
+def _message_arguments(session: Session, invalid: Any) -> JsonArguments:
+    """Return the calls that pass a value in a message."""
+    nested = {"x": [invalid]}
     block = {"role": "user", "content": [{"type": "text", "text": "x", "extra": invalid}]}
     call = {"role": "assistant", "content": [{"type": "tool_use", "id": "n", "name": "f", "input": nested}]}
-
-    def part(kind: Any, **fields: Any) -> tuple[str, Callable[[], Any]]:
-        return "message", lambda: session.append(Draft(role="assistant", parts=(kind(**fields),)))
-
-    def in_turn(act: Callable[[Turn], Any]) -> Callable[[], Any]:
-        def run() -> None:
-            turn = session.turn("q", take_over=True)
-            try:
-                act(turn)
-            finally:
-                turn.cancel()
-
-        return run
-
     return {
         "message": ("message", lambda: session.append(block)),
         "second message": (r"messages\[1\]: message", lambda: session.append([user("x"), block])),
@@ -117,9 +127,26 @@ def json_arguments(session: Session, invalid: Any) -> dict[str, tuple[str, Calla
         "question": ("message", lambda: session.save_turn(block)),
         "response": ("message", lambda: session.save_turn("q", call)),
         "question of a turn": ("message", lambda: session.turn(block)),
-        "metadata of a draft": ("message", lambda: session.append(Draft(role="user", metadata=nested))),
-        "native of a draft": ("message", lambda: session.append(Draft(role="user", native=nested))),
-        "error of a draft": ("message", lambda: session.append(Draft(role="user", error=invalid))),
+        "step of a turn": ("message", _in_turn(session, lambda turn: turn.add(call))),
+        "answer of a stream": ("message", _in_turn(session, lambda turn: turn.stream().close(call))),
+        "parsed message": ("message", lambda: formats.parse(block, "anthropic")),
+    }
+
+
+def _draft_arguments(session: Session, invalid: Any) -> JsonArguments:
+    """Return the calls that pass a value in a draft."""
+    nested = {"x": [invalid]}
+
+    def draft(**fields: Any) -> tuple[str, Callable[[], Any]]:
+        return "message", lambda: session.append(Draft(role="assistant", **fields))
+
+    def part(kind: Any, **fields: Any) -> tuple[str, Callable[[], Any]]:
+        return draft(parts=(kind(**fields),))
+
+    return {
+        "metadata of a draft": draft(metadata=nested),
+        "native of a draft": draft(native=nested),
+        "error of a draft": draft(error=invalid),
         "data of a part": part(DataPart, data=nested),
         "data of a part, bare": part(DataPart, data=invalid),
         "metadata of a part": part(TextPart, text="x", metadata=nested),
@@ -127,22 +154,21 @@ def json_arguments(session: Session, invalid: Any) -> dict[str, tuple[str, Calla
         "arguments": part(ToolCallPart, call_id="c", tool="t", arguments=nested),
         "data of a result": part(ToolResultPart, call_id="t", data=invalid),
         "content of a result": part(ToolResultPart, call_id="t", content=(DataPart(data=invalid),)),
-        "result": ("output", lambda: session.record_tool_result("t", nested)),
-        "metadata of a result": ("metadata", lambda: session.record_tool_result("t", "x", metadata=nested)),
-        "error of a saved turn": ("error", lambda: session.save_turn("q", status="failed", error=nested)),
-        "step of a turn": ("message", in_turn(lambda turn: turn.add(call))),
-        "answer of a stream": ("message", in_turn(lambda turn: turn.stream().close(call))),
-        "error of a turn": ("error", in_turn(lambda turn: turn.fail(nested))),
-        "error of an interrupted turn": ("error", in_turn(lambda turn: turn.interrupt(nested))),
-        "snapshot": ("content", lambda: session.snapshot("memory", nested)),
-        "metadata of a session": ("metadata", lambda: session.update(metadata=nested)),
-        "metadata of a new session": ("metadata", lambda: store.create_session("new", metadata=nested)),
-        "metadata of an opened session": ("metadata", lambda: store.session("new", metadata=nested)),
-        "metadata of a fork": ("metadata", lambda: session.fork(id="new", metadata=nested)),
-        "setting": ("value", lambda: store.set_setting("k", nested)),
-        "parsed message": ("message", lambda: formats.parse(block, "anthropic")),
         "rendered draft": ("message", lambda: formats.render([Draft(role="user", native=nested)], "openai")),
     }
+
+
+def _in_turn(session: Session, act: Callable[[Turn], Any]) -> Callable[[], Any]:
+    """Return a function that acts in a turn and then cancels it."""
+
+    def run() -> None:
+        turn = session.turn("q", take_over=True)
+        try:
+            act(turn)
+        finally:
+            turn.cancel()
+
+    return run
 
 
 def methods(kind: type) -> list[str]:
@@ -201,10 +227,10 @@ class TestArguments:
             for argument, (name, act) in json_arguments(session, invalid).items():
                 with pytest.raises(InvalidValue, match=f"^{name}{JSON_RULE}"):
                     pytest.fail(f"{argument} took {type(invalid)}: {act()!r}")
-        stored = session.messages()
-        assert stored[: len(before)] == before
+        after = session.messages()
+        assert after[: len(before)] == before
         # The calls that add to a turn open one, and those that close a stream begin an answer.
-        assert {(message.text, len(message.parts)) for message in stored[len(before) :]} == {("q", 1), ("", 0)}
+        assert {(message.text, len(message.parts)) for message in after[len(before) :]} == {("q", 1), ("", 0)}
         assert {turn.status for turn in session.turns()} == {"cancelled"}
         assert (store.setting("k"), store.get_session("new"), session.refresh().metadata) == (None, None, None)
         assert session.snapshots() == []
@@ -213,7 +239,7 @@ class TestArguments:
         session = store.session("a")
         pair, name = SimplePair(1, (2,)), StringEnum.ID
         value = {name: (pair, IntegerMember.ONE, types.MappingProxyType({"x": name})), "n": 2**70, "s": "\ud800"}
-        plain = {"cli:word": [{"left": 1, "right": [2]}, 1, {"x": "cli:word"}], "n": 2**70, "s": "\ud800"}
+        plain = {"cli:word": [{"first": 1, "second": [2]}, 1, {"x": "cli:word"}], "n": 2**70, "s": "\ud800"}
         session.append(tool_call_message("t"))
         assert session.record_tool_result("t", value, metadata=value).tool_results[0].data == plain
         session.append(

@@ -221,13 +221,13 @@ class TestPages:
     def test_new_messages_are_read_after_the_last_one(self, store: Store):
         session = store.session("a")
         session.append(user("m1"))
-        seen = session.messages()[-1]
-        assert session.messages(after=seen) == []
+        cursor = session.messages()[-1]
+        assert session.messages(after=cursor) == []
         session.append([assistant("m2"), user("m3")])
-        assert [message.text for message in session.messages(after=seen)] == ["m2", "m3"]
+        assert [message.text for message in session.messages(after=cursor)] == ["m2", "m3"]
         session.rewind(1)
         session.append(assistant("other"))
-        assert [message.text for message in session.messages(after=seen)] == ["other"]
+        assert [message.text for message in session.messages(after=cursor)] == ["other"]
         with pytest.raises(MessageNotFound):
             session.messages(after="1.3")
 

@@ -2,7 +2,7 @@
 
 The end of a long session is rendered without reading its beginning. Some writers join messages: adjacent items of an
 answer, results in one message, files of tools in the next user message. So rendering begins at a boundary, which none
-of them crosses. A tool result also depends on its call, wherever that is; the caller looks these calls up by their ids.
+of them crosses. A tool result also depends on its call, which may be far away; the caller looks up calls by their ids.
 
 A format that another distribution registers may define is_boundary(previous, message) in its module. Without it, only
 the beginning of a session is a boundary.

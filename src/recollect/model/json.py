@@ -28,7 +28,7 @@ UNSET = msgspec.UNSET
 _PLAIN_TYPES: tuple[Any, ...] = (int, float, dict, list, tuple)
 _DISCRIMINATORS = ("role", "type")
 _ATOMIC_TYPES = frozenset({str, bool, type(None)})
-_INTEGER_LIMIT = 10**MAX_DIGITS
+_INTEGER_LIMIT = 10**MAX_DIGITS  # exclusive, of the absolute value; the first integer with one digit more
 
 # A high surrogate followed by a low one, and the form that encode() writes. Text that has this form already gets one
 # more noncharacter, so that removing one always restores it.

@@ -165,7 +165,7 @@ def _read_earlier_calls(
     path = yield from paths.read_path(branch)
     below = [cover for cover in covers if cover.to_position <= floor]
     pinned = yield from _read_always_active(scope, path, below, 0, LAST_POSITION)
-    found: dict[int, Message] = {}
+    messages_by_position: dict[int, Message] = {}
     for call_id in ids:
         candidates = [item for item in pinned if item.position <= floor and tools.has_call(item, call_id)]
         for span in uncovered_spans(path, covers, floor):
@@ -175,19 +175,19 @@ def _read_earlier_calls(
                 break
         if candidates:
             newest = max(candidates, key=lambda item: item.position)
-            found[newest.position] = newest
-    return [found[position] for position in sorted(found)]
+            messages_by_position[newest.position] = newest
+    return [messages_by_position[position] for position in sorted(messages_by_position)]
 
 
 def _unmatched_results(tail: Sequence[Message]) -> list[str]:
     """Return the call ids of results that come before every call of their id, in order."""
     calls: set[str] = set()
-    unmatched: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for message in tail:
         for part in message.parts:
             if type(part) is ToolCallPart:
                 calls.add(part.call_id)
         for part in message.parts:
             if type(part) is ToolResultPart and part.call_id not in calls:
-                unmatched[part.call_id] = None
-    return list(unmatched)
+                ids[part.call_id] = None
+    return list(ids)

@@ -53,7 +53,7 @@ class NewMessages(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 _CURSOR = "a message id, a position, or a time in ISO 8601"
-_MAX_POSITION_DIGITS = 10
+_MAX_POSITION_DIGITS = 10  # the last position of a branch, 4,294,967,295, has ten
 
 
 def _parse_cursor(text: str | None) -> str | int | None:
