@@ -28,7 +28,8 @@ UNSET = msgspec.UNSET
 _PLAIN_TYPES: tuple[Any, ...] = (int, float, dict, list, tuple)
 _DISCRIMINATORS = ("role", "type")
 _ATOMIC_TYPES = frozenset({str, bool, type(None)})
-_INTEGER_LIMIT = 10**MAX_DIGITS  # exclusive, of the absolute value; the first integer with one digit more
+_UPPER_LIMIT = 10**MAX_DIGITS  # of integers, exclusive: the first one with one digit more
+_LOWER_LIMIT = -_UPPER_LIMIT  # computed once, because the negation of such an integer copies it
 
 # A high surrogate followed by a low one, and the form that encode() writes. Text that has this form already gets one
 # more noncharacter, so that removing one always restores it.
@@ -224,11 +225,11 @@ def _is_plain(value: Any) -> bool:
     while levels:
         for item in levels[-1]:
             kind = type(item)
-            if kind in _ATOMIC_TYPES or (kind is float and math.isfinite(item)):
+            if kind in _ATOMIC_TYPES or (kind is int and item < _UPPER_LIMIT and item > _LOWER_LIMIT):
+                continue
+            if kind is float and math.isfinite(item):
                 continue
             if kind is int:
-                if -_INTEGER_LIMIT < item < _INTEGER_LIMIT:
-                    continue
                 raise _NotRepresentable(_TOO_MANY_DIGITS)
             if kind is dict:
                 if not _has_plain_keys(item):
@@ -261,7 +262,7 @@ def _unwrap(value: Any, depth: int) -> Any:
     if kind in _ATOMIC_TYPES:
         return value
     if kind is int:
-        if -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
+        if _LOWER_LIMIT < value < _UPPER_LIMIT:
             return value
         raise _NotRepresentable(_TOO_MANY_DIGITS)
     if depth > MAX_DEPTH:
