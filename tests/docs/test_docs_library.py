@@ -98,6 +98,8 @@ DOCUMENTED_TYPES = {  # type aliases of the signatures that the page spells out
 }
 FUNCTIONS = [
     *((f"recollect.{name}", getattr(recollect, name)) for name in ("open", "copy", "restore")),
+    ("recollect.formats.parse", recollect.formats.parse),
+    ("recollect.formats.render", recollect.formats.render),
     *(
         (f"{noun}.{name}", value)
         for noun, (cls, _) in PAIRS.items()
@@ -156,6 +158,13 @@ def test_every_function_is_documented_with_its_arguments(name):
         assert argument in section.title
         assert name == "open_async" or argument in find_identifiers(section.text), argument
         assert parameter.default is parameter.empty or f"{argument}=" in section.title
+
+
+@pytest.mark.parametrize("name", ["parse", "render"])
+def test_the_functions_of_formats_are_documented_with_their_arguments(name):
+    section = find_section(PAGE, f"recollect.formats.{name}")
+    parameters = inspect.signature(getattr(recollect.formats, name)).parameters.values()
+    assert section.title == f"recollect.formats.{name}({', '.join(map(format_parameter, parameters))})"
 
 
 def test_every_public_name_is_documented():

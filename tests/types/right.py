@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from typing import Any
 
 import anthropic
@@ -11,7 +12,7 @@ from anthropic.types import MessageParam
 from openai.types.chat import ChatCompletionMessageParam
 
 import recollect
-from recollect import AsyncStore, DataPart, Draft, Format, Message, SessionBusy, TextPart, open_async
+from recollect import AsyncStore, DataPart, Draft, Format, Message, SessionBusy, TextPart, formats, open_async
 
 
 def with_anthropic(client: anthropic.Anthropic, session: recollect.Session) -> None:
@@ -47,6 +48,26 @@ def values(store: recollect.Store) -> list[str]:
     session.save_turn("q", {"role": "assistant", "content": "a"})
     repairs = session.history("anthropic").repairs
     return [repair.message or "" for repair in repairs] + [hit.session for hit in store.search("x")]
+
+
+def conversions(client: anthropic.Anthropic, openai_client: openai.OpenAI, session: recollect.Session) -> None:
+    drafts = formats.parse({"role": "user", "content": "Hello"}, "openai")
+    drafts += formats.parse(
+        client.messages.create(model="m", max_tokens=9, messages=formats.render(drafts, "anthropic"))
+    )
+    session.append([draft.replace(metadata={"uuid": "u"}, model="m") for draft in drafts])
+    openai_client.chat.completions.create(model="m", messages=formats.render(session.messages(), "openai"))
+    openai_client.responses.create(model="m", input=session.history("openai-responses", last=50))
+    client.messages.create(model="m", max_tokens=9, messages=session.history("anthropic", last=50))
+    cohere = formats.RegisteredFormat("cohere")
+    session.append(formats.parse({"role": "USER", "message": "Hello"}, cohere), format=cohere)
+    session.history(cohere, 1000)
+
+
+def pages(session: recollect.Session) -> list[Message]:
+    page = session.messages(after="1.2", limit=100)
+    page += session.messages(before=page[0], limit=100) + session.messages(10, after=5, before=page[-1].id)
+    return page + session.messages(after=datetime.datetime.now(datetime.UTC)) + session.messages(after="2025-11-16")
 
 
 def errors(session: recollect.Session, format: Format, plain: dict[str, Any]) -> Message | None:

@@ -21,9 +21,20 @@ session.append(["Hello"])  # error
 session.append({"role": "user", "content": "Hello"}, format="antropic")  # error
 session.history("antropic")  # error
 session.history("anthropic").repair  # error
+session.history("antropic", last=5)  # error
+session.history("cohere")  # error
+session.history("openai", last="5")  # error
+session.messages(after=1.5)  # error
+session.messages(limit="5")  # error
 session.save_turn("q", "a")  # error
 session.turn({"role": "user", "content": "q"}).add("a")  # error
 recollect.formats.raed  # error
+recollect.formats.parse({"role": "user", "content": "Hello"}, "antropic")  # error
+recollect.formats.parse("Hello")  # error
+recollect.formats.render([], "cohere")  # error
+recollect.formats.render({"role": "user"}, "openai")  # error
+recollect.Draft(role="user").replace(metdata={})  # error
+recollect.Draft(role="user").replace(role="robot")  # error
 recollect.storage.sesions  # error
 
 
@@ -41,6 +52,7 @@ async def use_async_store() -> None:
         await async_session.update(titel="x")  # error
         await async_session.append("Hello")  # error
         await async_session.history("antropic")  # error
+        await async_session.messages(after=1.5)  # error
         await async_session.fork(colr="red")  # error
         turn = await async_session.turn("q")
         await turn.add("a")  # error

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from recollect.formats import FORMATS
-from recollect.model.message import Format
+from recollect.model.message import BuiltInFormat, Format, RegisteredFormat
 from recollect.model.session import SETTABLE, NewSessionFields, SessionChanges, SessionUpdates
 
 PROGRAMS = pathlib.Path(__file__).parent.parent / "types"
@@ -97,7 +97,8 @@ def test_pyright_checks_every_folder_of_tests():
 
 
 def test_the_types_match_the_formats_and_the_session_fields():
-    assert get_args(Format) == FORMATS
+    assert get_args(BuiltInFormat) == FORMATS
+    assert get_args(Format) == (BuiltInFormat, RegisteredFormat)
     assert set(SessionChanges.__annotations__) == set(SETTABLE)
     assert set(SessionUpdates.__annotations__) == {*SETTABLE, "parent", "relation"}
     assert set(NewSessionFields.__annotations__) == set(SessionUpdates.__annotations__)

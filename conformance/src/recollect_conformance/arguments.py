@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import enum
 import inspect
 import itertools
 import pathlib
+import types
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from recollect import formats
 from recollect.errors import InvalidValue, KeyReused, RecollectError, TurnExists
 from recollect.model.message import DataPart, Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.store import Records, Session, Store, Stream, Turn
-from recollect_conformance.examples import texts, tool_call_message, user
+from recollect_conformance.examples import nested_list, texts, tool_call_message, user
 
 INVALID_VALUES = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\ud800", 2**70, "odd", True, -1, "\0")
 _VALID_ARGUMENTS: dict[str, Any] = {
@@ -41,34 +44,110 @@ class StringEnum(str, enum.Enum):  # noqa: UP042  str() of a member is its name,
     ROLE = "user"
 
 
+class IntegerMember(enum.IntEnum):
+    """Define a member that is an integer, as programs do for levels."""
+
+    ONE = 1
+
+
+@dataclasses.dataclass
+class SimplePair:
+    """Two values."""
+
+    first: Any
+    second: Any
+
+
 class IntegerEnum(enum.Enum):
     """Define a member that is not a string and not JSON."""
 
     HIGH = 3
 
 
+class RaisingObject:
+    """An object of an SDK whose fields cannot be read."""
+
+    def model_dump(self, **_options: Any) -> dict[str, Any]:
+        """Raise an error, as a model with a broken serializer does."""
+        raise ZeroDivisionError
+
+
+def circular_list() -> list[Any]:
+    """Return a list that contains itself."""
+    circular: list[Any] = []
+    circular.append(circular)
+    return circular
+
+
 NOT_JSON: tuple[Any, ...] = (
     b"x", bytearray(b"x"), memoryview(b"x"), {1}, frozenset({1}), datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC),
     datetime.timedelta(1), decimal.Decimal("1.5"), uuid.UUID(int=1), IntegerEnum.HIGH, 1j, object(), range(2),
-    float("nan"),
+    float("nan"), float("inf"), -float("inf"), {1: 2}, {None: 1}, {b"k": 1}, nested_list(600), nested_list(100_000),
+    circular_list(), 10**5_000, -(10**5_000), RaisingObject(), Exception("x"), len, pathlib.Path("x"),
 )  # fmt: skip
+JSON_RULE = r"(\['.*'\]|\[\d+\])* must be JSON data, got .+\. JSON data is str, int, finite float, bool, None, lists, "
+"""The end of the error for every value that JSON cannot represent, after the name of the argument."""
 
 
-def json_arguments(session: Session, invalid: Any) -> dict[str, Callable[[], Any]]:
-    """Return, for every argument that takes JSON, a call that passes a value in it."""
+JsonArguments = dict[str, tuple[str, Callable[[], Any]]]
+"""For each argument, its name in errors and a call that passes a value in it."""
+
+
+def json_arguments(session: Session, invalid: Any) -> JsonArguments:
+    """Return, for every argument that takes JSON, its name in errors and a call that passes a value in it."""
     store, nested = session.store, {"x": [invalid]}
+    return {
+        **_message_arguments(session, invalid),
+        **_draft_arguments(session, invalid),
+        "result": ("output", lambda: session.record_tool_result("t", nested)),
+        "metadata of a result": ("metadata", lambda: session.record_tool_result("t", "x", metadata=nested)),
+        "error of a saved turn": ("error", lambda: session.save_turn("q", status="failed", error=nested)),
+        "error of a turn": ("error", _in_turn(session, lambda turn: turn.fail(nested))),
+        "error of an interrupted turn": ("error", _in_turn(session, lambda turn: turn.interrupt(nested))),
+        "snapshot": ("content", lambda: session.snapshot("memory", nested)),
+        "metadata of a session": ("metadata", lambda: session.update(metadata=nested)),
+        "metadata of a new session": ("metadata", lambda: store.create_session("new", metadata=nested)),
+        "metadata of an opened session": ("metadata", lambda: store.session("new", metadata=nested)),
+        "metadata of a fork": ("metadata", lambda: session.fork(id="new", metadata=nested)),
+        "record": ("value", lambda: store.records.put("k", "x", nested)),
+        "record of a session": ("value", lambda: session.records.put("k", "x", nested)),
+    }
 
-    def part(kind: Any, **fields: Any) -> Callable[[], Any]:
-        return lambda: session.append(Draft(role="assistant", parts=(kind(**fields),)))
+
+def _message_arguments(session: Session, invalid: Any) -> JsonArguments:
+    """Return the calls that pass a value in a message."""
+    nested = {"x": [invalid]}
+    block = {"role": "user", "content": [{"type": "text", "text": "x", "extra": invalid}]}
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "n", "name": "f", "input": nested}]}
+    return {
+        "message": ("message", lambda: session.append(block)),
+        "second message": (r"messages\[1\]: message", lambda: session.append([user("x"), block])),
+        "message of a format": ("message", lambda: session.append(block, format="anthropic")),
+        "call": ("message", lambda: session.append(call)),
+        "parts": ("message", lambda: session.append({"role": "user", "parts": [{"kind": "data", "data": nested}]})),
+        "question": ("message", lambda: session.save_turn(block)),
+        "response": ("message", lambda: session.save_turn("q", call)),
+        "question of a turn": ("message", lambda: session.turn(block)),
+        "step of a turn": ("message", _in_turn(session, lambda turn: turn.add(call))),
+        "answer of a stream": ("message", _in_turn(session, lambda turn: turn.stream().close(call))),
+        "parsed message": ("message", lambda: formats.parse(block, "anthropic")),
+    }
+
+
+def _draft_arguments(session: Session, invalid: Any) -> JsonArguments:
+    """Return the calls that pass a value in a draft."""
+    nested = {"x": [invalid]}
+
+    def draft(**fields: Any) -> tuple[str, Callable[[], Any]]:
+        return "message", lambda: session.append(Draft(role="assistant", **fields))
+
+    def part(kind: Any, **fields: Any) -> tuple[str, Callable[[], Any]]:
+        return draft(parts=(kind(**fields),))
 
     return {
-        "message": lambda: session.append(
-            {"role": "user", "content": [{"type": "text", "text": "x", "extra": invalid}]}
-        ),
-        "response": lambda: session.append({"role": "assistant", "parts": [{"kind": "data", "data": nested}]}),
-        "metadata of a draft": lambda: session.append(Draft(role="user", metadata=nested)),
-        "native of a draft": lambda: session.append(Draft(role="user", native=nested)),
-        "error of a draft": lambda: session.append(Draft(role="user", error=invalid)),
+        "metadata of a draft": draft(metadata=nested),
+        "native of a draft": draft(native=nested),
+        "error of a draft": draft(error=invalid),
         "data of a part": part(DataPart, data=nested),
         "data of a part, bare": part(DataPart, data=invalid),
         "metadata of a part": part(TextPart, text="x", metadata=nested),
@@ -76,15 +155,21 @@ def json_arguments(session: Session, invalid: Any) -> dict[str, Callable[[], Any
         "arguments": part(ToolCallPart, call_id="c", tool="t", arguments=nested),
         "data of a result": part(ToolResultPart, call_id="t", data=invalid),
         "content of a result": part(ToolResultPart, call_id="t", content=(DataPart(data=invalid),)),
-        "result": lambda: session.record_tool_result("t", nested),
-        "metadata of a result": lambda: session.record_tool_result("t", "x", metadata=nested),
-        "error of a turn": lambda: session.save_turn("q", status="failed", error=invalid),
-        "snapshot": lambda: session.snapshot("memory", nested),
-        "metadata of a session": lambda: session.update(metadata=nested),
-        "metadata of a new session": lambda: store.create_session("new", metadata=nested),
-        "record": lambda: store.records.put("k", "x", nested),
-        "record of a session": lambda: session.records.put("k", "x", nested),
+        "rendered draft": ("message", lambda: formats.render([Draft(role="user", native=nested)], "openai")),
     }
+
+
+def _in_turn(session: Session, act: Callable[[Turn], Any]) -> Callable[[], Any]:
+    """Return a function that acts in a turn and then cancels it."""
+
+    def run() -> None:
+        turn = session.turn("q", take_over=True)
+        try:
+            act(turn)
+        finally:
+            turn.cancel()
+
+    return run
 
 
 def methods(kind: type) -> list[str]:
@@ -135,16 +220,46 @@ class TestArguments:
         with pytest.raises(TurnExists):
             session.turn("q", key=long_key + "?")
 
-    def test_values_that_are_not_json_are_refused_in_every_json_argument(self, store: Store):
+    def test_values_that_are_not_json_are_refused_in_the_same_words_in_every_json_argument(self, store: Store):
         session = store.session("a")
         session.append(tool_call_message("t"))
-        before = session.refresh().info
+        before = session.messages()
         for invalid in NOT_JSON:
-            for argument, act in json_arguments(session, invalid).items():
-                with pytest.raises(InvalidValue):
-                    pytest.fail(f"{argument} took {invalid!r}: {act()!r}")
-        assert session.refresh().info == before
+            for argument, (name, act) in json_arguments(session, invalid).items():
+                with pytest.raises(InvalidValue, match=f"^{name}{JSON_RULE}"):
+                    pytest.fail(f"{argument} took {type(invalid)}: {act()!r}")
+        after = session.messages()
+        assert after[: len(before)] == before
+        # The calls that add to a turn open one, and those that close a stream begin an answer.
+        assert {(message.text, len(message.parts)) for message in after[len(before) :]} == {("q", 1), ("", 0)}
+        assert {turn.status for turn in session.turns()} == {"cancelled"}
         assert (store.records.get("k", "x"), session.records.get("k", "x"), store.get_session("new")) == (None,) * 3
+        assert session.refresh().metadata is None
+        assert session.snapshots() == []
+
+    def test_values_with_a_json_encoding_are_accepted_in_every_json_argument(self, store: Store):
+        session = store.session("a")
+        pair, name = SimplePair(1, (2,)), StringEnum.ID
+        value = {name: (pair, IntegerMember.ONE, types.MappingProxyType({"x": name})), "n": 2**70, "s": "\ud800"}
+        plain = {"cli:word": [{"first": 1, "second": [2]}, 1, {"x": "cli:word"}], "n": 2**70, "s": "\ud800"}
+        session.append(tool_call_message("t"))
+        assert session.record_tool_result("t", value, metadata=value).tool_results[0].data == plain
+        session.append(
+            Draft(role="user", parts=(DataPart(data=value, metadata=value),), metadata=value, native=value, error=value)
+        )
+        message = session.messages(last=1)[0]
+        part = message.parts[0]
+        assert isinstance(part, DataPart)
+        assert (part.data, part.metadata, message.metadata, message.native, message.error) == (plain,) * 5
+        session.append({"role": "user", "parts": [{"kind": "data", "data": value}]})
+        session.append({"role": "user", "content": [{"type": "odd", "value": value}]}, format="anthropic")
+        assert session.history("anthropic", repair=False)[-1]["content"][0]["value"] == plain
+        session.save_turn("q", status="failed", error=value)
+        assert session.turns()[-1].error == plain
+        assert session.snapshot("memory", value).content == plain
+        session.update(metadata=value)
+        record = session.records.put("k", "x", value)
+        assert (session.refresh().metadata, record.value, session.records.get("k", "x")) == (plain, plain, record)
 
     def test_adjacent_surrogates_are_returned_unchanged(self, store: Store):
         pair = "\ud83d\ude00"

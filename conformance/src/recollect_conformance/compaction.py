@@ -10,7 +10,7 @@ import pytest
 
 from recollect.errors import CompactionConflict, CompactionNotFound, InvalidValue, MessageNotFound, SessionInTrash
 from recollect.model.compaction import SUMMARY_LABEL
-from recollect.model.message import Format, Message
+from recollect.model.message import BuiltInFormat, Format, Message
 from recollect.store import Session, Store
 from recollect_conformance.database import DatabaseUnderTest
 from recollect_conformance.examples import (
@@ -24,7 +24,7 @@ from recollect_conformance.examples import (
 )
 
 LABEL_TOKENS = 13  # tokens. The estimate for SUMMARY_LABEL and the line break after it.
-FORMATS = get_args(Format)
+FORMATS = get_args(BuiltInFormat)
 
 
 def new_session(store: Store, id: str = "a", count: int = 10) -> Session:

@@ -23,18 +23,10 @@ from recollect_conformance.examples import (
     RESPONSES_ITEMS,
     RESPONSES_RESPONSE,
     check_counts,
+    nested_list,
     texts,
     user,
 )
-
-
-def nested_list(depth: int) -> Any:
-    """Return a list nested to a depth."""
-    value: Any = "deep"
-    for _ in range(depth):
-        value = [value]
-    return value
-
 
 _MESSAGES: dict[str, list[dict[str, Any]]] = {
     "anthropic": ANTHROPIC_MESSAGES,

@@ -28,6 +28,7 @@ from recollect_conformance.maintenance import TestMaintenance
 from recollect_conformance.messages import TestAppend, TestRead
 from recollect_conformance.opening import TestOpening
 from recollect_conformance.owners import TestLastSession, TestOwners
+from recollect_conformance.pages import TestHistoryTail, TestPages
 from recollect_conformance.presence import TestPresence
 from recollect_conformance.records import TestRecordOrder, TestRecords, TestSessionRecords, TestSharedRecords
 from recollect_conformance.relations import TestRelations
@@ -62,8 +63,10 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestFork,
     TestHandles,
     TestHistory,
+    TestHistoryTail,
     TestLists,
     TestMaintenance,
+    TestPages,
     TestPresence,
     TestPruneSessions,
     TestRead,

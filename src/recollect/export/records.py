@@ -436,14 +436,14 @@ def message_row(record: MessageRecord) -> tuple[int, FullMessageRow, Mapping[str
     row = FullMessageRow(  # by position, in the order of its fields: keywords would take longer
         position, record.turn, record.role, state, record.tokens, record.input_tokens, record.output_tokens,
         parse_time(record.created_at), parse_time(record.completed_at), _storable_text(record.format),
-        _storable_text(record.model), _encode_json(record.error), _encode_object(record.metadata),
-        _encode_object(record.native), blobs, parts, parse_time(record.deleted_at),
+        _storable_text(record.model), _encode_json("error", record.error), _encode_object("metadata", record.metadata),
+        _encode_object("native", record.native), blobs, parts, parse_time(record.deleted_at),
     )  # fmt: skip
     return number, row, payloads
 
 
 def _encode_parts(record: MessageRecord) -> tuple[str, str | None, Mapping[str, bytes]]:
-    data = json.to_json_data(record.parts)
+    data = json.to_json_data(record.parts, "parts")
     references = _PayloadNames()
     try:
         with_payloads = data if record.blobs is None else blob.attach_payloads(data, references)
@@ -484,14 +484,14 @@ def _storable_text(text: str | None) -> str | None:
     return None if text is None else json.escape_surrogates(text)
 
 
-def _encode_json(value: Any) -> str | None:
-    return None if value is None else json.encode(json.to_json_data(value))
+def _encode_json(name: str, value: Any) -> str | None:
+    return None if value is None else json.encode(json.to_json_data(value, name))
 
 
-def _encode_object(value: Any) -> str | None:
+def _encode_object(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, dict):
-        raise InvalidValue("metadata and native must be JSON objects.")
-    return _encode_json(value)
+        raise InvalidValue(f"{name} must be a JSON object, got {format_value(value)}.")
+    return _encode_json(name, value)
 
 
 def turn_row(record: TurnRecord) -> tuple[int, TurnRow]:
@@ -501,7 +501,8 @@ def turn_row(record: TurnRecord) -> tuple[int, TurnRow]:
     return number, TurnRow(
         position=position, status=record.status, started_at=parse_time(record.started_at),
         ended_at=parse_time(record.ended_at), latency_ms=record.latency_ms, input_tokens=record.input_tokens,
-        output_tokens=record.output_tokens, model=_storable_text(record.model), error=_encode_json(record.error),
+        output_tokens=record.output_tokens, model=_storable_text(record.model),
+        error=_encode_json("error", record.error),
         holder=IMPORT_HOLDER if is_open else None, lease_until=0 if is_open else None,
     )  # fmt: skip
 
@@ -533,7 +534,7 @@ def compaction_row(record: CompactionRecord) -> FullCompactionRow:
 def snapshot_row(record: SnapshotRecord, branch: int) -> FullSnapshotRow:
     """Return the row of a snapshot; `branch` is the key of the branch of its message."""
     return FullSnapshotRow(
-        kind=record.kind, content=json.encode(json.to_json_data(record.content)), branch=branch,
+        kind=record.kind, content=json.encode(json.to_json_data(record.content, "content")), branch=branch,
         position=parse_message_id(record.message, 0)[1], tokens=record.tokens,
         created_at=parse_time(record.created_at), updated_at=parse_time(record.updated_at),
     )  # fmt: skip

@@ -1,8 +1,9 @@
 """Provider message formats: reading messages into the model and writing them back.
 
-One module per format, each with read(), write() and response(), and for a provider's format also put() and the
-provider's rules. They are pure functions that import no SDK and no database. A message is written back equal in the
-format it was read in, and translated into the others.
+parse() and render() convert messages without a store; they and RegisteredFormat are public. There is one module per
+format, each with read(), write() and response(), and for a provider's format also put() and the provider's rules. They
+are pure functions that import no SDK and no database. A message is written back equal in the format it was read in, and
+translated into the others.
 
     registry.py        formats by name, with their modules; reading and writing in any of them
     detection.py       detects the format of a message
@@ -11,6 +12,7 @@ format it was read in, and translated into the others.
     display.py         the parts of a message as people see them
     common.py          the common fields, which have the same meaning in every format
     attachments.py     images, documents and other files
+    boundaries.py      where the output of a format no longer depends on earlier messages
 
 They are imported when the first message is read or written: a command that lists sessions needs none of them.
 """
@@ -20,22 +22,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from recollect.lazy_imports import import_before_fork
+from recollect.model.message import RegisteredFormat
 
 if TYPE_CHECKING:
     from recollect.formats.registry import (
         FORMATS,
         PROVIDERS,
+        check_format,
+        is_provider,
         load_rules,
+        parse,
         put_function,
         read,
+        render,
         response,
         without_contradicting_remainder,
         write,
     )
 
 __all__ = [
-    "FORMATS", "PROVIDERS", "load_rules", "put_function", "read", "response", "without_contradicting_remainder",
-    "write",
+    "FORMATS", "PROVIDERS", "RegisteredFormat", "check_format", "is_provider", "load_rules", "parse", "put_function",
+    "read", "render", "response", "without_contradicting_remainder", "write",
 ]  # fmt: skip
 
 
@@ -47,7 +54,7 @@ if not TYPE_CHECKING:  # a type checker that sees it would accept any name
             raise AttributeError(f"module 'recollect.formats' has no attribute {name!r}")
         from recollect.formats import registry  # noqa: PLC0415
 
-        globals().update({public_name: getattr(registry, public_name) for public_name in __all__})
+        globals().update({name: getattr(registry, name) for name in __all__ if name not in globals()})
         return globals()[name]
 
 

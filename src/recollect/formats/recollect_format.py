@@ -91,6 +91,15 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [_write_message(message) for message in messages]
 
 
+def write_draft(draft: Draft) -> dict[str, Any]:
+    """Write a draft as a plain dict, without the fields that the store sets; read() returns an equal draft."""
+    fields = {name: value for name, value in msgspec.to_builtins(draft).items() if value is not None}
+    fields["parts"] = parts_of.parts_to_dicts(draft.parts)
+    if draft.created_at is not None:
+        fields["created_at"] = format_iso(draft.created_at)
+    return fields
+
+
 def _write_message(message: Message) -> dict[str, Any]:
     """Return message.to_dict() without empty fields, built directly, because a history has thousands of them."""
     created_at = format_iso(message.created_at)
@@ -99,7 +108,7 @@ def _write_message(message: Message) -> dict[str, Any]:
         "branch": message.branch,
         "position": message.position,
         "role": message.role,
-        "parts": msgspec.to_builtins(message.parts),
+        "parts": parts_of.parts_to_dicts(message.parts),
         "created_at": created_at,
     }
     if message.turn is not None:
@@ -153,8 +162,11 @@ def _format_validation_error(error: msgspec.ValidationError) -> str:
 
 def _parse_created_at(text: str) -> int:
     try:
-        return parse_iso(text)
-    except ValueError as error:
+        time = parse_iso(text)
+    except (ValueError, OverflowError):
+        time = -1
+    if time < 0:
         raise InvalidValue(
-            f"created_at must be ISO 8601, such as 2025-11-16T10:00:00.123Z, got {format_value(text)}."
-        ) from error
+            f"created_at must be ISO 8601 since 1970, such as 2025-11-16T10:00:00.123Z, got {format_value(text)}."
+        )
+    return time

@@ -46,7 +46,7 @@ def tool_result_draft(
         error_message = validation.check_string("error_message", error_message)
     if metadata is not None and not isinstance(metadata, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"metadata must be a dict or None, got {type(metadata).__name__}.")
-    result_metadata = dict(json.to_json_data(metadata)) if metadata else {}
+    result_metadata = dict(json.to_json_data(metadata, "metadata")) if metadata else {}
     latency = validation.check_milliseconds("latency_ms", latency_ms)
     if latency is not None:
         result_metadata["latency_ms"] = latency
@@ -54,7 +54,7 @@ def tool_result_draft(
         call_id=call_id,
         status=status,
         text=output if isinstance(output, str) else (error_message or "" if output is None else None),
-        data=json.UNSET if output is None or isinstance(output, str) else json.to_json_data(output),
+        data=json.UNSET if output is None or isinstance(output, str) else json.to_json_data(output, "output"),
         error_code=error_code,
         error_message=error_message,
         metadata=result_metadata or None,

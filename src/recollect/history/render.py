@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect import formats
-from recollect.errors import UnknownFormat
 from recollect.model.message import Message, Repair
 
 
@@ -25,8 +24,7 @@ class History(list[Any]):
 
 def render_history(messages: Sequence[Message], format: str, *, repair: bool = True) -> History:
     """Render messages in a provider's format, repaired if the provider would refuse them."""
-    if type(format) is not str:
-        raise UnknownFormat(format=format, known=formats.FORMATS)
+    format = formats.check_format(format)
     if not repair:
         return History(formats.write(messages, format))
     from recollect.history.repair import repair_history  # noqa: PLC0415  not needed to read or write messages

@@ -489,7 +489,7 @@ def start_with_user(messages: list[Message], repairs: list[Repair]) -> list[Mess
 
 def repair_history(messages: Sequence[Message], format: str) -> tuple[Sequence[Message], list[Repair]]:
     """Return messages that the provider accepts, and the repairs. Recollect's own format is not repaired."""
-    if format not in formats.PROVIDERS:
+    if not formats.is_provider(format):
         return messages, []
     rules = formats.load_rules(format)
     messages = _drop_contradictions(messages)
@@ -498,7 +498,7 @@ def repair_history(messages: Sequence[Message], format: str) -> tuple[Sequence[M
 
 def find_problems(messages: Sequence[Message], format: str | None = None) -> list[Repair]:
     """Return the repairs that messages need for one format, or those that every provider needs."""
-    rules = formats.load_rules(format) if format in formats.PROVIDERS else ANY_PROVIDER
+    rules = formats.load_rules(format) if format is not None and formats.is_provider(format) else ANY_PROVIDER
     return repair_messages(_drop_contradictions(messages), rules)[1]
 
 

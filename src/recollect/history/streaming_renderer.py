@@ -60,4 +60,4 @@ class StreamingRenderer:
 
 def make_renderer(format: str) -> StreamingRenderer | None:
     """Return a renderer for a provider's format; None for a format without provider rules."""
-    return StreamingRenderer(format) if type(format) is str and format in formats.PROVIDERS else None
+    return StreamingRenderer(format) if formats.is_provider(format) else None

@@ -9,7 +9,7 @@ restore the provider's block, and `metadata`, which belongs to the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NewType, Protocol, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -110,10 +110,16 @@ class ToolResultPart(BasePart, frozen=True, kw_only=True, tag="tool_result", gc=
 Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart | DataPart
 
 
-Format = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect"]
+BuiltInFormat = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect"]
+RegisteredFormat = NewType("RegisteredFormat", str)
+"""The name of a format that another distribution registers. A type checker cannot know these names, so a program
+converts them: RegisteredFormat("cohere"). A misspelled name of a built-in format stays an error."""
+
+Format = BuiltInFormat | RegisteredFormat
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]  # milliseconds; the last one of the year 9999
 _MAX_REASON_LENGTH = 400  # characters of msgspec's message, which contains the received value
 UnfinishedState = Literal["pending", "streaming", "interrupted", "error"]
 MessageState = Literal["pending", "streaming", "completed", "interrupted", "error"]
@@ -133,25 +139,38 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: MessageState = "completed"
     error: Any = None
     metadata: dict[str, Any] | None = None
-    created_at: Count | None = None
+    created_at: Timestamp | None = None
+
+    def replace(self, **fields: Unpack[DraftFields]) -> Self:
+        """Return a copy with other values of some fields. append() validates them."""
+        return msgspec.structs.replace(self, **fields)
+
+
+class DraftFields(TypedDict, total=False):
+    """The fields of a draft, for Draft.replace()."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    format: str | None
+    native: dict[str, Any] | None
+    model: str | None
+    tokens: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    state: MessageState
+    error: Any
+    metadata: dict[str, Any] | None
+    created_at: int | None
 
 
 def check_draft(draft: Draft) -> Draft:
     """Return a draft that a caller built. Raise InvalidValue if a value has a wrong type or does not fit into JSON."""
     try:
-        return msgspec.convert(to_json_data(_plain_draft(draft)), Draft)
-    except msgspec.ValidationError as error:
-        raise InvalidValue(f"The message is invalid: {str(error)[:_MAX_REASON_LENGTH]}.") from error
+        return msgspec.convert(to_json_data(_plain_draft(draft), "message"), Draft)
     except InvalidValue:
         raise
-    except (
-        TypeError,
-        ValueError,
-        RecursionError,
-    ) as error:  # a lone surrogate in an enum field is a UnicodeEncodeError
-        raise InvalidValue(
-            f"The message has a value that cannot be stored: {str(error)[:_MAX_REASON_LENGTH]}."
-        ) from error
+    except (TypeError, ValueError, RecursionError) as error:  # a lone surrogate in an enum is a UnicodeEncodeError
+        raise InvalidValue(f"The message is invalid: {str(error)[:_MAX_REASON_LENGTH]}.") from error
 
 
 def _plain_draft(draft: Draft) -> dict[str, Any]:
@@ -171,6 +190,15 @@ def _plain_parts(parts: Any) -> Any:
             piece["content"] = _plain_parts(part.content)
         pieces.append(piece)
     return pieces
+
+
+def parts_to_dicts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return parts as JSON data; to_builtins() keeps tuples."""
+    output: list[dict[str, Any]] = list(msgspec.to_builtins(parts))
+    for part in output:
+        if type(part.get("content")) is tuple:
+            part["content"] = list(part["content"])
+    return output
 
 
 class Message(Value, frozen=True, gc=False):
@@ -226,7 +254,7 @@ class Message(Value, frozen=True, gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data with the id, times as ISO 8601."""
-        return {"id": self.id, **super().to_dict()}
+        return {"id": self.id, **super().to_dict(), "parts": parts_to_dicts(self.parts)}
 
     def keys(self) -> tuple[str, ...]:
         """Return the field names, as a mapping does, so that dict(message) works."""
@@ -299,12 +327,15 @@ class ToolCall(Value, frozen=True, kw_only=True, gc=False):
 RepairKind = Literal[
     "interrupted_call", "unanswered_call", "orphan_result", "duplicate_result", "moved_result", "misplaced_call",
     "partial_call", "output_type", "call_id", "arguments", "unreadable_block", "empty_message", "only_reasoning",
-    "last_reasoning", "blank_text", "wrong_role", "same_role", "first_role", "last_space",
+    "last_reasoning", "blank_text", "wrong_role", "same_role", "first_role", "last_space", "split_pair",
 ]  # fmt: skip
 
 
 class Repair(Value, frozen=True, kw_only=True, gc=False):
-    """A correction that repair made in a history: its kind, the message and tool call, and a sentence for people."""
+    """A correction that repair made in a history: its kind, the message and tool call, and a sentence for people.
+
+    The kind `split_pair` reports a tool result whose call precedes history(last=...), which changes nothing.
+    """
 
     kind: RepairKind
     message: str

@@ -31,6 +31,12 @@ def parse_time(value: Any, name: str = "A time") -> int:
     )
 
 
+def has_microseconds(value: str | datetime.date) -> bool:
+    """Return whether a time that parse_time() accepts is between two milliseconds."""
+    time = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+    return isinstance(time, datetime.datetime) and time.microsecond % 1000 != 0
+
+
 def to_milliseconds(value: Any) -> int | None:
     """Convert an int, a date or a datetime to milliseconds since 1970. Return None for other types."""
     if isinstance(value, int) and not isinstance(value, bool):

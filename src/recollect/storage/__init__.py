@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         leases,
         listing,
         messages,
+        pages,
         paths,
         presence,
         records,
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
         tools,
         transfer,
         turns,
+        view_pages,
         views,
     )
 
 __all__ = [
     "appends", "branches", "combined_appends", "integrity", "labels", "last_session", "leases", "listing", "messages",
-    "paths", "presence", "records", "relations", "retention", "row_stream", "search", "sessions", "statistics", "tools",
-    "transfer", "turns", "views",
+    "pages", "paths", "presence", "records", "relations", "retention", "row_stream", "search", "sessions", "statistics",
+    "tools", "transfer", "turns", "view_pages", "views",
 ]  # fmt: skip
 
 

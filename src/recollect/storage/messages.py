@@ -33,13 +33,13 @@ from recollect.storage.operation import (
     fetch_one,
     fetch_tuples,
 )
+from recollect.storage.pages import PAGE_SIZE, PageRequest, check_limit, find_bounds, parse_page
 from recollect.storage.paths import (
     LAST_POSITION,
     MessageId,
     PathSpan,
     display_message_id,
     find_span,
-    parse_message_id,
     read_path,
 )
 
@@ -81,6 +81,8 @@ MESSAGE_GET = Query("message_get", MessageRow)
 MESSAGE_FOR_UPDATE = Query("message_for_update", MessageRow)
 MESSAGES_FORWARD = Query("messages_forward", MessageRow)
 MESSAGES_BACKWARD = Query("messages_backward", MessageRow)
+MESSAGES_FORWARD_BY_TIME = Query("messages_forward_by_time", MessageRow)
+MESSAGES_BACKWARD_BY_TIME = Query("messages_backward_by_time", MessageRow)
 MESSAGES_PINNED = Query("messages_pinned", MessageRow)
 MESSAGES_LAST_USER = Query("messages_last_user", MessageRow)
 MESSAGES_TUPLES = Query("messages_tuples", HistoryRow)
@@ -245,7 +247,6 @@ def message_with_payloads(row: Row, branch: int, payloads: Mapping[str, bytes] |
     return message_from_row(row, branch, msgspec.convert(attached_parts, MessageParts))
 
 
-PAGE_SIZE = 500  # messages. Bounds the memory and the time of one operation.
 LARGE_PAGE_SIZE = 1_000
 """Messages per page when a whole path is read: each page is a round trip to a server."""
 
@@ -336,13 +337,59 @@ def read_backward(
     scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE_SIZE, deleted: bool = False
 ) -> Operation[MessagePage]:
     """Read the last messages of the active path, or the last ones before a message."""
-    limit = check_limit(limit)
+    if before is not None:
+        return read_page(scope, session, parse_page(limit, None, None, before), deleted=deleted)
+    limit = check_limit("last", limit)
     deleted = validation.check_flag("deleted", deleted)
-    fast = before is None and session_ids.is_possible_id(session)
+    fast = session_ids.is_possible_id(session)
     return Operation(
-        _read_backward, scope, session, before, limit, deleted, writes=False,
+        _read_last, scope, session, limit, deleted, writes=False,
         fast=LastMessagesRequest(scope.owner, session, limit, deleted) if fast else None, finish=_finish_newest,
     )  # fmt: skip
+
+
+def read_page(
+    scope: Scope, session: str, request: PageRequest, *, branch: int | None = None, deleted: bool = False
+) -> Operation[MessagePage]:
+    """Read a page of the active path, or of the path of the branch with a key."""
+    deleted = validation.check_flag("deleted", deleted)
+    return Operation(_read_page, scope, session, request, branch, deleted, writes=False)
+
+
+def _read_page(
+    scope: Scope, session: str, request: PageRequest, branch: int | None, deleted: bool
+) -> Steps[MessagePage]:
+    current = yield from sessions.find(scope, session)
+    branch = current.head if branch is None else branch
+    spans = yield from read_path(branch)
+    _last_position(session, spans)
+    low, high = find_bounds(session, spans, request)
+    page: list[Message] = []
+    for span in spans if request.backward else reversed(spans):
+        remaining = request.limit - len(page)
+        part = span._replace(low=max(span.low, low), high=min(span.high, high))
+        if remaining > 0 and part.low < part.high:
+            page += yield from _read_page_span(scope, part, remaining, request, deleted)
+    is_full = bool(page) and len(page) == request.limit
+    if request.backward:
+        page.reverse()
+        return MessagePage(page, branch, high, page[0].position if is_full else None)
+    return MessagePage(page, branch, high, page[-1].position if is_full and page[-1].position < high else None)
+
+
+def _read_page_span(
+    scope: Scope, span: PathSpan, limit: int, request: PageRequest, deleted: bool
+) -> Steps[list[Message]]:
+    since, until = request.after.time, request.before.time
+    if since is None and until is None:
+        query = MESSAGES_BACKWARD if request.backward else MESSAGES_FORWARD
+        return (yield from read_span(scope, query, span, span.low, span.high, limit, deleted))
+    rows = yield from fetch_tuples(
+        MESSAGES_BACKWARD_BY_TIME if request.backward else MESSAGES_FORWARD_BY_TIME,
+        branch=span.branch, low=span.low, high=span.high, limit=limit, deleted=deleted,
+        since=-1 if since is None else since, until=validation.MAX_INTEGER if until is None else until,
+    )  # fmt: skip
+    return (yield from _decode_rows(scope, span.number, rows))
 
 
 def _finish_newest(request: LastMessagesRequest, rows: list[NewestMessageRow]) -> MessagePage | None:
@@ -382,33 +429,14 @@ def _newest_page(newest: _NewestRows, messages: list[Message], limit: int) -> Me
     return MessagePage(messages, newest.head, newest.end, messages[0].position if len(messages) == limit else None)
 
 
-def check_limit(limit: int) -> int:
-    """Return a limit, capped at the number of messages that a branch can have."""
-    if type(limit) is not int or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"limit must be a non-negative integer, got {format_value(limit)}.")
-    return min(limit, LAST_POSITION)
-
-
-def _read_backward(
-    scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool
-) -> Steps[MessagePage]:
-    if before is None and (newest_page := (yield from _read_newest(scope, session, limit, deleted))) is not None:
+def _read_last(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage]:
+    newest_page = yield from read_newest(scope, session, limit, deleted)
+    if newest_page is not None:
         return newest_page
-    current = yield from sessions.find(scope, session)
-    spans = yield from read_path(current.head)
-    end = _last_position(session, spans) if before is None else min(parse_message_id(before)[1] - 1, LAST_POSITION)
-    batch: list[Message] = []
-    for span in spans:
-        remaining = limit - len(batch)
-        high = min(span.high, end)
-        if remaining > 0 and span.low < high:
-            part = yield from read_span(scope, MESSAGES_BACKWARD, span, span.low, high, remaining, deleted)
-            batch = part[::-1] + batch
-    more = batch[0].position if batch and len(batch) == limit else None
-    return MessagePage(batch, current.head, end, more)
+    return (yield from _read_page(scope, session, PageRequest(limit=limit, backward=True), None, deleted))
 
 
-def _read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage | None]:
+def read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage | None]:
     """Read the last messages of a path if its head branch contains all of them; otherwise return None."""
     if not session_ids.is_possible_id(session):
         return None

@@ -90,10 +90,16 @@ def parse_message_id(name: Any) -> tuple[int | None, int]:
         return name.branch, name.position
     if type(name) is int and 0 <= name < 10**_MAX_DIGITS:
         return None, name
-    branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
-    if dot and _is_number(branch) and _is_number(position):
+    if isinstance(name, str) and is_message_id(name):
+        branch, _, position = name.partition(".")
         return int(branch), int(position)
     raise InvalidValue(f"{format_value(name)} is not a message id. An id is a branch and a position, such as '1.17'.")
+
+
+def is_message_id(text: str) -> bool:
+    """Return whether a text has the form of a message id."""
+    branch, dot, position = text.partition(".")
+    return bool(dot) and _is_number(branch) and _is_number(position)
 
 
 def _is_number(text: str) -> bool:

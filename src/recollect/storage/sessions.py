@@ -110,7 +110,7 @@ def _check_flag(name: str, value: Any) -> bool:
 
 
 def _check_mapping(name: str, value: Any) -> Any:
-    plain = json.to_json_data(value)
+    plain = json.to_json_data(value, name)
     if isinstance(plain, dict):
         return plain
     raise InvalidValue(f"{name} must be a dict, got {type(value).__name__}.")

@@ -14,11 +14,11 @@ from msgspec.structs import astuple
 
 from recollect.errors import InvalidValue, ToolCallAnswered, ToolCallNotFound, format_value
 from recollect.model.json import escape_surrogates
-from recollect.model.message import CallStatus, ToolCall, ToolResultPart
+from recollect.model.message import CallStatus, Message, ToolCall, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
 from recollect.storage import leases, messages, sessions
 from recollect.storage.operation import Operation, Query, Row, Scope, Steps, execute_many, fetch_all
-from recollect.storage.paths import read_path
+from recollect.storage.paths import PathSpan, read_path
 
 CallPosition = tuple[int, int, int]
 """The branch, position and part of a call."""
@@ -234,6 +234,27 @@ def find_open_call(branch: int, call_id: str, excluding: Collection[CallPosition
 
     calls = yield from find_calls(branch, call_id, until=is_open)
     return calls[-1] if calls and is_open(calls[-1]) else None
+
+
+def find_call_message(scope: Scope, span: PathSpan, call_id: str) -> Steps[Message | None]:
+    """Return the newest message of a span with a call of this id, without deleted messages; None if there is none."""
+    high = span.high
+    while high > span.low:
+        rows = yield from fetch_all(
+            _TOOL_CALLS_NEWEST, branch=span.branch, low=span.low, high=high, call_id=escape_surrogates(call_id)
+        )
+        if not rows:
+            break
+        message = yield from messages.read_at(scope, span.branch, span.number, rows[0].position)
+        if message is not None and message.deleted_at is None and has_call(message, call_id):
+            return message
+        high = rows[0].position - 1
+    return None
+
+
+def has_call(message: Message, call_id: str) -> bool:
+    """Return whether a message has a call of this id."""
+    return any(type(part) is ToolCallPart and part.call_id == call_id for part in message.parts)
 
 
 def _read_open_calls(branch: int, excluding: Collection[CallPosition]) -> Steps[dict[str, list[PathToolCall]]]:

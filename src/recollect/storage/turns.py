@@ -180,7 +180,7 @@ def _encode_usage(usage: TurnUsage) -> TurnUsage:
     latency = validation.check_milliseconds("latency_ms", usage.latency_ms)
     if latency is not usage.latency_ms:
         usage = usage._replace(latency_ms=latency)
-    return usage if usage.error is None else usage._replace(error=json.encode(json.to_json_data(usage.error)))
+    return usage if usage.error is None else usage._replace(error=json.encode(json.to_json_data(usage.error, "error")))
 
 
 def add_messages(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import formats, storage
 from recollect import history as model_history
+from recollect.errors import InvalidValue
 from recollect.history.drafts import read_drafts, read_question, tool_result_draft
 from recollect.history.render import History, render_history
 from recollect.model import session_ids, validation
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MessageId = storage.paths.MessageId
+Cursor = storage.pages.Cursor
 
 
 class Session(SessionFields):
@@ -127,26 +129,41 @@ class Session(SessionFields):
         return self._run(storage.presence.present(self.store.scope(), self.id))
 
     def messages(
-        self, last: int | None = None, *, before: MessageId | None = None, deleted: bool = False, active: bool = False
+        self,
+        last: int | None = None,
+        *,
+        after: Cursor | None = None,
+        before: Cursor | None = None,
+        limit: int | None = None,
+        deleted: bool = False,
+        active: bool = False,
     ) -> list[Message]:
-        """Return the messages of the active path, oldest first: all of them, or the last ones.
+        """Return messages of the active path, oldest first: all of them, the last ones, or a page.
 
         - `last`: only this number of the last messages.
-        - `before`: only messages before this one, an id or a position. At most 500 unless `last` is set.
+        - `after`, `before`: only messages after and before a message, which is excluded: a message, its id or its
+          position. A time (a datetime, or ISO 8601) selects the messages created after or before it.
+        - `limit`: the size of a page: the first messages, or the last ones before `before` if `after` is None. 500 if
+          a page has neither `limit` nor `last`.
         - `deleted`: include deleted messages.
         - `active`: return the model-visible messages instead, with summaries in place of compacted messages.
 
-        A missing message raises MessageNotFound.
+        Continue after the last message of a page, or before its first one. A message that is not on the active path
+        raises MessageNotFound.
         """
-        scope = self.store.scope()
-        if validation.check_flag("active", active):
-            plan = storage.views.read_active(scope, self.id, before=before, last=last)
-            return (self.store.follow(plan)).messages
-        if last is None and before is None:
-            return self.store.follow(storage.messages.read_all(scope, self.id, deleted=deleted))
-        limit = storage.messages.PAGE_SIZE if last is None else last
-        op = storage.messages.read_backward(scope, self.id, before=before, limit=limit, deleted=deleted)
-        page = self._run(op)
+        scope, active = self.store.scope(), validation.check_flag("active", active)
+        if limit is None and after is None and before is None:
+            if last is None and active:
+                return (self.store.follow(storage.views.read_active(scope, self.id))).messages
+            if last is None:
+                return self.store.follow(storage.messages.read_all(scope, self.id, deleted=deleted))
+            if not active:
+                page = self._run(storage.messages.read_backward(scope, self.id, limit=last, deleted=deleted))
+                return page.messages
+        request = storage.pages.parse_page(last, limit, after, before)
+        if active:
+            return self._run(storage.view_pages.read_page(scope, self.id, request))
+        page = self._run(storage.messages.read_page(scope, self.id, request, deleted=deleted))
         return page.messages
 
     def iter_messages(self, *, deleted: bool = False, branch: int | None = None) -> Iterator[Message]:
@@ -184,6 +201,7 @@ class Session(SessionFields):
         budget: int | None = None,
         *,
         limit: int | None = None,
+        last: int | None = None,
         counter: Counter | str | None = None,
         repair: bool = True,
     ) -> History:
@@ -192,24 +210,42 @@ class Session(SessionFields):
         - `budget`: maximum number of tokens of all messages. Whole turns are omitted, oldest first; system messages,
           pinned messages, summaries and the newest user message always stay.
         - `limit`: the same with a number of messages.
+        - `last`: exactly this number of the last dicts, without repair and without a `budget` or a `limit`: the end of
+          history(format, repair=False). `repairs` names the results whose calls come before them.
         - `counter`: how tokens are counted: None for the number stored with each message, "o200k", "cl100k", or a
           function that takes a message.
         - `repair`: correct what the provider would reject, such as a tool call without a result. Nothing stored
           changes.
 
-        With a `budget` or a `limit`, the session is read from its end and only as far as needed; otherwise the cost
-        grows with the number of active messages. An unknown format raises InvalidValue.
+        With a `budget`, a `limit` or `last`, the session is read from its end and only as far as needed; otherwise the
+        cost grows with the number of active messages. An unknown format raises InvalidValue.
         """
+        name = formats.check_format(format)
+        if last is not None:
+            return self._history_tail(name, last, budget, limit, counter)
         window = model_history.window.Window(budget, limit, model_history.window.token_counter(counter))
         repair = validation.check_flag("repair", repair)
-        renderer = model_history.streaming_renderer.make_renderer(format) if repair and not window.is_bounded else None
+        renderer = model_history.streaming_renderer.make_renderer(name) if repair and not window.is_bounded else None
         enough = window.enough if window.is_bounded else None
         view = self.store.follow(
             storage.views.read_active(self.store.scope(), self.id, enough=enough, consumer=renderer)
         )
         if renderer is not None and renderer.complete:
             return renderer.history
-        return render_history(window.fit(view.messages), format, repair=repair)
+        return render_history(window.fit(view.messages), name, repair=repair)
+
+    def _history_tail(self, format: str, last: int, *bounds: object) -> History:
+        """Return the last dicts of a history."""
+        if any(bound is not None for bound in bounds):
+            raise InvalidValue("last must not be combined with budget, limit or counter. Pass one of them.")
+        validation.check_integer("last", last)
+
+        def render(tail: storage.view_pages.ViewTail) -> History | None:
+            return model_history.tail.render_tail(
+                tail.messages, tail.earlier_calls, format, last, is_whole=tail.is_whole
+            )
+
+        return self.store.follow(storage.view_pages.read_tail(self.store.scope(), self.id, last, render))
 
     def active_tokens(self) -> int:
         """Return the sum of the stored token counts of the active messages."""

@@ -9,7 +9,8 @@ from litestar import Response, delete, get, post, put
 from litestar.params import PathParameter, QueryParameter
 
 from recollect import storage
-from recollect.model.message import Format, Message
+from recollect.formats import FORMATS
+from recollect.model.message import Message, RegisteredFormat
 from recollect.model.session import SessionChanges
 from recollect.server import attachments
 from recollect.server.account import Account
@@ -32,7 +33,11 @@ from recollect.server.api.responses import (
 from recollect.server.api.sessions import FieldsSchema
 
 TAGS = ["messages"]
-MessageFormat = Annotated[Format | None, msgspec.Meta(description="The format of the messages. Detected if not given.")]
+_FORMAT_NAMES = f"{', '.join(FORMATS)}, or a format that another distribution on the server registers"
+MessageFormat = Annotated[
+    RegisteredFormat | None,
+    msgspec.Meta(description=f"The format of the messages: {_FORMAT_NAMES}. Detected if not given."),
+]
 MessageInput = Annotated[
     Any,
     msgspec.Meta(
@@ -66,6 +71,17 @@ class NewSessionMessages(NewMessages, kw_only=True, forbid_unknown_fields=True):
     update: FieldsSchema | None = None
 
 
+_CURSOR = "a message id, a position, or a time in ISO 8601"
+_MAX_POSITION_DIGITS = 10  # the last position of a branch, 4,294,967,295, has ten
+
+
+def _parse_cursor(text: str | None) -> str | int | None:
+    """Return a cursor of a request; digits are a position."""
+    if text is not None and text.isascii() and text.isdecimal() and len(text) <= _MAX_POSITION_DIGITS:
+        return int(text)
+    return text
+
+
 def message_to_dict(message: Message) -> dict[str, Any]:
     """Return a message as JSON data."""
     return message.to_dict()
@@ -76,9 +92,10 @@ async def list_messages(
     account: Account,
     session: SessionPath,
     limit: Limit = 50,
-    before: Annotated[str | None, QueryParameter(description="Only messages before this message id.")] = None,
+    before: Annotated[str | None, QueryParameter(description=f"Only messages before this one: {_CURSOR}.")] = None,
     after: Annotated[
-        str | None, QueryParameter(description="Only messages after this message id; `0` starts at the first message.")
+        str | None,
+        QueryParameter(description=f"Only messages after this one: {_CURSOR}. `0` starts at the first message."),
     ] = None,
     branch: Annotated[
         int | None, QueryParameter(ge=1, le=2**31, description="Read this branch instead of the active one.")
@@ -86,26 +103,23 @@ async def list_messages(
     deleted: Annotated[bool, QueryParameter(description="Include deleted messages.")] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response[schemas.MessagesSchema]:
-    """Read a page of messages, oldest first: the latest, or those before or after a message."""
+    """Read a page of messages, oldest first: the latest, or those before or after a message or a time."""
     handle = await open_session(account, session)
     if has_revision(if_none_match, handle.revision):
         return not_modified(handle.revision)
     store = account.store
-    if after is None and branch is None:
-        message_id = None if before is None else parse_message_id(before)
-        operation = storage.messages.read_backward(
-            store.scope(), handle.id, before=message_id, limit=limit, deleted=deleted
-        )
-        page = await store.run(operation)
-        older, newer = page.more is not None and page.more > 1, before is not None
+    request = storage.pages.parse_page(None, limit, _parse_cursor(after), _parse_cursor(before))
+    if after is None and before is None and branch is None:
+        operation = storage.messages.read_backward(store.scope(), handle.id, limit=limit, deleted=deleted)
+        request = request._replace(backward=True)
     else:
         key = None if branch is None else await store.run(storage.branches.branch_key(store.scope(), handle.id, branch))
-        start = 0 if after in (None, "0") else storage.paths.parse_message_id(parse_message_id(str(after)))[1]
-        operation = storage.messages.read_forward(
-            store.scope(), handle.id, after=start, branch=key, limit=limit, deleted=deleted
-        )
-        page = await store.run(operation)
-        older, newer = start > 0, page.more is not None
+        operation = storage.messages.read_page(store.scope(), handle.id, request, branch=key, deleted=deleted)
+    page = await store.run(operation)
+    if request.backward:
+        older, newer = page.more is not None and page.more > 1, before is not None
+    else:
+        older, newer = after not in (None, "0"), page.more is not None
     ids = [message.id for message in page.messages]
     body = {
         "messages": [message_to_dict(message) for message in page.messages],
@@ -150,9 +164,15 @@ def append_response(append: storage.appends.Appended) -> Response[Any]:
 async def get_history(
     account: Account,
     session: SessionPath,
-    format: Annotated[Format, QueryParameter(description="The provider's message format.")] = "recollect",
+    format: Annotated[str, QueryParameter(description=f"The message format: {_FORMAT_NAMES}.")] = "recollect",
     budget: Annotated[int | None, QueryParameter(ge=1, le=2**53, description="Maximum number of tokens.")] = None,
     limit: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Maximum number of messages.")] = None,
+    last: Annotated[
+        int | None,
+        QueryParameter(
+            ge=1, le=2**31, description="Exactly this number of the last messages, without repair, budget and limit."
+        ),
+    ] = None,
     counter: Annotated[
         Literal["o200k", "cl100k"] | None,
         QueryParameter(description="The tokenizer that counts tokens. Default: an estimate."),
@@ -164,7 +184,8 @@ async def get_history(
     handle = await open_session(account, session)
     if has_revision(if_none_match, handle.revision):
         return not_modified(handle.revision)
-    view = await handle.history(format, budget, limit=limit, counter=counter, repair=repair)
+    name = RegisteredFormat(format)
+    view = await handle.history(name, budget, limit=limit, last=last, counter=counter, repair=repair)
     body = {
         "format": format,
         "messages": list(view),

@@ -53,6 +53,20 @@ SELECT {message_columns} FROM recollect.messages
 WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position DESC LIMIT :limit
 
+-- name: messages_forward_by_time
+-- Return the messages of a span that were created between two times, oldest first.
+SELECT {message_columns} FROM recollect.messages
+WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
+    AND created_at > :since::bigint AND created_at < :until::bigint
+ORDER BY position LIMIT :limit
+
+-- name: messages_backward_by_time
+-- Return the messages of a span that were created between two times, newest first.
+SELECT {message_columns} FROM recollect.messages
+WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
+    AND created_at > :since::bigint AND created_at < :until::bigint
+ORDER BY position DESC LIMIT :limit
+
 -- name: messages_last
 -- Return the last messages of a session's head branch, newest first.
 SELECT m.*, (head_branch.tree << 20) | head_branch.number AS head, head_branch.number, head_branch.last, head_branch.fork_at

@@ -42,6 +42,22 @@ FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
 
+-- name: messages_forward_by_time
+-- Return the messages of a span that were created between two times, oldest first.
+SELECT {message_columns}
+FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
+    AND created_at > :since AND created_at < :until
+ORDER BY key LIMIT :limit
+
+-- name: messages_backward_by_time
+-- Return the messages of a span that were created between two times, newest first.
+SELECT {message_columns}
+FROM messages
+WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
+    AND created_at > :since AND created_at < :until
+ORDER BY key DESC LIMIT :limit
+
 -- name: messages_last
 -- Return the last messages of a session's head branch, newest first.
 SELECT {message_columns}, key >> 32 AS head, head_branch.number, head_branch.last, head_branch.fork_at
