@@ -134,6 +134,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: Any = None
     metadata: dict[str, Any] | None = None
     created_at: Count | None = None
+    key: str | None = None
+    """The caller's key, unique on a path: an append of a message whose key is on the path stores nothing."""
 
 
 def check_draft(draft: Draft) -> Draft:
@@ -193,6 +195,8 @@ class Message(Value, frozen=True, gc=False):
     deleted_at: int | None = None
     error: Any = None
     metadata: dict[str, Any] | None = None
+    key: str | None = None
+    edited_at: int | None = None
 
     @property
     def id(self) -> str:

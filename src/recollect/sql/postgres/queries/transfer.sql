@@ -1,7 +1,7 @@
 -- shared: message_row
 -- All columns of a message.
 position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
-metadata, native, blobs, parts, deleted_at
+metadata, native, blobs, parts, client_key, edited_at, deleted_at
 
 -- shared: on_branch
 -- Condition: the row belongs to the branch with the key :branch.
