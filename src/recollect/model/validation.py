@@ -6,7 +6,7 @@ Arguments are checked before an engine or a file receives them, because each eng
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import InvalidValue, format_value
@@ -96,6 +96,16 @@ def check_message_key(value: Any) -> str:
     raise InvalidValue(
         f"The key of a message must have 1 to {MAX_MESSAGE_KEY:,} bytes in UTF-8, got {len(key.encode()):,}."
     )
+
+
+def check_items(name: str, value: Any) -> list[Any]:
+    """Return the items of an iterable. A str is refused: it would be read as a list of letters."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidValue(f"{name} must be a list, got {format_value(value)}.")
+    try:
+        return list(value)
+    except Exception as error:
+        raise InvalidValue(f"{name} must be a list, but reading it raised {type(error).__name__}.") from error
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from recollect.storage import (
         appends,
         branches,
+        call_edits,
+        edits,
         integrity,
         leases,
         listing,
+        message_keys,
         messages,
         paths,
         presence,
@@ -34,8 +37,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "row_stream",
-    "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "call_edits", "edits", "integrity", "leases", "listing", "message_keys", "messages", "paths",
+    "presence", "retention", "row_stream", "search", "sessions", "settings", "statistics", "tools", "transfer", "turns",
+    "views",
 ]  # fmt: skip
 
 

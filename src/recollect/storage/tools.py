@@ -116,7 +116,7 @@ def write_calls(branch: int, first: int, records: Sequence[messages.EncodedDraft
     for position, item in enumerate(records, first):
         for part, call in item.calls:
             call_position = (branch, position, part)
-            new_rows[call_position] = _pending_row(branch, call_position, call.call_id, call.tool, item.created_at)
+            new_rows[call_position] = pending_row(branch, call_position, call.call_id, call.tool, item.created_at)
             waiting.setdefault(call.call_id, []).append(call_position)
         for part, result in item.results:
             stack = waiting.get(result.call_id)
@@ -132,8 +132,8 @@ def write_calls(branch: int, first: int, records: Sequence[messages.EncodedDraft
                     open_call = _pop_call(older, escape_surrogates(result.call_id))
                 if open_call is None:
                     continue  # an orphan result is stored unchanged; the history repairs it
-                row = new_rows[open_call.position] = _row_of_call(branch, open_call)
-            _set_result(row, result, position, part, item.created_at)
+                row = new_rows[open_call.position] = row_of_call(branch, open_call)
+            set_result(row, result, position, part, item.created_at)
     yield from execute_many("tool_call_insert", list(map(astuple, new_rows.values())))
 
 
@@ -143,9 +143,10 @@ def new_call_rows(records: Sequence[messages.EncodedDraft]) -> Sequence[Row] | N
     return rows if name == "tool_call_insert" else None  # type: ignore[return-value]
 
 
-def _pending_row(
+def pending_row(
     branch: int, call_position: CallPosition, call_id: str, tool: str, created: int, started: int | None = None
 ) -> WrittenCallRow:
+    """Return the row of a call without a result."""
     call_branch, position, part = call_position
     return WrittenCallRow(
         call_branch, position, part, branch, escape_surrogates(call_id), escape_surrogates(tool), "pending", branch,
@@ -153,12 +154,13 @@ def _pending_row(
     )  # fmt: skip
 
 
-def _row_of_call(branch: int, call: PathToolCall) -> WrittenCallRow:
+def row_of_call(branch: int, call: PathToolCall) -> WrittenCallRow:
     """Return the row that this branch writes for a stored call."""
-    return _pending_row(branch, call.position, call.call_id, call.tool, call.created_at, call.started_at)
+    return pending_row(branch, call.position, call.call_id, call.tool, call.created_at, call.started_at)
 
 
-def _set_result(row: WrittenCallRow, result: ToolResultPart, position: int, part: int, now: int) -> None:
+def set_result(row: WrittenCallRow, result: ToolResultPart, position: int, part: int, now: int) -> None:
+    """Store in a row that a part of a message on its branch answers the call."""
     since = row.created_at if row.started_at is None else row.started_at
     row.status, row.result, row.result_part = result.status, position, part
     row.completed_at, row.latency_ms = now, _latency(result, now - since)
@@ -295,7 +297,7 @@ def _start_call(scope: Scope, session: str, call_id: str) -> Steps[SessionInfo]:
     call = yield from find_open_call(current.head, call_id)
     if call is None:
         raise (yield from missing_call_error(session, current.head, call_id))
-    row = _row_of_call(current.head, call)
+    row = row_of_call(current.head, call)
     row.status, row.started_at = "running", call.started_at or scope.now
     yield from execute_many("tool_call_insert", [astuple(row)])
     yield from leases.raise_revision(scope, current.session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Response, delete, get, post, put
+from litestar import Response, delete, get, patch, post, put
 from litestar.params import PathParameter, QueryParameter
 
 from recollect import storage
@@ -45,6 +45,25 @@ class NewMessages(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     messages: MessageInput
     format: MessageFormat = None
+
+
+class NewContent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The new content of a message."""
+
+    message: Annotated[
+        Any,
+        msgspec.Meta(description="One message, in any format.", examples=[{"role": "user", "content": "[redacted]"}]),
+    ]
+    format: MessageFormat = None
+    erase: Annotated[
+        bool, msgspec.Meta(description="Whether the former content is erased. Otherwise the store keeps it.")
+    ] = False
+
+
+class MessageMarks(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Changes of the metadata of a message."""
+
+    metadata: Annotated[dict[str, Any], msgspec.Meta(description="The keys to set; null removes a key.")]
 
 
 def message_to_dict(message: Message) -> dict[str, Any]:
@@ -110,6 +129,7 @@ async def append_messages(
 def append_response(append: storage.appends.Appended) -> Response[Any]:
     """Return the response to an append: 201, or 200 if the same key stored it before."""
     body = {"ids": append.ids, **msgspec.to_builtins(append)}
+    del body["keyed_ids"]
     return json_response(body, 200 if append.repeated else 201, revision=append.revision)
 
 
@@ -161,9 +181,9 @@ async def delete_message(
 ) -> Response[schemas.MessageSchema]:
     """Delete a message. It can be restored."""
     handle = await open_matching_session(account, session, if_match)
-    return json_response(
-        message_to_dict(await handle.delete_message(parse_message_id(message))), revision=handle.revision
-    )
+    message_id = parse_message_id(message)
+    await handle.delete_message(message_id)
+    return json_response(message_to_dict(await handle.message(message_id)), revision=handle.revision)
 
 
 @post(
@@ -172,11 +192,34 @@ async def delete_message(
 async def restore_message(
     account: Account, session: SessionPath, message: MessagePath
 ) -> Response[schemas.MessageSchema]:
-    """Restore a deleted message."""
+    """Restore a deleted message. Fails with 409 if another message has its key now."""
     handle = await open_session(account, session)
-    return json_response(
-        message_to_dict(await handle.restore_message(parse_message_id(message))), revision=handle.revision
-    )
+    message_id = parse_message_id(message)
+    await handle.restore_message(message_id)
+    return json_response(message_to_dict(await handle.message(message_id)), revision=handle.revision)
+
+
+@put("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="replace_message")
+async def replace_message(
+    account: Account, session: SessionPath, message: MessagePath, data: NewContent, if_match: IfMatch = None
+) -> Response[schemas.MessageSchema]:
+    """Replace the content of a message. Its id, position, time, turn and key stay, in every fork that shares it."""
+    handle = await open_session(account, session)
+    replaced_message = await handle.replace_message(
+        parse_message_id(message), data.message, format=data.format, erase=data.erase,
+        expected=expected_revision(if_match),
+    )  # fmt: skip
+    return json_response(message_to_dict(replaced_message), revision=handle.revision)
+
+
+@patch("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="mark_message")
+async def mark_message(
+    account: Account, session: SessionPath, message: MessagePath, data: MessageMarks, if_match: IfMatch = None
+) -> Response[schemas.MessageSchema]:
+    """Change keys of the metadata of a message. Null removes a key."""
+    handle = await open_matching_session(account, session, if_match)
+    marked_message = await handle.mark_message(parse_message_id(message), data.metadata)
+    return json_response(message_to_dict(marked_message), revision=handle.revision)
 
 
 @put("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="pin_message")
@@ -198,8 +241,8 @@ async def unpin_message(
 
 
 MESSAGE_ROUTES: list[Any] = [
-    list_messages, append_messages, get_history, get_message, get_response, delete_message, restore_message,
-    pin_message, unpin_message,
+    list_messages, append_messages, get_history, get_message, get_response, replace_message, mark_message,
+    delete_message, restore_message, pin_message, unpin_message,
 ]  # fmt: skip
 
 

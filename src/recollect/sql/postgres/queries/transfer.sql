@@ -36,8 +36,12 @@ WHERE b.tree = :tree
 ORDER BY b.number
 
 -- name: messages_sizes
--- Return the position and size in bytes of messages of a span.
-SELECT position, octet_length(parts) AS size FROM recollect.messages
+-- Return the position and size in bytes of messages of a span, with their earlier versions.
+SELECT position, octet_length(parts) + coalesce((
+    SELECT sum(octet_length(v.parts)) FROM recollect.message_versions AS v
+    WHERE v.tree = messages.tree AND v.branch = messages.branch AND v.position = messages.position
+), 0) AS size
+FROM recollect.messages
 WHERE {on_branch} AND {in_range} AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position LIMIT :limit
 
