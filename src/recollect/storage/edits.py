@@ -238,23 +238,23 @@ def _read_versions(scope: Scope, session: str, name: paths.MessageId) -> Steps[l
 
 def decode_versions(scope: Scope, message: Message, versions: Sequence[FullVersionRow]) -> Steps[list[Message]]:
     """Return consecutive versions of a message, the oldest first, as messages with its id and key."""
-    rows: list[Row] = []
-    edited: int | None = None
-    for version in versions:
-        rows.append(_message_row(version, message, edited))
-        edited = version.replaced_at
-    return (yield from messages.decode_rows(scope, message.branch, rows))
+    rows: list[Row] = [version_row(version, message.created_at) for version in versions]
+    old_messages = yield from messages.decode_rows(scope, message.branch, rows)
+    edit_times = [None, *(version.replaced_at for version in versions)]
+    return [
+        msgspec.structs.replace(
+            old, turn=message.turn, deleted_at=message.deleted_at, key=message.key, edited_at=edited
+        )
+        for old, edited in zip(old_messages, edit_times, strict=False)
+    ]
 
 
-def _message_row(version: FullVersionRow, message: Message, edited: int | None) -> messages.MessageRow:
-    """Return a version as the row of a message that was last edited at a time."""
-    rare = (
-        version.state, version.completed_at, message.deleted_at, version.error, version.metadata, version.blobs,
-        message.key, edited,
-    )  # fmt: skip
+def version_row(version: FullVersionRow, created_at: int = 0) -> messages.MessageRow:
+    """Return a version as the row of a message."""
+    rare = (version.state, version.completed_at, None, version.error, version.metadata, version.blobs, None, None)
     return messages.MessageRow(
-        version.parts.encode(), version.position, version.role, message.created_at, message.turn, version.tokens,
-        version.format, version.model, version.input_tokens, version.output_tokens, version.native, json.encode(rare),
+        version.parts.encode(), version.position, version.role, created_at, None, version.tokens, version.format,
+        version.model, version.input_tokens, version.output_tokens, version.native, json.encode(rare),
     )  # fmt: skip
 
 

@@ -123,6 +123,7 @@ WHERE {of_session} AND (b.number, m.position) > ((:branch::bigint & 1048575)::in
         WHERE v.tree = m.tree AND v.branch = m.branch AND v.position = m.position
             AND (octet_length(v.parts) > :min_bytes::bigint OR v.blobs IS NOT NULL)
             AND strpos(v.parts, '"kind":"tool_result"') > 0
+        OFFSET 0
     )
 )
 ORDER BY b.number, m.position LIMIT :limit
