@@ -23,10 +23,21 @@ INVALID_VALUES = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\u
 _VALID_ARGUMENTS: dict[str, Any] = {
     "query": "x", "name": "a", "key": "k", "value": 1, "messages": user("x"), "message": user("x"),
     "call_id": "t", "surface": "cli", "kind": "title", "content": "c", "to": "1.1", "branch": 1, "text": "x",
-    "sessions": ["a"],
+    "sessions": ["a"], "ids": ["1.1"], "metadata": {"a": 1},
 }  # fmt: skip
 _MESSAGE_METHODS = frozenset(
-    {"message", "response", "pin_message", "unpin_message", "delete_message", "restore_message", "resume_turn"}
+    {
+        "message",
+        "response",
+        "pin_message",
+        "unpin_message",
+        "delete_message",
+        "restore_message",
+        "resume_turn",
+        "mark_message",
+        "replace_message",
+        "message_versions",
+    }
 )
 _EXCLUDED_METHODS = frozenset({"close", "run", "follow", "scope", "saw"})
 """Methods that close the store, and methods for operations and rows, which users do not call."""
@@ -83,6 +94,8 @@ def json_arguments(session: Session, invalid: Any) -> dict[str, Callable[[], Any
         "metadata of a session": lambda: session.update(metadata=nested),
         "metadata of a new session": lambda: store.create_session("new", metadata=nested),
         "setting": lambda: store.set_setting("k", invalid),
+        "marks of a message": lambda: session.mark_message(1, nested),
+        "new content": lambda: session.replace_message(1, Draft(role="user", metadata=nested)),
     }
 
 

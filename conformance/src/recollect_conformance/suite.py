@@ -15,6 +15,7 @@ from recollect_conformance.history import TestHistory
 from recollect_conformance.leases import TestLeases
 from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
+from recollect_conformance.message_keys import TestMessageKeys, TestMessageKeysSeveralStores
 from recollect_conformance.messages import TestAppend, TestRead
 from recollect_conformance.owners import TestOwners, TestSettings
 from recollect_conformance.presence import TestPresence
@@ -46,6 +47,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestHistory,
     TestLists,
     TestMaintenance,
+    TestMessageKeys,
     TestPresence,
     TestPruneSessions,
     TestRead,
@@ -79,6 +81,7 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestErrors,
     TestFormats,
     TestLeases,
+    TestMessageKeysSeveralStores,
     TestOwners,
     TestSearchIndexSeveralStores,
     TestSessions,
