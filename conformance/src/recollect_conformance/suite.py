@@ -9,6 +9,7 @@ from recollect_conformance.compaction import TestCompaction, TestCompactionOnBra
 from recollect_conformance.concurrency import TestConcurrency, TestHandles
 from recollect_conformance.counts import TestShownCounts
 from recollect_conformance.deletion import TestDelete
+from recollect_conformance.edits import TestDeleteMessages, TestMarkMessage, TestReplaceMessage
 from recollect_conformance.errors import TestErrors
 from recollect_conformance.formats import TestFormats
 from recollect_conformance.history import TestHistory
@@ -78,11 +79,14 @@ _SINGLE_STORE: tuple[type, ...] = (
 _SEVERAL_STORES: tuple[type, ...] = (
     TestConcurrency,
     TestAttachments,
+    TestDeleteMessages,
     TestErrors,
     TestFormats,
     TestLeases,
+    TestMarkMessage,
     TestMessageKeysSeveralStores,
     TestOwners,
+    TestReplaceMessage,
     TestSearchIndexSeveralStores,
     TestSessions,
     TestSettings,
