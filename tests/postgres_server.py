@@ -184,7 +184,8 @@ def _group() -> int:
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "blobs",
-    "settings", "pins", "search_index", "search_titles", "search_terms", "commits", "watchers",
+    "settings", "pins", "search_index", "search_titles", "search_terms", "commits", "watchers", "message_versions",
+    "records", "session_labels",
 )  # fmt: skip
 
 

@@ -129,8 +129,9 @@ def _replace(
     yield from _check_replaceable(session, span, message, item.draft)
     row = yield from fetch_one(MESSAGE_ROW, branch=span.branch, position=span.high)
     assert row is not None
-    content = NewContent(_replaced_columns(scope, item, message), item.draft.parts)
-    if not erase and all(getattr(row, key) == value for key, value in content.columns.items() if key not in _TIMES):
+    columns = _replaced_columns(scope, item, message)
+    content = NewContent(columns, item.draft.parts, columns["edited_at"])
+    if not erase and all(getattr(row, key) == value for key, value in columns.items() if key not in _TIMES):
         return message
     for name_, payload in item.payloads.items():
         yield from appends.store_blob(scope, name_, payload)
@@ -138,7 +139,7 @@ def _replace(
     change = CountChange(0, 0, 0, 0)
     if message.deleted_at is None:
         names = ("tokens", "input_tokens", "output_tokens")
-        change = CountChange(0, *((content.columns[key] or 0) - (getattr(row, key) or 0) for key in names))
+        change = CountChange(0, *((columns[key] or 0) - (getattr(row, key) or 0) for key in names))
     yield from messages.adjust_counts(scope, current.tree, span.branch, span.high, change)
     replaced_message = yield from messages.read_at(scope, span.branch, span.number, span.high)
     assert replaced_message is not None
@@ -185,10 +186,11 @@ _TIMES = ("completed_at", "edited_at")
 
 
 class NewContent(NamedTuple):
-    """The new content of a message: the columns of message_replace, and the parts."""
+    """The new content of a message: the columns of message_replace, the parts, and the time of the replacement."""
 
     columns: Mapping[str, Any]
     parts: messages.MessageParts
+    replaced_at: int
 
 
 def write_content(
@@ -208,7 +210,7 @@ def write_content(
         blob_names = [name for item in (row, *versions) for name in item.blob_names]
         yield from execute("message_versions_delete", branch=branch, position=position)
     else:
-        yield from execute("message_version_add", branch=branch, position=position, now=columns["edited_at"])
+        yield from execute("message_version_add", branch=branch, position=position, now=content.replaced_at)
     yield from execute("message_replace", branch=branch, position=position, **columns)
     yield from call_edits.write_rewrite(branch, position, calls)
     metadata = None if columns["metadata"] is None else json.decode(columns["metadata"])

@@ -411,7 +411,8 @@ def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
             )
         if state == "further":
             yield from _replace_message(scope, tree, batch, old_row, row)
-        elif state == "same" and batch.renew:
+            old_row = row._replace(deleted_at=old_row.deleted_at)
+        if state in ("same", "further") and batch.renew:
             yield from _write_marks(tree, batch, old_row, row)
     versions = yield from imported_edits.new_versions(batch, present)
     turns = yield from newer_turns(batch)
