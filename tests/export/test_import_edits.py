@@ -25,7 +25,7 @@ def target():
         assert store.check().problems == ()
 
 
-def keyed(text, key):
+def key_message(text, key):
     return Draft(role="user", parts=(TextPart(text=text),), key=key)
 
 
@@ -54,17 +54,17 @@ def set_content(data, id, **fields):
 
 def test_a_round_trip_keeps_keys_and_versions(store, target):
     session = store.session("a")
-    session.append([keyed("one", "k\0\x10é"), user("two")])
+    session.append([key_message("one", "k\0\x10é"), user("two")])
     session.replace_message(1, {"role": "user", "parts": [{"kind": "attachment", "data": PAYLOAD}]})
     session.replace_message(1, user("three"))
     session.mark_message(2, {"seen": [1]})
     data = export_bytes(store)
     import_bytes(data, target)
-    copied = target.get_session("a")
-    assert copied.messages() == session.messages()
-    assert copied.message_versions(1) == session.message_versions(1)
-    assert copied.message(key="k\0\x10é").id == "1.1"
-    assert copied.append(keyed("anything", "k\0\x10é")).repeated
+    session_copy = target.get_session("a")
+    assert session_copy.messages() == session.messages()
+    assert session_copy.message_versions(1) == session.message_versions(1)
+    assert session_copy.message(key="k\0\x10é").id == "1.1"
+    assert session_copy.append(key_message("anything", "k\0\x10é")).repeated
     assert export_bytes(target) == data
     target.erase_session("a")
 
@@ -119,16 +119,16 @@ def test_a_newer_export_brings_edits_and_marks(store, target):
     data = export_bytes(store)
     _, report = import_bytes(data, target)
     assert (report.updated, report.conflicts) == (["a"], [])
-    copied = target.get_session("a")
-    assert copied.messages(deleted=True) == session.messages(deleted=True)
-    assert versions(copied, 1) == ["one", "ONE"]
-    assert copied.history("openai", limit=1) == session.history("openai", limit=1)
+    session_copy = target.get_session("a")
+    assert session_copy.messages(deleted=True) == session.messages(deleted=True)
+    assert versions(session_copy, 1) == ["one", "ONE"]
+    assert session_copy.history("openai", limit=1) == session.history("openai", limit=1)
     assert [hit.message for hit in target.search("first")] == ["1.1"]
     assert export_bytes(target) == data
     session.mark_message(2, {"pinned": None})
     session.restore_message(3)
     import_bytes(export_bytes(store), target)
-    assert copied.refresh().messages() == session.messages()
+    assert session_copy.refresh().messages() == session.messages()
 
 
 def test_an_edit_of_calls_and_attachments_is_imported(store, target):
@@ -137,8 +137,8 @@ def test_an_edit_of_calls_and_attachments_is_imported(store, target):
     session.append([call, {"role": "tool", "parts": [{"kind": "tool_result", "call_id": "c", "text": "x"}]}])
     import_bytes(export_bytes(store), target)
     target.index()
-    moved = [{"kind": "text", "text": "Let me see."}, {"kind": "tool_call", "call_id": "c", "tool": "look"}]
-    session.replace_message(1, {"role": "assistant", "parts": moved})
+    parts = [{"kind": "text", "text": "Let me see."}, {"kind": "tool_call", "call_id": "c", "tool": "look"}]
+    session.replace_message(1, {"role": "assistant", "parts": parts})
     session.replace_message(2, {"role": "tool", "parts": [
         {"kind": "attachment", "data": PAYLOAD}, {"kind": "tool_result", "call_id": "c", "text": "y" * 70_000}
     ]})  # fmt: skip
@@ -154,10 +154,10 @@ def test_an_import_keeps_what_the_other_store_erased(store, target):
     import_bytes(export_bytes(store), target)
     session.replace_message(1, user("redacted"), erase=True)
     import_bytes(export_bytes(store), target)
-    copied = target.get_session("a")
-    assert (copied.message(1).text, versions(copied, 1)) == ("redacted", ["secret"])
-    copied.replace_message(1, user("redacted"), erase=True)
-    assert versions(copied, 1) == []
+    session_copy = target.get_session("a")
+    assert (session_copy.message(1).text, versions(session_copy, 1)) == ("redacted", ["secret"])
+    session_copy.replace_message(1, user("redacted"), erase=True)
+    assert versions(session_copy, 1) == []
 
 
 def test_edits_on_both_sides_are_a_conflict(store, target):
@@ -190,19 +190,19 @@ def test_content_that_differs_without_an_edit_is_refused(store, target):
     session.append(user("one"))
     data = export_bytes(store)
     import_bytes(data, target)
-    forged = set_content(data, "1.1", parts=[{"kind": "text", "text": "forged"}])
-    _, report = import_bytes(forged, target)
+    file = set_content(data, "1.1", parts=[{"kind": "text", "text": "forged"}])
+    _, report = import_bytes(file, target)
     assert [conflict.id for conflict in report.conflicts] == ["a"]
     assert texts(target.get_session("a")) == ["one"]
-    edited = set_content(data, "1.1", parts=[{"kind": "text", "text": "edited"}], edited_at="2100-01-01T00:00:00Z")
-    _, report = import_bytes(edited, target)
-    copied = target.get_session("a")
-    assert (texts(copied), versions(copied, 1)) == (["edited"], ["one"])  # nothing is lost
+    file = set_content(data, "1.1", parts=[{"kind": "text", "text": "edited"}], edited_at="2100-01-01T00:00:00Z")
+    _, report = import_bytes(file, target)
+    session_copy = target.get_session("a")
+    assert (texts(session_copy), versions(session_copy, 1)) == (["edited"], ["one"])  # nothing is lost
 
 
 def test_an_old_export_without_keys_and_edits(store, target):
     session = store.session("a")
-    session.append([keyed("one", "k"), user("two")])
+    session.append([key_message("one", "k"), user("two")])
     data = export_bytes(store)
     old = [{name: value for name, value in record.items() if name != "key"} for record in records(data)]
     _, report = import_bytes(to_bytes(old), target)
@@ -214,9 +214,9 @@ def test_an_old_export_without_keys_and_edits(store, target):
 
 def test_a_file_with_a_key_twice_on_a_path(store):
     session = store.session("a")
-    session.append([keyed("one", "k"), user("two"), keyed("three", "k3")])
+    session.append([key_message("one", "k"), user("two"), key_message("three", "k3")])
     session.rewind(1)
-    session.append([keyed("other", "k2")])
+    session.append([key_message("other", "k2")])
     data = export_bytes(store)
     _, report = import_bytes(set_content(data, "1.2", key="k"))
     assert [line.reason for line in report.bad] == ["Message 1.2 has the key of message 1.1 on the same path."]
@@ -231,12 +231,12 @@ def test_a_file_with_a_key_twice_on_a_path(store):
     assert other.check().problems == ()
 
 
-def test_a_key_that_the_store_gave_to_another_message(store, target):
+def test_a_key_of_another_message_in_the_store(store, target):
     session = store.session("a")
-    session.append([keyed("one", "k")])
+    session.append([key_message("one", "k")])
     session.delete_message(1)
     import_bytes(export_bytes(store), target)
-    target.get_session("a").fork(id="f").append(keyed("fork", "k"))
+    target.get_session("a").fork(id="f").append(key_message("fork", "k"))
     session.restore_message(1)
     _, report = import_bytes(export_bytes(store), target)
     assert "would have the same key" in report.conflicts[0].reason
@@ -250,7 +250,7 @@ def test_a_key_that_the_store_gave_to_another_message(store, target):
     ],
 )  # fmt: skip
 def test_invalid_keys_and_times_are_bad_lines(store, fields):
-    store.session("a").append([keyed("one", "k"), user("two")])
+    store.session("a").append([key_message("one", "k"), user("two")])
     _, report = import_bytes(set_content(export_bytes(store), "1.2", **fields))
     assert len(report.bad) == 1
 

@@ -67,10 +67,10 @@ def fill(store, name="a"):
     for text in HOSTILE[:-1]:
         key = text.replace("\ud800", "").replace("\udfff", "")[:1024] or "key"
         session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text=text),), key=key))
-        edited = session.message(key=key)
-        session.replace_message(edited.id, {"role": "user", "content": [{"type": "image", "source": image}]})
-        session.mark_message(edited.id, {text: text})
-        session.replace_message(edited.id, text_message("seven again"))
+        message = session.message(key=key)
+        session.replace_message(message.id, {"role": "user", "content": [{"type": "image", "source": image}]})
+        session.mark_message(message.id, {text: text})
+        session.replace_message(message.id, text_message("seven again"))
     store.session(f"cli:{name}:delegate:helper", parent=f"cli:{name}").append(text_message("for the parent"))
     for number in range(3):  # the same id three times in the trash and once outside
         store.session(f"gone:{name}").append(text_message(f"number {number}"))

@@ -62,15 +62,15 @@ class TestReplaceMessage:
         with session.turn("q") as turn:
             turn.add(assistant("r"))
         before = session.message("1.2")
-        replaced = session.replace_message("1.2", assistant("a much longer text than before"))
-        assert (replaced.id, replaced.key, replaced.created_at, replaced.role) == ("1.2", "k", 5, "assistant")
-        assert replaced.edited_at is not None
-        assert session.message("1.2") == replaced
+        message = session.replace_message("1.2", assistant("a much longer text than before"))
+        assert (message.id, message.key, message.created_at, message.role) == ("1.2", "k", 5, "assistant")
+        assert message.edited_at is not None
+        assert session.message("1.2") == message
         assert texts(session) == ["m1", "a much longer text than before", "m3", "q", "r"]
         check_counts(session)
         assert session.replace_message("1.5", assistant("R")).turn == 4
         session = database.reopen().session("a")
-        assert session.message("1.2") == replaced
+        assert session.message("1.2") == message
         (version,) = session.message_versions("1.2")
         assert version == before
         assert session.message_versions("1.1") == []
@@ -140,15 +140,15 @@ class TestReplaceMessage:
             metadata={"pinned": True, "a": 1}, error={"e": 1}, state="error",
         )  # fmt: skip
         session.append(first)
-        replaced = session.replace_message(1, assistant("y"))
-        assert (replaced.model, replaced.input_tokens, replaced.output_tokens) == ("m", 3, 4)
-        assert (replaced.metadata, replaced.error, replaced.state) == ({"pinned": True, "a": 1}, None, "completed")
-        stated = Draft(
+        message = session.replace_message(1, assistant("y"))
+        assert (message.model, message.input_tokens, message.output_tokens) == ("m", 3, 4)
+        assert (message.metadata, message.error, message.state) == ({"pinned": True, "a": 1}, None, "completed")
+        draft = Draft(
             role="assistant", parts=(TextPart(text="z"),), model="n", input_tokens=5, tokens=50, metadata={"b": 2}
         )
-        replaced = session.replace_message(1, stated)
-        assert (replaced.model, replaced.input_tokens, replaced.output_tokens, replaced.tokens) == ("n", 5, 4, 50)
-        assert (replaced.metadata, replaced.pinned) == ({"b": 2}, False)
+        message = session.replace_message(1, draft)
+        assert (message.model, message.input_tokens, message.output_tokens, message.tokens) == ("n", 5, 4, 50)
+        assert (message.metadata, message.pinned) == ({"b": 2}, False)
         check_counts(session)
         assert session.replace_message(1, Draft(role="user", parts=(), metadata={})).metadata == {}
         assert store.stats().input_tokens == 5
@@ -392,10 +392,10 @@ class TestReplaceMessage:
         session = store.session("a")
         session.append(user("x"))
         text = "\0 \ud83d\ude00 \ud800 \x10 '\"\\ \U0001f600"
-        replaced = session.replace_message(
+        message = session.replace_message(
             1, Draft(role="user", parts=(TextPart(text=text),), metadata={text: [text, 2**70]})
         )
-        assert replaced.text == text
+        assert message.text == text
         session.replace_message(1, user("y"))
         (first, second) = database.reopen().session("a").message_versions(1)
         assert (first.text, second) == ("x", replaced)
@@ -455,11 +455,11 @@ class TestMarkMessage:
     def test_keys_are_merged(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         session.append(Draft(role="user", parts=(TextPart(text="x"),), metadata={"a": 1, "b": None}))
-        marked = session.mark_message(1, {"c": [1, {"d": None}], "a": 2})
-        assert marked.metadata == {"a": 2, "b": None, "c": [1, {"d": None}]}
-        assert (marked.edited_at, marked.text) == (None, "x")
+        message = session.mark_message(1, {"c": [1, {"d": None}], "a": 2})
+        assert message.metadata == {"a": 2, "b": None, "c": [1, {"d": None}]}
+        assert (message.edited_at, message.text) == (None, "x")
         session = database.reopen().session("a")
-        assert session.message(1) == marked
+        assert session.message(1) == message
         assert session.mark_message(1, {"a": None, "b": None, "c": None, "no": None}).metadata is None
         assert session.message(1).metadata is None
         check_counts(session)
@@ -635,8 +635,8 @@ class TestDeleteMessages:
             handle = stores[writer % 4].session("f" if writer % 2 else "a")
             return [message.id for _ in range(5) for message in handle.pop(1 + writer % 2)]
 
-        popped = [id for ids in run_concurrently(pop) for id in ids]
-        assert len(popped) == len(set(popped)) == 60
+        popped_ids = [id for ids in run_concurrently(pop) for id in ids]
+        assert len(popped_ids) == len(set(popped_ids)) == 60
         assert texts(session) == texts(fork) == []
         for handle in (session.refresh(), fork.refresh()):
             check_counts(handle)
@@ -649,14 +649,14 @@ class TestDeleteMessages:
 
         def delete(writer: int) -> list[str]:
             handle = stores[writer % 2].session("f" if writer % 3 else "a")
-            found: list[str] = []
+            deleted_ids: list[str] = []
             for number in range(1, 31, 3):
                 batch = [f"1.{position}" for position in range(number, number + 3)]
-                found += handle.delete_messages(batch if writer % 2 else batch[::-1])
-                found += [batch[0]] if handle.delete_message(batch[0]) else []
-            return found
+                deleted_ids += handle.delete_messages(batch if writer % 2 else batch[::-1])
+                deleted_ids += [batch[0]] if handle.delete_message(batch[0]) else []
+            return deleted_ids
 
-        deleted = [id for found in run_concurrently(delete) for id in found]
+        deleted = [id for ids_ in run_concurrently(delete) for id in ids_]
         assert sorted(deleted) == sorted(f"1.{position}" for position in range(1, 31))
         assert ids(session) == []
         check_counts(session.refresh())

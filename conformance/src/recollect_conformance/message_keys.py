@@ -32,7 +32,7 @@ def draft(text: str, key: str | None = None, **fields: Any) -> Draft:
     return Draft(**{"role": "user", "parts": (TextPart(text=text),), "key": key, **fields})
 
 
-def keyed(*keys: str) -> list[Draft]:
+def key_messages(*keys: str) -> list[Draft]:
     """Return messages with these keys, whose texts are the keys."""
     return [draft(key, key) for key in keys]
 
@@ -42,10 +42,10 @@ class TestMessageKeys:
 
     def test_a_repeated_batch_stores_nothing(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
-        first = session.append(keyed("k1", "k2"))
+        first = session.append(key_messages("k1", "k2"))
         assert (first.ids, first.repeated, first.count) == (["1.1", "1.2"], False, 2)
         revision = session.revision
-        again = database.reopen().session("a").append(keyed("k1", "k2"))
+        again = database.reopen().session("a").append(key_messages("k1", "k2"))
         assert (again.ids, again.repeated, again.count, again.first) == (["1.1", "1.2"], True, 2, 1)
         session = database.open().session("a")
         assert (session.revision, texts(session)) == (revision, ["k1", "k2"])
@@ -53,16 +53,16 @@ class TestMessageKeys:
 
     def test_overlapping_batches(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1", "k2", "k3"))
-        mixed = session.append([*keyed("k3", "k4"), draft("no key"), *keyed("k2", "k5")])
-        assert mixed.ids == ["1.3", "1.4", "1.5", "1.2", "1.6"]
-        assert (mixed.repeated, mixed.count) == (False, 5)
+        session.append(key_messages("k1", "k2", "k3"))
+        result = session.append([*key_messages("k3", "k4"), draft("no key"), *key_messages("k2", "k5")])
+        assert result.ids == ["1.3", "1.4", "1.5", "1.2", "1.6"]
+        assert (result.repeated, result.count) == (False, 5)
         assert texts(session) == ["k1", "k2", "k3", "k4", "no key", "k5"]
         check_counts(session)
 
     def test_different_content_is_refused_and_nothing_is_stored(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1"))
+        session.append(key_messages("k1"))
         different: list[Draft] = [
             draft("other", "k1"),
             draft("k1", "k1", role="assistant"),
@@ -71,7 +71,7 @@ class TestMessageKeys:
         ]
         for item in different:
             with pytest.raises(KeyReused, match=r"'k1' belongs to message 1\.1 of session 'a'"):
-                session.append([draft("new"), item, *keyed("k9")])
+                session.append([draft("new"), item, *key_messages("k9")])
         assert texts(session) == ["k1"]
 
     def test_times_tokens_and_metadata_are_not_compared(self, store: Store):
@@ -110,10 +110,10 @@ class TestMessageKeys:
 
     def test_any_text_is_a_key(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
-        session.append(keyed(*ODD_KEYS))
+        session.append(key_messages(*ODD_KEYS))
         session = database.reopen().session("a")
         assert [message.key for message in session.messages()] == list(ODD_KEYS)
-        assert session.append(keyed(*reversed(ODD_KEYS))).repeated
+        assert session.append(key_messages(*reversed(ODD_KEYS))).repeated
         for number, key in enumerate(ODD_KEYS, 1):
             assert session.message(key=key).position == number
             assert session.store.message(key=key)[1].key == key
@@ -134,7 +134,7 @@ class TestMessageKeys:
 
     def test_a_message_that_is_appended_again_keeps_its_key(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1", "k2"))
+        session.append(key_messages("k1", "k2"))
         assert session.append(session.messages()).ids == ["1.1", "1.2"]
         other = store.session("b")
         other.append(session.messages())
@@ -149,46 +149,46 @@ class TestMessageKeys:
 
     def test_expected_applies_only_to_new_messages(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1"), expected=0)
-        assert session.append(keyed("k1"), expected=0).repeated  # the reply to the first append was lost
+        session.append(key_messages("k1"), expected=0)
+        assert session.append(key_messages("k1"), expected=0).repeated  # the reply to the first append was lost
         with pytest.raises(StaleRevision):
-            session.append(keyed("k1", "k2"), expected=0)
+            session.append(key_messages("k1", "k2"), expected=0)
         assert texts(session) == ["k1"]
-        assert session.append(keyed("k1", "k2"), expected=1).ids == ["1.1", "1.2"]
+        assert session.append(key_messages("k1", "k2"), expected=1).ids == ["1.1", "1.2"]
 
     def test_missing_sessions(self, store: Store):
         handle = store.session("a")
         store.delete_session("a")
         with pytest.raises(SessionInTrash):
-            handle.append(keyed("k"))
+            handle.append(key_messages("k"))
         with pytest.raises(SessionInTrash):
             handle.message(key="k")
         store.erase_session("a")
         with pytest.raises(SessionNotFound):
-            handle.append(keyed("k"))
+            handle.append(key_messages("k"))
 
     def test_an_idempotency_key_and_message_keys(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1"))
-        batch = [draft("new"), *keyed("k1", "k2"), draft("last")]
+        session.append(key_messages("k1"))
+        batch = [draft("new"), *key_messages("k1", "k2"), draft("last")]
         first = session.append(batch, key="batch")
         assert first.ids == ["1.2", "1.1", "1.3", "1.4"]
         session.append(user("later"))
         again = session.append(batch, key="batch")
         assert (again.ids, again.repeated) == (first.ids, True)
         session.delete_message("1.1")
-        session.append(keyed("k1"))
+        session.append(key_messages("k1"))
         assert session.append(batch, key="batch").ids == first.ids
         with pytest.raises(KeyReused):
-            session.append([draft("new"), *keyed("k1", "k3"), draft("last")], key="batch")
-        nothing = session.append(keyed("k2"), key="nothing")
+            session.append([draft("new"), *key_messages("k1", "k3"), draft("last")], key="batch")
+        nothing = session.append(key_messages("k2"), key="nothing")
         assert (nothing.ids, nothing.repeated) == (["1.3"], True)
-        assert session.append(keyed("k2"), key="nothing").ids == ["1.3"]
+        assert session.append(key_messages("k2"), key="nothing").ids == ["1.3"]
         assert store.check().problems == ()
 
     def test_a_deleted_message_does_not_hold_its_key(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1"))
+        session.append(key_messages("k1"))
         session.delete_message(1)
         assert session.message(key="k1").id == "1.1"
         assert session.append(draft("again", "k1")).ids == ["1.2"]
@@ -203,15 +203,15 @@ class TestMessageKeys:
 
     def test_a_message_that_left_the_path_does_not_hold_its_key(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1", "k2"))
+        session.append(key_messages("k1", "k2"))
         session.rewind(1)
         assert session.message(key="k2").id == "1.2"
         assert session.append(draft("other", "k2")).ids == ["2.2"]
-        assert session.append(keyed("k1")).repeated
+        assert session.append(key_messages("k1")).repeated
         assert session.message(key="k2").id == "2.2"
         session.switch(1)
         assert session.message(key="k2").id == "1.2"
-        assert session.append(keyed("k2")).repeated
+        assert session.append(key_messages("k2")).repeated
         session.rewind(0)
         assert session.message(key="k2").id == "2.2"  # the newest of the other branches
         session.delete_messages(["1.2", "2.2"])
@@ -221,9 +221,9 @@ class TestMessageKeys:
 
     def test_forks_share_keys_of_the_past(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k1", "k2"))
+        session.append(key_messages("k1", "k2"))
         fork = session.fork(1, id="f")
-        assert fork.append(keyed("k1", "k2")).ids == ["1.1", "2.2"]
+        assert fork.append(key_messages("k1", "k2")).ids == ["1.1", "2.2"]
         assert session.append(draft("k2", "k2")).ids == ["1.2"]
         assert (fork.message(key="k2").id, session.message(key="k2").id) == ("2.2", "1.2")
         with pytest.raises(MessageNotFound):
@@ -243,7 +243,7 @@ class TestMessageKeys:
 
     def test_exactly_one_of_id_and_key(self, store: Store):
         session = store.session("a")
-        session.append(keyed("k"))
+        session.append(key_messages("k"))
         assert session.message("1.1") == session.message(id=1) == session.message(key="k")
         for arguments in ({}, {"id": 1, "key": "k"}):
             with pytest.raises(InvalidValue, match="either an id or a key"):
@@ -251,20 +251,20 @@ class TestMessageKeys:
 
     def test_turns_take_messages_with_keys(self, store: Store):
         session = store.session("a")
-        with session.turn(keyed("q1")) as turn:
-            assert turn.add(keyed("q1", "step")).ids == ["1.1", "1.2"]
-            assert turn.add(keyed("step")).repeated
+        with session.turn(key_messages("q1")) as turn:
+            assert turn.add(key_messages("q1", "step")).ids == ["1.1", "1.2"]
+            assert turn.add(key_messages("step")).repeated
             with pytest.raises(KeyReused):
                 turn.add(draft("other", "step"))
             turn.add(Draft(role="assistant", parts=(TextPart(text="r"),), output_tokens=5, key="r"))
             turn.add(Draft(role="assistant", parts=(TextPart(text="r"),), output_tokens=5, key="r"))
         with pytest.raises(TurnExists, match=r"in turn 1\.1"):
-            session.turn(keyed("q1"))
-        with session.turn([*keyed("q1"), draft("q2", "q2")]) as turn:
+            session.turn(key_messages("q1"))
+        with session.turn([*key_messages("q1"), draft("q2", "q2")]) as turn:
             assert turn.id == "1.4"
-        session.append(keyed("plain"))
+        session.append(key_messages("plain"))
         with pytest.raises(KeyReused, match="not part of a turn"):
-            session.turn(keyed("plain"))
+            session.turn(key_messages("plain"))
         assert texts(session) == ["q1", "step", "r", "q2", "plain"]
         assert [turn.output_tokens for turn in session.turns()] == [5, None]
         check_counts(session.refresh())
@@ -272,23 +272,23 @@ class TestMessageKeys:
     def test_a_saved_turn_with_keys(self, store: Store):
         session = store.session("a")
         answer = Draft(role="assistant", parts=(TextPart(text="r"),), input_tokens=2, key="r1")
-        saved = session.save_turn(keyed("q1"), answer)
-        assert saved.ids == ["1.1", "1.2"]
-        again = session.save_turn(keyed("q1"), answer)
+        result = session.save_turn(key_messages("q1"), answer)
+        assert result.ids == ["1.1", "1.2"]
+        again = session.save_turn(key_messages("q1"), answer)
         assert (again.ids, again.repeated) == (["1.1", "1.2"], True)
         assert len(session.turns()) == 1
-        partial = session.save_turn(keyed("q1"), [answer, *keyed("r2")], key="save")
+        partial = session.save_turn(key_messages("q1"), [answer, *key_messages("r2")], key="save")
         assert partial.ids == ["1.1", "1.2", "1.3"]
-        assert session.save_turn(keyed("q1"), [answer, *keyed("r2")], key="save").ids == partial.ids
+        assert session.save_turn(key_messages("q1"), [answer, *key_messages("r2")], key="save").ids == partial.ids
         assert [turn.id for turn in session.turns()] == ["1.1", "1.3"]
         assert [turn.input_tokens for turn in session.turns()] == [2, None]
         with pytest.raises(KeyReused):
-            session.save_turn(keyed("q1"), draft("other", "r1"))
+            session.save_turn(key_messages("q1"), draft("other", "r1"))
         check_counts(session)
 
     def test_the_final_message_of_a_stream_has_a_key(self, store: Store):
         session = store.session("a")
-        session.append(keyed("taken"))
+        session.append(key_messages("taken"))
         with session.turn("q") as turn:
             stream = turn.stream()
             stream.write("par")
@@ -313,9 +313,9 @@ class TestMessageKeys:
 
     def test_a_message_found_in_the_store(self, store: Store):
         first = store.session("a")
-        first.append(keyed("shared", "a only"))
+        first.append(key_messages("shared", "a only"))
         fork = first.fork(1, id="f")
-        fork.append(keyed("f only"))
+        fork.append(key_messages("f only"))
         session, message = store.message(key="a only")
         assert (session.id, message.id, message.text) == ("a", "1.2", "a only")
         assert isinstance(session, type(first))
@@ -366,10 +366,10 @@ class TestMessageKeys:
             action = rng.random()
             if action < 0.6:
                 batch = rng.sample("abcdefgh", rng.randint(1, 4))
-                new = [key for key in batch if key not in [stored for _, stored in path]]
-                result = session.append(keyed(*batch))
+                new = [key for key in batch if key not in [path_key for _, path_key in path]]
+                result = session.append(key_messages(*batch))
                 path += zip(_new_ids(result.ids, path), new, strict=True)
-                assert result.ids == [id for key in batch for id, stored in path if stored == key]
+                assert result.ids == [id for key in batch for id, path_key in path if path_key == key]
                 assert result.repeated == (not new)
             elif action < 0.8 and path:
                 id, _ = path.pop(rng.randrange(len(path)))
@@ -384,8 +384,8 @@ class TestMessageKeys:
 
 
 def _new_ids(result: list[str], path: list[tuple[str, str]]) -> list[str]:
-    stored = {id for id, _ in path}
-    return [id for id in result if id not in stored]
+    path_ids = {id for id, _ in path}
+    return [id for id in result if id not in path_ids]
 
 
 class TestMessageKeysSeveralStores:
@@ -398,11 +398,11 @@ class TestMessageKeysSeveralStores:
 
         def write(writer: int) -> dict[str, str]:
             session = stores[writer % 4].session("a")
-            found: dict[str, str] = {}
+            ids_by_key: dict[str, str] = {}
             for start in range(0, 36, 4):
                 batch = keys[start : start + 8]
-                found |= zip(batch, session.append(keyed(*batch)).ids, strict=True)
-            return found
+                ids_by_key |= zip(batch, session.append(key_messages(*batch)).ids, strict=True)
+            return ids_by_key
 
         results = run_concurrently(write)
         assert all(result == results[0] for result in results)
@@ -416,14 +416,16 @@ class TestMessageKeysSeveralStores:
         session = store.session("a")
         other = database.open().session("a")
         with session.turn("q") as turn:
-            run_concurrently(lambda n: turn.add(keyed("x", "y")) if n % 2 else other.append(keyed("y", "x")))
+            run_concurrently(
+                lambda n: turn.add(key_messages("x", "y")) if n % 2 else other.append(key_messages("y", "x"))
+            )
         assert sorted(texts(session)) == ["q", "x", "y"]
         check_counts(session.refresh())
 
     def test_restoring_and_appending_the_same_key(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         fork = session.fork(id="f")
-        session.append(keyed("k"))
+        session.append(key_messages("k"))
         fork = session.fork(id="g")
         other = database.open().session("g")
 
@@ -444,7 +446,7 @@ class TestMessageKeysSeveralStores:
             fork.delete_messages([message.id for message in holders])
 
     def test_keys_of_another_owner(self, store: Store, database: DatabaseUnderTest):
-        store.session("a").append(keyed("k"))
+        store.session("a").append(key_messages("k"))
         other = database.open("other")
         with pytest.raises(MessageNotFound):
             other.message(key="k")

@@ -358,12 +358,12 @@ def branch_record(session: str, branch: BranchOutline, parent: int | None, last:
 def message_record(session: str, number: int, row: FullMessageRow) -> MessageRecord:
     """Return the record of a message."""
     (position, turn, role, state, tokens, input_tokens, output_tokens, created, completed, format, model, error,
-     metadata, native, blobs, parts, key, edited, deleted) = row  # fmt: skip
+     metadata, native, blobs, parts, key, edit_time, deleted) = row  # fmt: skip
     return MessageRecord(
         session=session, id=f"{number}.{position}", role=role, created_at=format_time(created), turn=turn, state=state,
         completed_at=format_time(completed), deleted_at=format_time(deleted), tokens=tokens, input_tokens=input_tokens,
         output_tokens=output_tokens, format=format, model=model, error=raw_json(error), metadata=raw_json(metadata),
-        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts), key=key, edited_at=format_time(edited),
+        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts), key=key, edited_at=format_time(edit_time),
     )  # fmt: skip
 
 

@@ -46,10 +46,10 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
         return [f"{self.branch}.{self.first + offset}" for offset in range(self.count)]
 
 
-def keyed_result(ids: Sequence[str], revision: int, *, repeated: bool) -> Appended:
+def keyed_result(ids: Sequence[str], revision: int, *, is_repetition: bool) -> Appended:
     """Return the result of an append of which some messages were stored before."""
     branch, _, first = ids[0].partition(".")
-    return Appended(int(branch), int(first), len(ids), revision, repeated, tuple(ids))
+    return Appended(int(branch), int(first), len(ids), revision, is_repetition, tuple(ids))
 
 
 class WrittenMessages(msgspec.Struct, frozen=True, gc=False):
@@ -154,10 +154,10 @@ def empty_append(current: sessions.StoredSession) -> Steps[WrittenMessages]:
 
 def appended_batch(batch: KeyedBatch, result: WrittenMessages) -> Appended:
     """Return the result of an append of a batch whose new messages were written."""
-    if not batch.stored:
+    if not batch.old:
         return Appended(result.branch, result.first, len(batch.new), result.counts.revision)
     ids = batch.ids(result.branch, result.first)
-    return keyed_result(ids, result.counts.revision, repeated=not batch.new)
+    return keyed_result(ids, result.counts.revision, is_repetition=not batch.new)
 
 
 def find_by_key(
@@ -181,15 +181,15 @@ def store_key(
     result: WrittenMessages,
     key: str,
     records: Sequence[messages.EncodedDraft],
-    written: int | None = None,
+    new_messages: int | None = None,
 ) -> Steps[None]:
     """Store the idempotency key of an append with a digest of its content.
 
-    `written` is the number of its messages that were new, if some were stored before under their keys.
+    `new_messages` is the number of its messages that were written, if some were stored before under their keys.
     """
     yield from execute(
         "append_insert", session=result.session, key=_stored_key(key), digest=_digest(records), branch=result.key,
-        position=result.first, count=len(records) if written is None else written, now=scope.now,
+        position=result.first, count=len(records) if new_messages is None else new_messages, now=scope.now,
     )  # fmt: skip
 
 
@@ -262,7 +262,7 @@ def find_earlier_append(
         from recollect.storage import message_keys  # noqa: PLC0415  only for messages with keys
 
         ids = yield from message_keys.repeated_ids(row.branch, branch.number, row.position, row.messages, records)
-        appended = keyed_result(ids, revision, repeated=True)
+        appended = keyed_result(ids, revision, is_repetition=True)
     counts = sessions.counts_of(current.value)
     return EarlierAppend(appended, counts, row.branch, current.session, branch.number, row.position)
 

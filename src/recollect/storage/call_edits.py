@@ -1,6 +1,6 @@
 """The tool calls of an edited message: their rows are matched with the new parts by call id.
 
-A call or a result of the new parts continues the one with the same id, wherever it was. A call that lost its result is
+A call or a result of the new parts continues the one with the same id, also if that was another part. A call that lost its result is
 open again, in each fork that shares both. The results of other messages stay, also if their call is gone.
 """
 
@@ -167,7 +167,7 @@ class _Rewrite:
         return {(row.call_branch, row.position, row.part) for row in self.rows}
 
     def _move_result(self, row: WrittenCallRow) -> None:
-        """Point a row to the new part of its result, or open the call again."""
+        """Set the new part of the result of a call, or open the call again."""
         part = None if row.result_part is None else self._result_parts.get(row.result_part)
         if part is None:
             row.status = "pending" if row.started_at is None else "running"

@@ -79,8 +79,10 @@ def _merge_metadata(
     scope: Scope, current: sessions.StoredSession, span: paths.PathSpan, message: Message, marks: Mapping[str, Any]
 ) -> Steps[Message]:
     """Write the metadata of a message with some keys changed, and its pin."""
-    merged = {**(message.metadata or {}), **marks}
-    metadata = {key: value for key, value in merged.items() if key not in marks or value is not None} or None
+    marks_and_metadata = {**(message.metadata or {}), **marks}
+    metadata = {
+        key: value for key, value in marks_and_metadata.items() if key not in marks or value is not None
+    } or None
     text = _encode_metadata(metadata)
     if text == _encode_metadata(message.metadata):  # as text: True equals 1 in Python
         return message
@@ -245,9 +247,9 @@ def decode_versions(scope: Scope, message: Message, versions: Sequence[FullVersi
     edit_times = [None, *(version.replaced_at for version in versions)]
     return [
         msgspec.structs.replace(
-            old, turn=message.turn, deleted_at=message.deleted_at, key=message.key, edited_at=edited
+            old, turn=message.turn, deleted_at=message.deleted_at, key=message.key, edited_at=edit_time
         )
-        for old, edited in zip(old_messages, edit_times, strict=False)
+        for old, edit_time in zip(old_messages, edit_times, strict=False)
     ]
 
 
@@ -273,15 +275,15 @@ def _delete(scope: Scope, session: str, names: Sequence[paths.MessageId]) -> Ste
     for span in spans:
         positions.setdefault(span.branch, []).append(span.high)
     changes: dict[tuple[int, int], CountChange] = {}
-    stored: set[tuple[int, int]] = set()
+    places: set[tuple[int, int]] = set()
     for branch, branch_positions in positions.items():
         text = json.encode(sorted(set(branch_positions)))
         for row in (yield from fetch_all(_MESSAGES_SELECTED, branch=branch, positions=text)):
-            stored.add((branch, row.position))
+            places.add((branch, row.position))
             if not row.is_deleted:
                 changes[branch, row.position] = _deletion_change(row.tokens, row.input_tokens, row.output_tokens)
     for span, name in zip(spans, names, strict=True):
-        if (span.branch, span.high) not in stored:
+        if (span.branch, span.high) not in places:
             raise MessageNotFound(session=session, message=paths.display_message_id(name))
     yield from _mark_deleted(scope, current.tree, changes)
     ids = {(span.branch, span.high): f"{span.number}.{span.high}" for span in spans}
@@ -297,8 +299,8 @@ def _mark_deleted(scope: Scope, tree: int, changes: Mapping[tuple[int, int], Cou
     for branch, position in changes:
         yield from execute("message_mark_deleted", branch=branch, position=position, deleted_at=scope.now)
     if changes:
-        counted = [(branch, position, change) for (branch, position), change in changes.items()]
-        yield from messages.adjust_all_counts(scope, tree, counted)
+        count_changes = [(branch, position, change) for (branch, position), change in changes.items()]
+        yield from messages.adjust_all_counts(scope, tree, count_changes)
 
 
 def pop(scope: Scope, session: str, count: int) -> Operation[list[Message]]:
@@ -313,18 +315,18 @@ def _pop(scope: Scope, session: str, count: int) -> Steps[list[Message]]:
     yield from fetch_all(
         messages.SESSIONS_OF_TREE, tree=current.tree
     )  # locked: forks may pop the messages that they share
-    popped: list[Message] = []
+    page_messages: list[Message] = []
     changes: dict[tuple[int, int], CountChange] = {}
     for span in (yield from paths.read_path(current.head)):
-        remaining = count - len(popped)
+        remaining = count - len(page_messages)
         if remaining and span.low < span.high:
             page = yield from messages.read_span(
                 scope, messages.MESSAGES_BACKWARD, span, span.low, span.high, remaining
             )
-            popped += page
+            page_messages += page
             changes |= {
                 (span.branch, item.position): _deletion_change(item.tokens, item.input_tokens, item.output_tokens)
                 for item in page
             }
     yield from _mark_deleted(scope, current.tree, changes)
-    return [msgspec.structs.replace(message, deleted_at=scope.now) for message in reversed(popped)]
+    return [msgspec.structs.replace(message, deleted_at=scope.now) for message in reversed(page_messages)]

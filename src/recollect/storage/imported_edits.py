@@ -67,8 +67,8 @@ def replace_content(
         row.input_tokens, row.output_tokens, row.native, json.encode(rare),
     )  # fmt: skip
     new_message = (yield from messages.decode_rows(scope, batch.number, [columns]))[0]
-    stored = yield from fetch_all(VERSIONS_OF_SPAN, branch=batch.branch, low=row.position - 1, high=row.position)
-    number = stored[-1].version + 1 if stored else 1
+    versions = yield from fetch_all(VERSIONS_OF_SPAN, branch=batch.branch, low=row.position - 1, high=row.position)
+    number = versions[-1].version + 1 if versions else 1
     times = {item.version: item.replaced_at for item in batch.versions if item.position == row.position}
     content = edits.NewContent(
         {name: getattr(row, name) for name in (*messages.MESSAGE_COLUMNS, "edited_at") if name != "created_at"},

@@ -68,14 +68,14 @@ class KeyedBatch(NamedTuple):
     """A batch of drafts: those to store, and the messages that are stored already, by their index in the batch."""
 
     new: Sequence[EncodedDraft]
-    stored: dict[int, KeyedMessageRow]
+    old: dict[int, KeyedMessageRow]
 
     def ids(self, number: int, first: int) -> tuple[str, ...]:
         """Return the ids of the whole batch, whose new messages begin at a position of a branch."""
         positions = iter(range(first, first + len(self.new)))
-        total = len(self.new) + len(self.stored)
+        total = len(self.new) + len(self.old)
         return tuple(
-            self.stored[index].id if index in self.stored else f"{number}.{next(positions)}" for index in range(total)
+            self.old[index].id if index in self.old else f"{number}.{next(positions)}" for index in range(total)
         )
 
 
@@ -96,14 +96,14 @@ def split_batch(session: str, branch: int, records: Sequence[EncodedDraft]) -> S
         raise InvalidValue(f"Each message of a batch must have its own key, got {format_value(key)} more than once.")
     rows = yield from fetch_all(_MESSAGES_KEYED, branch=branch, keys=_encode_keys(keys), deleted=False)
     rows_by_key: dict[str | None, KeyedMessageRow] = {row.client_key: row for row in rows}
-    stored: dict[int, KeyedMessageRow] = {}
+    old: dict[int, KeyedMessageRow] = {}
     for index, item in enumerate(records):
         row = rows_by_key.get(item.draft.key)
         if row is not None:
             if row.edited_at is None and not _is_same_content(row, item):
                 raise _reused_error(session, row.client_key, row.id)
-            stored[index] = row
-    return KeyedBatch([item for index, item in enumerate(records) if index not in stored], stored)
+            old[index] = row
+    return KeyedBatch([item for index, item in enumerate(records) if index not in old], old)
 
 
 def _keys_of(records: Sequence[EncodedDraft]) -> list[str]:
@@ -125,10 +125,10 @@ def _is_same_content(row: KeyedMessageRow, item: EncodedDraft) -> bool:
     )
 
 
-def _is_same_json(stored: str | None, new: str | None) -> bool:
-    if stored == new or stored is None or new is None:
-        return stored == new
-    return json.decode(stored) == json.decode(new)  # written by an import or a former version
+def _is_same_json(old: str | None, new: str | None) -> bool:
+    if old == new or old is None or new is None:
+        return old == new
+    return json.decode(old) == json.decode(new)  # written by an import or a former version
 
 
 def _reused_error(session: str, key: str, message: str) -> KeyReused:
@@ -141,7 +141,7 @@ def _reused_error(session: str, key: str, message: str) -> KeyReused:
 
 def stored_turn_error(session: str, batch: KeyedBatch) -> Exception:
     """Return the error for a turn whose messages are all stored already."""
-    row = batch.stored[0]
+    row = batch.old[0]
     key = format_value(row.client_key)
     if row.turn is None:
         return KeyReused(

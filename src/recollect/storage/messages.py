@@ -174,7 +174,7 @@ def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
             branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens,
             native, "completed", created,
         )  # fmt: skip
-    state, completed, deleted, error, metadata, _, key, edited = json.decode(rare)
+    state, completed, deleted, error, metadata, _, key, edit_time = json.decode(rare)
     return Message(
         branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens, native,
         state or "completed",
@@ -183,7 +183,7 @@ def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
         None if error is None else json.decode(error),
         None if metadata is None else json.decode(metadata),
         key,
-        edited,
+        edit_time,
     )  # fmt: skip
 
 

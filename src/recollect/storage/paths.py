@@ -126,7 +126,7 @@ def find_span(session: str, head: int, session_key: int, name: MessageId) -> Ste
 
 def find_spans(session: str, head: int, session_key: int, names: Sequence[MessageId]) -> Steps[list[PathSpan]]:
     """Return for each message the span that ends with it, and read the paths only once."""
-    found: list[PathSpan] = []
+    spans: list[PathSpan] = []
     head_path: list[PathSpan] | None = None
     other_paths: list[PathSpan] | None = None
     for name in names:
@@ -142,8 +142,8 @@ def find_spans(session: str, head: int, session_key: int, names: Sequence[Messag
             span = _span_at(number, position, other_paths)
         if span is None:
             raise MessageNotFound(session=session, message=display_message_id(name))
-        found.append(span)
-    return found
+        spans.append(span)
+    return spans
 
 
 def _read_paths_of_session(session_key: int) -> Steps[list[PathSpan]]:

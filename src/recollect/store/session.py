@@ -344,9 +344,9 @@ class Session(SessionFields):
 
         Fewer are returned if the path has fewer. Of two callers at the same time, each gets other messages.
         """
-        popped = self._run(storage.edits.pop(self.store.scope(), self.id, n))
+        messages = self._run(storage.edits.pop(self.store.scope(), self.id, n))
         self.refresh()
-        return popped
+        return messages
 
     def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
         """Change fields of the session, such as title, status, model, metadata or pinned, and return the session.

@@ -343,9 +343,9 @@ class AsyncSession(SessionFields):
 
         Fewer are returned if the path has fewer. Of two callers at the same time, each gets other messages.
         """
-        popped = await self._run(storage.edits.pop(self.store.scope(), self.id, n))
+        messages = await self._run(storage.edits.pop(self.store.scope(), self.id, n))
         await self.refresh()
-        return popped
+        return messages
 
     async def update(self, *, expected: int | None = None, **fields: Unpack[SessionChanges]) -> Self:
         """Change fields of the session, such as title, status, model, metadata or pinned, and return the session.

@@ -47,7 +47,7 @@ class NewMessages(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     format: MessageFormat = None
 
 
-class NewContent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class MessageReplacement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The new content of a message."""
 
     message: Annotated[
@@ -201,7 +201,7 @@ async def restore_message(
 
 @put("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="replace_message")
 async def replace_message(
-    account: Account, session: SessionPath, message: MessagePath, data: NewContent, if_match: IfMatch = None
+    account: Account, session: SessionPath, message: MessagePath, data: MessageReplacement, if_match: IfMatch = None
 ) -> Response[schemas.MessageSchema]:
     """Replace the content of a message. Its id, position, time, turn and key stay, in every fork that shares it."""
     handle = await open_session(account, session)
