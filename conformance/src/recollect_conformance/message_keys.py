@@ -29,7 +29,8 @@ ODD_KEYS = ("k", "é ü 中", "\0", "a\0b\x10c\x100", "\x10", "\x10p", "\n\r\t\x
 
 def draft(text: str, key: str | None = None, **fields: Any) -> Draft:
     """Return a user message with a key."""
-    return Draft(**{"role": "user", "parts": (TextPart(text=text),), "key": key, **fields})
+    defaults: dict[str, Any] = {"role": "user", "parts": (TextPart(text=text),), "key": key}
+    return Draft(**{**defaults, **fields})
 
 
 def key_messages(*keys: str) -> list[Draft]:

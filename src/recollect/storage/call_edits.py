@@ -1,7 +1,7 @@
 """The tool calls of an edited message: their rows are matched with the new parts by call id.
 
-A call or a result of the new parts continues the one with the same id, also if that was another part. A call that lost its result is
-open again, in each fork that shares both. The results of other messages stay, also if their call is gone.
+A call or a result of the new parts continues the one with the same id, also if that was another part. A call that lost
+its result is open again, in each fork that shares both. The results of other messages stay, also if their call is gone.
 """
 
 from __future__ import annotations

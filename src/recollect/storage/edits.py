@@ -79,10 +79,8 @@ def _merge_metadata(
     scope: Scope, current: sessions.StoredSession, span: paths.PathSpan, message: Message, marks: Mapping[str, Any]
 ) -> Steps[Message]:
     """Write the metadata of a message with some keys changed, and its pin."""
-    marks_and_metadata = {**(message.metadata or {}), **marks}
-    metadata = {
-        key: value for key, value in marks_and_metadata.items() if key not in marks or value is not None
-    } or None
+    fields = {**(message.metadata or {}), **marks}
+    metadata = {key: value for key, value in fields.items() if key not in marks or value is not None} or None
     text = _encode_metadata(metadata)
     if text == _encode_metadata(message.metadata):  # as text: True equals 1 in Python
         return message
