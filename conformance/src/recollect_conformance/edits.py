@@ -398,7 +398,7 @@ class TestReplaceMessage:
         assert message.text == text
         session.replace_message(1, user("y"))
         (first, second) = database.reopen().session("a").message_versions(1)
-        assert (first.text, second) == ("x", replaced)
+        assert (first.text, second) == ("x", message)
 
     def test_in_the_trash(self, store: Store):
         session = store.session("a")

@@ -363,7 +363,8 @@ def message_record(session: str, number: int, row: FullMessageRow) -> MessageRec
         session=session, id=f"{number}.{position}", role=role, created_at=format_time(created), turn=turn, state=state,
         completed_at=format_time(completed), deleted_at=format_time(deleted), tokens=tokens, input_tokens=input_tokens,
         output_tokens=output_tokens, format=format, model=model, error=raw_json(error), metadata=raw_json(metadata),
-        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts), key=key, edited_at=format_time(edit_time),
+        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts), key=key,
+        edited_at=format_time(edit_time),
     )  # fmt: skip
 
 
