@@ -72,6 +72,9 @@ def fill_session_with_secrets(store, name: str = "v") -> None:
         session.records.put("SEKRET kind", "SEKRET key", {"SEKRET": "SEKRET " * size})
         session.records.put("state", f"SEKRET{size}", b"SEKRET bytes " * size)
     session.records.delete("state", "SEKRET50")
+    session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text="SEKRET"),), key="SEKRET message key"))
+    session.replace_message(session.message(key="SEKRET message key").id, user_message("SEKRET new content"))
+    session.mark_message(1, {"SEKRET": "SEKRET"})
     session.rewind(2)
     session.append(user_message("SEKRET on a branch"))
     session.delete_message(session.messages()[-1].id)
@@ -304,3 +307,102 @@ def test_a_checkpoint_of_another_process_delays_the_wipe(path, check_database):
     assert store.check().problems == ()
     store.close()
     check_database(path)
+
+
+def append_secrets(session) -> list[str]:
+    """Append messages with a secret in every column that an edit replaces, edit them, and return their ids."""
+    image = base64.b64encode(SECRET * 3_000).decode()
+    call = recollect.ToolCallPart(call_id="SEKRETid", tool="SEKRETtool", arguments={"SEKRET": "SEKRET"})
+    result = recollect.ToolResultPart(
+        call_id="SEKRETid", text="SEKRET result " * 6_000, status="error", error_code="SEKRET", error_message="SEKRET!"
+    )
+    text = recollect.TextPart(text="SEKRET text", native={"SEKRET": 1}, metadata={"SEKRET": 1})
+    drafts = [
+        recollect.Draft(
+            role="user", parts=(text,), native={"SEKRET": 1}, metadata={"SEKRET": 1}, error={"SEKRET": 1},
+            model="SEKRET-model", format="SEKRET",
+        ),
+        recollect.Draft(role="assistant", parts=(call,)),
+        recollect.Draft(role="tool", parts=(result,)),
+        recollect.Draft(role="user", parts=(recollect.AttachmentPart(mime_type="image/png", data=image),)),
+    ]  # fmt: skip
+    ids = session.append(drafts, key="k").ids
+    for id in ids:
+        session.replace_message(id, user_message("SEKRET version " * 5_000))
+    session.replace_message(ids[1], drafts[1])
+    return ids
+
+
+def redact(session, ids) -> None:
+    for id in ids:
+        session.replace_message(
+            id, recollect.Draft(role="user", parts=(recollect.TextPart(text="redacted"),), metadata={}, model="m"),
+            erase=True,
+        )  # fmt: skip
+
+
+def test_erasing_the_content_of_messages(path):
+    with recollect.open(path) as store:
+        session = store.session("a")
+        session.append(user_message("KEPT"))
+        ids = append_secrets(session)
+        fork = session.fork(id="f")
+        fork.append(user_message("fork"))
+        assert len(store.search("SEKRET")) == 4
+        assert count_secret(path)
+        redact(fork, ids)
+        assert count_secret(path) == {}
+        assert count_secret(path, b"sekret") == {}
+        assert count_secret(path, b"KEPT")
+        assert store.check().problems == ()
+        assert list(store.search("SEKRET")) == []
+        session.append(user_message("more"))
+        assert session.messages()[1].text == "redacted"
+    assert count_secret(path) == count_secret(path, b"sekret") == {}
+
+
+def test_erasing_the_content_of_a_deleted_message_on_another_branch(path):
+    with recollect.open(path) as store:
+        session = store.session("a")
+        session.append(user_message("first"))
+        ids = append_secrets(session)
+        session.delete_messages(ids)
+        session.rewind("1.1")
+        redact(session, ids)
+        assert count_secret(path) == {}
+
+
+def test_an_async_store_erases_content(path):
+    async def erase():
+        async with recollect.open_async(path) as store:
+            session = await store.session("a")
+            await session.append(user_message("SEKRET text"))
+            await store.index()
+            await session.replace_message(1, user_message("SEKRET too"))
+            await session.replace_message(1, user_message("redacted"), erase=True)
+            assert count_secret(path) == {}
+
+    asyncio.run(erase())
+    assert count_secret(path) == {}
+
+
+def test_without_erase_the_former_content_stays(path):
+    with recollect.open(path) as store:
+        session = store.session("a")
+        session.append(user_message("SEKRET text"))
+        session.replace_message(1, user_message("other"))
+    assert count_secret(path)
+    with recollect.open(path) as store:
+        session = store.session("a")
+        assert session.message_versions(1)[0].text == "SEKRET text"
+        session.replace_message(1, user_message("other"), erase=True)
+        assert count_secret(path) == {}
+
+
+def test_pruned_outputs_of_versions_are_erased_with_their_session(path):
+    with recollect.open(path) as store:
+        append_secrets(store.session("a"))
+        store.prune(tool_output_over=100)
+        store.prune(keep=0, erase=True)
+        assert count_secret(path) == {}
+        assert store.check().problems == ()

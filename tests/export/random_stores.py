@@ -39,6 +39,11 @@ STEP = st.one_of(
     st.tuples(st.just("switch"), NUMBER, NUMBER),
     st.tuples(st.just("fork"), NUMBER, NUMBER),
     st.tuples(st.just("delete"), NUMBER, NUMBER),
+    st.tuples(st.just("key"), NUMBER, st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("replace"), NUMBER, NUMBER),
+    st.tuples(st.just("erase"), NUMBER, NUMBER),
+    st.tuples(st.just("mark"), NUMBER, NUMBER),
+    st.tuples(st.just("pop"), NUMBER, NUMBER),
     st.tuples(st.just("update"), NUMBER, st.sampled_from([{"title": "Ä"}, {"pinned": True}, {"archived": True}, {"metadata": {"a": [1]}}, {"status": "failed"}, {"labels": ["b", "ä"]}, {"labels": []}])),
     st.tuples(st.just("compact"), NUMBER, TEXT.filter(str.isascii)),
     st.tuples(st.just("session"), NUMBER, st.sampled_from(["cli:a", "cli:b", "x", "cli:a:delegate:s"])),
@@ -96,6 +101,8 @@ def _apply_step(store, session, step, number, value):  # noqa: C901, PLR0912  on
             return session.fork(at=message_id or None, id=f"fork:{number}:{value}")
         case "delete":
             session.delete_message(message_id)
+        case "key" | "replace" | "erase" | "mark" | "pop":
+            _edit(session, step, number, value, message_id)
         case "update":
             session.update(**value)
         case "compact":
@@ -105,6 +112,24 @@ def _apply_step(store, session, step, number, value):  # noqa: C901, PLR0912  on
         case "session":
             return store.session(value, parent="cli:a" if ":delegate:" in value else None)
     return None
+
+
+def _edit(session, step, number, value, message_id):
+    match step:
+        case "key":
+            session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text=f"{number}"),), key=value))
+        case "mark":
+            session.mark_message(message_id, {"m": number, "pinned": number % 2 == 0, "x": None})
+        case "pop":
+            session.pop(1 + value % 2)
+        case _:
+            contents = (
+                examples.user(f"changed {number}"),
+                {"role": "user", "parts": [{"kind": "attachment", "data": PAYLOAD + "AAAA" * number}]},
+                examples.tool_call_message(f"c{number}", "c0"),
+                examples.tool_result_message(f"c{number}"),
+            )
+            session.replace_message(message_id, contents[number % len(contents)], erase=step == "erase")
 
 
 def _add_turn(session, status):

@@ -20,6 +20,10 @@ def fill(path):
         session.append([user(f"message {number}") for number in range(1500)], key="first")
         session.compact(before=session.messages()[9].id, summary="so far")
         session.snapshot("memory", "likes files")
+        for position in range(3, 1500, 7):
+            session.replace_message(position, user(f"changed {position}"))
+            session.replace_message(position, user(f"changed again {position}"))
+        session.append([recollect.Draft(role="user", parts=(), key=f"key {number}") for number in range(300)])
         session.fork(id="fork").append([user("elsewhere") for _ in range(600)], key="second")
         for number in range(40):
             store.session(f"short:{number}", parent="long" if number % 2 else None).append(user("hello"), key="k")
@@ -61,7 +65,8 @@ def test_a_copy_resumes_after_any_batch(tmp_path):
     assert interruptions > 2
     report = recollect.copy(source, target)
     assert report.whole
-    assert report.counts["messages"] == 1500 + 600 + 41 + 1
+    assert report.counts["messages"] == 1800 + 600 + 41 + 1
+    assert report.counts["versions"] == 2 * 214
     assert report.counts["keys"] == 2 + 40
     with recollect.open(source) as a, recollect.open(target) as b:
         assert b.check().problems == ()
@@ -78,4 +83,4 @@ def test_the_journal_counts_each_row_once(tmp_path):
     assert recollect.copy(source, target).whole
     with recollect.open(target) as store:
         journal = store.records.get(COPY_KIND, JOURNAL_KEY).value
-        assert (journal["count"], journal["done"]) == (1500 + 600 + 41 + 1, True)
+        assert (journal["count"], journal["done"]) == (1800 + 600 + 41 + 1, True)

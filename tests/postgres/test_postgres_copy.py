@@ -67,6 +67,13 @@ def fill(store, name="a"):
     session.rewind(session.messages()[2].id)
     session.append(text_message("instead"))
     session.delete_message(session.messages()[-1].id)
+    for text in HOSTILE[:-1]:
+        key = text.replace("\ud800", "").replace("\udfff", "")[:1024] or "key"
+        session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text=text),), key=key))
+        message = session.message(key=key)
+        session.replace_message(message.id, {"role": "user", "content": [{"type": "image", "source": image}]})
+        session.mark_message(message.id, {text: text})
+        session.replace_message(message.id, text_message("seven again"))
     store.session(f"cli:{name}:delegate:helper", parent=f"cli:{name}").append(text_message("for the parent"))
     for number in range(3):  # the same id three times in the trash and once outside
         store.session(f"gone:{name}").append(text_message(f"number {number}"))
@@ -176,7 +183,7 @@ def read_rows(path):
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "pins",
-    "blobs", "records",
+    "blobs", "records", "message_versions",
 )  # fmt: skip
 
 

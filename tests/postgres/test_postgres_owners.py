@@ -15,6 +15,7 @@ import recollect
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "blobs",
     "records", "pins", "search_index", "search_titles", "search_terms", "session_labels",
+    "message_versions",
 )  # fmt: skip
 
 
@@ -44,6 +45,8 @@ def ann(postgres):
             key="k",
         )
         session.pin_message(1)
+        session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text="first"),), key="hers"))
+        session.replace_message(session.message(key="hers").id, user_message("second"))
         session.snapshot("summary", "so far")
         session.fork(id="cli:fork").compact(summary="in short", keep_turns=0)
         session.rewind(2)
@@ -71,6 +74,12 @@ def contents(databases, database, owner):
         }
 
 
+def has_no_message(store, key):
+    with pytest.raises(recollect.MessageNotFound):
+        store.message(key=key)
+    return True
+
+
 # Methods of a store that take a session id, called with an id of another owner.
 STORE = {
     "session": lambda store, name: store.session(name, create=False),
@@ -94,6 +103,7 @@ STORE_WIDE = {
     "check": lambda store: store.check(repair=True).found == (),
     "recover": lambda store: store.recover() == [],
     "shown_counts": lambda store: store.shown_counts(["cli:one", "cli:fork"]) == [0, 0],
+    "message": lambda store: has_no_message(store, "hers"),
 }
 NO_SESSION = {
     "owners",
@@ -113,6 +123,11 @@ SESSION = {
     "messages": lambda s: s.messages(),
     "iter_messages": lambda s: list(s.iter_messages()),
     "message": lambda s: s.message("1.1"),
+    "message_versions": lambda s: s.message_versions("1.1"),
+    "mark_message": lambda s: s.mark_message("1.1", {"a": 1}),
+    "replace_message": lambda s: s.replace_message("1.1", user_message("mine"), erase=True),
+    "delete_messages": lambda s: s.delete_messages(["1.1"]),
+    "pop": lambda s: s.pop(),
     "response": lambda s: s.response("1.1"),
     "history": lambda s: s.history("openai"),
     "delete_message": lambda s: s.delete_message("1.1"),
@@ -202,7 +217,7 @@ def test_store_wide_methods_affect_one_owner_only(ann, bob, databases, database)
         assert method(bob), name
         assert contents(databases, database, "ann") == before, name
     assert [hit.session for hit in ann.search("question")] != []
-    assert (ann.stats().messages, ann.check().problems) == (4, ())
+    assert (ann.stats().messages, ann.check().problems) == (5, ())
 
 
 def test_file_maintenance_is_not_supported(bob, tmp_path):
@@ -245,7 +260,7 @@ def test_two_owners_use_the_same_ids(ann, bob):
     bob.set_last_session("cli:one")
     assert (ann.session("cli:one").title, bobs_session.title) == ("Hers", "His")
     assert bob.erase_session("cli:one") == ["cli:one"]
-    image = ann.session("cli:fork").messages()[-1]
+    image = ann.session("cli:fork").messages()[-2]
     assert "QUJD" * 2000 in str(image.parts)
 
 

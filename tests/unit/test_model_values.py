@@ -71,6 +71,7 @@ VALUES = [
         branch=1, position=3, role="assistant", parts=PARTS, state="interrupted", turn=2, format="anthropic",
         native={"fields": {"x": 1}}, model="m", tokens=5, input_tokens=3, output_tokens=2, error={"name": "E"},
         metadata={"k": "v"}, created_at=NOVEMBER_2025, completed_at=NOVEMBER_2025 + 5, deleted_at=NOVEMBER_2025 + 9,
+        key="k", edited_at=NOVEMBER_2025 + 7,
     ),
     SessionInfo(
         id="cli:x", parent="cli:p", relation="fork", **{**dict.fromkeys(TEXT_FIELDS, "x"), "status": "failed"},

@@ -604,7 +604,7 @@ class TestLast:
         op = messages.read_backward(SCOPE, "cli:a", limit=3)
         assert finish(op, []) is None
         assert finish(op, self.rows(9, 8, fork_at=7)) is None
-        rare = json.encode([None, None, None, None, None, json.encode(["hash"])])
+        rare = json.encode([None, None, None, None, None, json.encode(["hash"]), None, None])
         assert finish(op, [*self.rows(9), *self.rows(8, rare=rare)]) is None
         script = Script({"messages_last": self.rows(9, rare=rare), "blob_get": [messages.BlobDataRow(b"x")]})
         assert len(script.run(op).messages) == 1

@@ -26,10 +26,21 @@ INVALID_VALUES = (None, 5, b"x", [], {}, pathlib.Path("odd"), object(), 1.5, "\u
 _VALID_ARGUMENTS: dict[str, Any] = {
     "query": "x", "name": "a", "key": "k", "value": 1, "messages": user("x"), "message": user("x"),
     "call_id": "t", "surface": "cli", "kind": "title", "content": "c", "to": "1.1", "branch": 1, "text": "x",
-    "sessions": ["a"],
+    "sessions": ["a"], "ids": ["1.1"], "metadata": {"a": 1},
 }  # fmt: skip
 _MESSAGE_METHODS = frozenset(
-    {"message", "response", "pin_message", "unpin_message", "delete_message", "restore_message", "resume_turn"}
+    {
+        "message",
+        "response",
+        "pin_message",
+        "unpin_message",
+        "delete_message",
+        "restore_message",
+        "resume_turn",
+        "mark_message",
+        "replace_message",
+        "message_versions",
+    }
 )
 _EXCLUDED_METHODS = frozenset({"close", "run", "follow", "scope", "saw"})
 """Methods that close the store, and methods for operations and rows, which users do not call."""
@@ -156,6 +167,8 @@ def _draft_arguments(session: Session, invalid: Any) -> JsonArguments:
         "data of a result": part(ToolResultPart, call_id="t", data=invalid),
         "content of a result": part(ToolResultPart, call_id="t", content=(DataPart(data=invalid),)),
         "rendered draft": ("message", lambda: formats.render([Draft(role="user", native=nested)], "openai")),
+        "marks of a message": ("metadata", lambda: session.mark_message(1, nested)),
+        "new content": ("message", lambda: session.replace_message(1, Draft(role="user", metadata=nested))),
     }
 
 

@@ -101,6 +101,8 @@ class BlockingAdapter:
             return BlockingHandle(self, value)
         if isinstance(value, Page):
             return Page([self.adapt(item) for item in value], value.next)
+        if type(value) is tuple:
+            return tuple(self.adapt(item) for item in value)
         if isinstance(value, AsyncIterator):
             return self._iterate(value)
         return value

@@ -129,6 +129,7 @@ def _read_session(session: Session) -> dict[str, Any]:
     return {
         "info": session.info,
         "messages": messages,
+        "versions": {item.id: session.message_versions(item.id) for item in messages if item.edited_at is not None},
         "branches": branches,
         "turns": session.turns(),
         "calls": calls,

@@ -18,19 +18,20 @@ class TestDelete:
     def test_delete_and_restore(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         session.append(numbered_messages(3))
-        deleted = session.delete_message(2)
-        assert deleted.deleted_at is not None
+        assert session.delete_message(2)
+        assert session.message(2).deleted_at is not None
         assert texts(session) == ["m1", "m3"]
         check_counts(session)
         revision = session.revision
-        assert session.delete_message(2).deleted_at is not None
+        assert not session.delete_message(2)
         assert session.revision == revision
         session = database.reopen().session("a")
         assert texts(session) == ["m1", "m3"]
-        assert session.restore_message("1.2").deleted_at is None
+        assert session.restore_message("1.2")
+        assert session.message(2).deleted_at is None
         assert texts(session) == ["m1", "m2", "m3"]
         check_counts(session)
-        session.restore_message("1.2")
+        assert not session.restore_message("1.2")
         check_counts(session)
 
     def test_positions_are_not_reused(self, store: Store, database: DatabaseUnderTest):

@@ -17,6 +17,7 @@ from recollect_conformance.compaction import TestCompaction, TestCompactionOnBra
 from recollect_conformance.concurrency import TestConcurrency, TestHandles
 from recollect_conformance.counts import TestShownCounts
 from recollect_conformance.deletion import TestDelete
+from recollect_conformance.edits import TestDeleteMessages, TestMarkMessage, TestReplaceMessage
 from recollect_conformance.errors import TestErrors
 from recollect_conformance.filters import TestFilters, TestReversedLists
 from recollect_conformance.formats import TestFormats
@@ -25,6 +26,7 @@ from recollect_conformance.labels import TestLabels
 from recollect_conformance.leases import TestLeases
 from recollect_conformance.lists import TestLists
 from recollect_conformance.maintenance import TestMaintenance
+from recollect_conformance.message_keys import TestMessageKeys, TestMessageKeysSeveralStores
 from recollect_conformance.messages import TestAppend, TestRead
 from recollect_conformance.opening import TestOpening
 from recollect_conformance.owners import TestLastSession, TestOwners
@@ -67,6 +69,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestLists,
     TestMaintenance,
     TestPages,
+    TestMessageKeys,
     TestPresence,
     TestPruneSessions,
     TestRead,
@@ -104,6 +107,7 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestAppendWithUpdate,
     TestAttachments,
     TestCombinedAppendConcurrency,
+    TestDeleteMessages,
     TestErrors,
     TestFormats,
     TestLabels,
@@ -111,6 +115,10 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestOpening,
     TestOwners,
     TestRelations,
+    TestMarkMessage,
+    TestMessageKeysSeveralStores,
+    TestOwners,
+    TestReplaceMessage,
     TestSearchIndexSeveralStores,
     TestSessions,
     TestLastSession,

@@ -50,7 +50,8 @@ StoreLocation = str | os.PathLike[str]
 _MAX_DIFFERENCES = 1000  # items. A report with more would not be read, and a wrong target differs in everything.
 _BATCH_ROWS = 512  # rows per transaction, with PAGE_BYTES. With fewer, most of the time would be waiting for the disk.
 _COUNT_NAMES = (
-    "sessions", "payloads", "messages", "turns", "tool_calls", "compactions", "snapshots", "keys", "records",
+    "sessions", "payloads", "messages", "versions", "turns", "tool_calls", "compactions", "snapshots", "keys",
+    "records",
 )  # fmt: skip
 
 
@@ -244,7 +245,7 @@ def _count(item: StreamItem) -> dict[str, int]:
 
 def _count_bytes(item: StreamItem) -> int:
     if isinstance(item, BranchItem):
-        return sum(len(row.parts) for row in item.messages)
+        return sum(len(row.parts) for row in (*item.messages, *item.versions))
     if isinstance(item, SessionItem | StoreItem):
         return sum(len(row.value or "") + len(row.data or b"") for row in item.records)
     return len(item.data) if isinstance(item, Blob) else 0
@@ -300,7 +301,7 @@ def _read_tree(store: Store, tree: row_stream.CountedTreeRow, start: transfer.Co
         while low is not None:
             page = store.run(row_stream.read_branch_page(session_id, branch.key, low, LAST_POSITION, deleted=True))
             calls = _with_numbers(page.calls, numbers)
-            yield BranchItem(session_id, branch.number, page.messages, page.turns, calls, page.pins, ())
+            yield BranchItem(session_id, branch.number, page.messages, page.turns, calls, page.pins, (), page.versions)
             low = page.more
         if compactions := store.run(row_stream.read_compactions(branch.key, LAST_POSITION)):
             yield BranchItem(session_id, branch.number, (), (), (), (), compactions)

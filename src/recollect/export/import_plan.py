@@ -29,6 +29,7 @@ from recollect.storage.row_stream import (
     FullMessageRow,
     FullRecordRow,
     FullSnapshotRow,
+    FullVersionRow,
     TurnRow,
 )
 
@@ -105,6 +106,8 @@ class SessionGroup:
         self.sessions: dict[str, ImportedSession] = {}
         self.branches: dict[int, ImportedBranch] = {}
         self.spool = Spool()
+        self._keys: dict[str, list[tuple[int, int]]] = {}
+        self._last_message = (0, 0)
         self.unresolved_branches: list[tuple[int, int]] = []
         """Lines that refer to a branch that is not read yet: the branches of a fork follow those of its origin."""
 
@@ -127,8 +130,11 @@ class SessionGroup:
         if not record.shared:
             self.sessions[record.session].own_branches.append(record.id)
 
-    def add_message(self, name: str) -> None:
-        """Record a message. Its branch must exist, and positions must increase."""
+    def add_message(self, name: str, key: str | None = None) -> None:
+        """Record a message. Its branch must exist, and positions must increase.
+
+        `key` is its key, unless it is deleted; another message of the path must not have it.
+        """
         number, position = records.parse_message_id(name)
         self.check_branch(number)
         branch = self.branches[number]
@@ -136,7 +142,34 @@ class SessionGroup:
             raise InvalidValue(f"Branch {number} begins after position {branch.fork_at}, got position {position}.")
         if position <= branch.last:
             raise InvalidValue(f"Message {name} occurs twice or out of order.")
+        if key is not None:
+            self._add_key(name, number, position, key)
         branch.extend_to(position)
+        self._last_message = number, position
+
+    def add_version(self, name: str) -> None:
+        """Raise InvalidValue unless an earlier version follows its message."""
+        if records.parse_message_id(name) != self._last_message:
+            raise InvalidValue(f"A version of message {name} must follow that message.")
+
+    def _add_key(self, name: str, number: int, position: int, key: str) -> None:
+        holders = self._keys.setdefault(key, [])
+        for other_number, other_position in holders:
+            if self._path_contains(number, other_number, other_position) or self._path_contains(
+                other_number, number, position
+            ):
+                raise InvalidValue(
+                    f"Message {name} has the key of message {other_number}.{other_position} on the same path."
+                )
+        holders.append((number, position))
+
+    def _path_contains(self, branch: int, number: int, position: int) -> bool:
+        """Return whether the path that ends with a branch contains a position of another one."""
+        limit: int | None = None
+        current: int | None = branch
+        while current is not None and current != number:
+            current, limit = self.branches[current].parent, self.branches[current].fork_at
+        return current is not None and (limit is None or position <= limit)
 
     def has(self, number: int, position: int) -> bool:
         """Return whether the file has a message."""
@@ -212,12 +245,13 @@ class BranchBatch:
         self.turns: list[TurnRow] = []
         self.calls: list[FullCallRow] = []
         self.compactions: list[FullCompactionRow] = []
+        self.versions: list[FullVersionRow] = []
         self.payloads: dict[str, bytes] = {}
 
     @property
     def empty(self) -> bool:
         """True if the batch has no records."""
-        return not (self.messages or self.turns or self.calls or self.compactions)
+        return not (self.messages or self.turns or self.calls or self.compactions or self.versions)
 
     @property
     def full(self) -> bool:
@@ -229,8 +263,9 @@ class BranchBatch:
     ) -> transfer.RowBatch:
         """Return the batch in the form that transfer.add_batch() takes."""
         return transfer.RowBatch(
-            key, self.number, session, renew, self.messages, self.turns, self.calls, self.compactions, payloads
-        )
+            key, self.number, session, renew, self.messages, self.turns, self.calls, self.compactions, payloads,
+            self.versions,
+        )  # fmt: skip
 
 
 def iter_batches(
@@ -248,7 +283,8 @@ def iter_batches(
         number, position = record_position(record)
         if not includes(number, position):
             continue
-        if number != batch.number or batch.full:
+        # The versions of a message are written with it.
+        if number != batch.number or (batch.full and not isinstance(record, records.VersionRecord)):
             if not batch.empty:
                 yield batch
             batch = BranchBatch(number)
@@ -265,6 +301,11 @@ def _add_record(
         batch.messages.append(row)
         batch.payloads.update(inline_payloads)
         batch.size += len(row.parts) + sum(map(size, row.blob_names))
+    elif isinstance(record, records.VersionRecord):
+        _, version, inline_payloads = records.version_row(record)
+        batch.versions.append(version)
+        batch.payloads.update(inline_payloads)
+        batch.size += len(version.parts) + sum(map(size, version.blob_names))
     elif isinstance(record, records.TurnRecord):
         batch.turns.append(records.turn_row(record)[1])
     elif isinstance(record, records.CompactionRecord):

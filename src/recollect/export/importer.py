@@ -249,7 +249,7 @@ class PlacementWriter:
 
     def _payloads(self, branch_batch: import_plan.BranchBatch) -> dict[str, bytes]:
         payloads = dict(branch_batch.payloads)
-        for row in branch_batch.messages:
+        for row in (*branch_batch.messages, *branch_batch.versions):
             for name in row.blob_names:
                 if name in self.payloads and name not in payloads:
                     payloads[name] = self.payloads[name]
@@ -357,7 +357,11 @@ class Importer:
         if isinstance(record, records.MessageRecord):
             _, row, inline_payloads = records.message_row(record)
             yield from self._check_payloads([name for name in row.blob_names if name not in inline_payloads])
-            group.add_message(record.id)
+            group.add_message(record.id, None if row.deleted_at is not None else row.client_key)
+        elif isinstance(record, records.VersionRecord):
+            _, version, inline_payloads = records.version_row(record)
+            yield from self._check_payloads([name for name in version.blob_names if name not in inline_payloads])
+            group.add_version(record.message)
         else:
             _check_record(group, record)
             if isinstance(record, records.ToolCallRecord) and record.branch not in group.branches:

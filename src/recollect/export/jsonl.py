@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from recollect.export import records, redaction
 from recollect.export.pipeline import Pipeline, execute
@@ -14,7 +14,9 @@ from recollect.model import json
 from recollect.model.record import RESERVED_PREFIX
 from recollect.storage import row_stream
 from recollect.storage.operation import Scope
-from recollect.storage.row_stream import FullCallRow, FullMessageRow
+from recollect.storage.row_stream import FullCallRow, FullMessageRow, FullVersionRow
+
+R = TypeVar("R", FullMessageRow, FullVersionRow)
 
 
 class ExportOptions(NamedTuple):
@@ -128,8 +130,13 @@ class _RecordWriter:
             page: row_stream.BranchPage = yield from execute(
                 row_stream.read_branch_page(session_id, key, low, extent.high, deleted=self.options.deleted)
             )
+            versions: dict[int, list[FullVersionRow]] = {}
+            for version in page.versions:
+                versions.setdefault(version.position, []).append(version)
             for row in page.messages:
                 yield from self._message(session_id, number, row)
+                for version in versions.get(row.position, ()):
+                    yield from self._version(session_id, number, version)
             positions = {row.position for row in page.messages}
             turns = [
                 redaction.redact_turn(row, self.options.redactor) for row in page.turns if row.position in positions
@@ -144,6 +151,18 @@ class _RecordWriter:
             )
 
     def _message(self, session_id: str, number: int, row: FullMessageRow) -> Pipeline[None]:
+        row = yield from self._content(session_id, row)
+        yield self.encoder.add(records.message_record(session_id, number, row))
+        self.messages += 1
+        if self.options.progress is not None and self.messages % row_stream.PAGE_ROWS == 0:
+            self.options.progress(self.messages)
+
+    def _version(self, session_id: str, number: int, row: FullVersionRow) -> Pipeline[None]:
+        row = yield from self._content(session_id, row)
+        yield self.encoder.add(records.version_record(session_id, number, row))
+
+    def _content(self, session_id: str, row: R) -> Pipeline[R]:
+        """Write the blobs of a message or of a version, and return its row, masked if secrets are."""
         redactor = self.options.redactor
         if redactor is None:
             for hash in row.blob_names:
@@ -158,10 +177,7 @@ class _RecordWriter:
             row, payloads = redaction.redact_message(row, payloads, redactor)
             for hash, payload in payloads.items():
                 yield from self._blob(session_id, hash, payload)
-        yield self.encoder.add(records.message_record(session_id, number, row))
-        self.messages += 1
-        if self.options.progress is not None and self.messages % row_stream.PAGE_ROWS == 0:
-            self.options.progress(self.messages)
+        return row
 
     def _blob(self, session_id: str, hash: str, payload: bytes | None) -> Pipeline[None]:
         if payload is None or bytes.fromhex(hash) in self.written_blobs:

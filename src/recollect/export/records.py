@@ -28,6 +28,7 @@ from recollect.storage.row_stream import (
     FullMessageRow,
     FullRecordRow,
     FullSnapshotRow,
+    FullVersionRow,
     TurnRow,
 )
 from recollect.storage.transfer import IMPORT_HOLDER
@@ -151,6 +152,30 @@ class MessageRecord(ExportRecord, kw_only=True, tag="message"):
     native: Any = None
     blobs: Any = None
     parts: Any
+    key: str | None = None
+    edited_at: Time | None = None
+
+
+class VersionRecord(ExportRecord, kw_only=True, tag="message_version"):
+    """An earlier version of a message: the content that was replaced, after the message in the file."""
+
+    session: str
+    message: str
+    version: Position
+    replaced_at: Time
+    role: Role
+    state: UnfinishedState | Literal["completed"] | None = None
+    completed_at: Time | None = None
+    tokens: Count = 0
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    format: str | None = None
+    model: str | None = None
+    error: Any = None
+    metadata: Any = None
+    native: Any = None
+    blobs: Any = None
+    parts: Any
 
 
 class TurnRecord(ExportRecord, kw_only=True, tag="turn"):
@@ -229,12 +254,15 @@ class KeyedRecord(ExportRecord, kw_only=True, tag="record"):
 
 
 AnyRecord = (
-    HeaderRecord | SessionRecord | BranchRecord | BlobRecord | MessageRecord | TurnRecord | ToolCallRecord
-    | CompactionRecord | SnapshotRecord | KeyedRecord
+    HeaderRecord | SessionRecord | BranchRecord | BlobRecord | MessageRecord | VersionRecord | TurnRecord
+    | ToolCallRecord | CompactionRecord | SnapshotRecord | KeyedRecord
 )  # fmt: skip
 TYPES = frozenset(
-    {"header", "session", "branch", "blob", "message", "turn", "tool_call", "compaction", "snapshot", "record"}
-)
+    {
+        "header", "session", "branch", "blob", "message", "message_version", "turn", "tool_call", "compaction",
+        "snapshot", "record",
+    }
+)  # fmt: skip
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyRecord)
@@ -347,13 +375,25 @@ def branch_record(session: str, branch: BranchOutline, parent: int | None, last:
 def message_record(session: str, number: int, row: FullMessageRow) -> MessageRecord:
     """Return the record of a message."""
     (position, turn, role, state, tokens, input_tokens, output_tokens, created, completed, format, model, error,
-     metadata, native, blobs, parts, deleted) = row  # fmt: skip
+     metadata, native, blobs, parts, key, edit_time, deleted) = row  # fmt: skip
     return MessageRecord(
         session=session, id=f"{number}.{position}", role=role, created_at=format_time(created), turn=turn, state=state,
         completed_at=format_time(completed), deleted_at=format_time(deleted), tokens=tokens, input_tokens=input_tokens,
         output_tokens=output_tokens, format=format, model=model, error=raw_json(error), metadata=raw_json(metadata),
-        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts),
+        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts), key=key,
+        edited_at=format_time(edit_time),
     )  # fmt: skip
+
+
+def version_record(session: str, number: int, row: FullVersionRow) -> VersionRecord:
+    """Return the record of an earlier version of a message."""
+    fields = row._asdict()
+    del fields["position"]
+    for name in ("error", "metadata", "native", "blobs", "parts"):
+        fields[name] = raw_json(fields[name])
+    for name in ("replaced_at", "completed_at"):
+        fields[name] = format_time(fields[name])
+    return VersionRecord(session=session, message=f"{number}.{row.position}", **fields)
 
 
 def turn_record(session: str, number: int, row: TurnRow) -> TurnRecord:
@@ -437,12 +477,28 @@ def message_row(record: MessageRecord) -> tuple[int, FullMessageRow, Mapping[str
         position, record.turn, record.role, state, record.tokens, record.input_tokens, record.output_tokens,
         parse_time(record.created_at), parse_time(record.completed_at), _storable_text(record.format),
         _storable_text(record.model), _encode_json("error", record.error), _encode_object("metadata", record.metadata),
-        _encode_object("native", record.native), blobs, parts, parse_time(record.deleted_at),
+        _encode_object("native", record.native), blobs, parts,
+        None if record.key is None else validation.check_message_key(record.key), parse_time(record.edited_at),
+        parse_time(record.deleted_at),
     )  # fmt: skip
     return number, row, payloads
 
 
-def _encode_parts(record: MessageRecord) -> tuple[str, str | None, Mapping[str, bytes]]:
+def version_row(record: VersionRecord) -> tuple[int, FullVersionRow, Mapping[str, bytes]]:
+    """Return the branch number of the message of a version, its row, and the payloads that its parts contained."""
+    number, position = parse_message_id(record.message)
+    parts, blobs, payloads = _encode_parts(record)
+    row = FullVersionRow(
+        position, record.version, parse_time(record.replaced_at), record.role,
+        None if record.state == "completed" else record.state, record.tokens, record.input_tokens,
+        record.output_tokens, parse_time(record.completed_at), _storable_text(record.format),
+        _storable_text(record.model), _encode_json("error", record.error), _encode_object("metadata", record.metadata),
+        _encode_object("native", record.native), blobs, parts,
+    )  # fmt: skip
+    return number, row, payloads
+
+
+def _encode_parts(record: MessageRecord | VersionRecord) -> tuple[str, str | None, Mapping[str, bytes]]:
     data = json.to_json_data(record.parts, "parts")
     references = _PayloadNames()
     try:

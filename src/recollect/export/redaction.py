@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from recollect.storage.row_stream import (
     FullMessageRow,
     FullRecordRow,
     FullSnapshotRow,
+    FullVersionRow,
     TurnRow,
 )
 
@@ -275,10 +276,11 @@ def redact_session(value: SessionInfo, redactor: Redactor | None) -> SessionInfo
     return msgspec.structs.replace(value, **fields)
 
 
-def redact_message(
-    row: FullMessageRow, payloads: Mapping[str, bytes], redactor: Redactor
-) -> tuple[FullMessageRow, dict[str, bytes]]:
-    """Mask a message and its payloads. Return the row, and the payloads that it refers to then."""
+R = TypeVar("R", FullMessageRow, FullVersionRow)
+
+
+def redact_message(row: R, payloads: Mapping[str, bytes], redactor: Redactor) -> tuple[R, dict[str, bytes]]:
+    """Mask a message, or a version, and its payloads. Return the row, and the payloads that it refers to then."""
     data = json.decode(row.parts)
     if row.blobs is not None:
         data = blob.attach_payloads(data, payloads)

@@ -49,12 +49,14 @@ class _RecollectMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     error: Any = None
     metadata: dict[str, Any] | None = None
     created_at: str | None = None
+    key: str | None = None
     id: Any = None
     branch: Any = None
     position: Any = None
     turn: Any = None
     completed_at: Any = None
     deleted_at: Any = None
+    edited_at: Any = None
 
 
 def read(message: dict[str, Any]) -> list[Draft]:
@@ -82,6 +84,7 @@ def read(message: dict[str, Any]) -> list[Draft]:
             error=plain.error,
             metadata=plain.metadata,
             created_at=None if plain.created_at is None else _parse_created_at(plain.created_at),
+            key=plain.key,
         )
     ]
 
@@ -126,6 +129,10 @@ def _write_message(message: Message) -> dict[str, Any]:
         fields["deleted_at"] = format_iso(message.deleted_at)
     if message.error is not None or message.metadata is not None:
         _add_fields(fields, message, "error", "metadata")
+    if message.key is not None:
+        fields["key"] = message.key
+    if message.edited_at is not None:
+        fields["edited_at"] = format_iso(message.edited_at)
     return fields
 
 

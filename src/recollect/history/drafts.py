@@ -23,6 +23,14 @@ def read_answer(message: Any, format: str | None = None) -> Draft:
     raise InvalidValue(f"The answer must be one message, got {len(drafts)}.")
 
 
+def read_replacement(message: Any, format: str | None = None) -> Draft:
+    """Read the new content of a message. Raise InvalidValue if it is not exactly one message."""
+    drafts = read_drafts(message, format)
+    if len(drafts) == 1:
+        return drafts[0]
+    raise InvalidValue(f"The new content must be one message, got {len(drafts)}.")
+
+
 def read_question(question: Any, format: str | None = None) -> list[Draft]:
     """Read the messages that open a turn; a str is a user message."""
     if isinstance(question, str):

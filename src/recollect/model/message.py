@@ -140,6 +140,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: Any = None
     metadata: dict[str, Any] | None = None
     created_at: Timestamp | None = None
+    key: str | None = None
+    """The caller's key, unique on a path: an append of a message whose key is on the path stores nothing."""
 
     def replace(self, **fields: Unpack[DraftFields]) -> Self:
         """Return a copy with other values of some fields. append() validates them."""
@@ -161,6 +163,7 @@ class DraftFields(TypedDict, total=False):
     error: Any
     metadata: dict[str, Any] | None
     created_at: int | None
+    key: str | None
 
 
 def check_draft(draft: Draft) -> Draft:
@@ -221,6 +224,8 @@ class Message(Value, frozen=True, gc=False):
     deleted_at: int | None = None
     error: Any = None
     metadata: dict[str, Any] | None = None
+    key: str | None = None
+    edited_at: int | None = None
 
     @property
     def id(self) -> str:

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from recollect.storage import (
         appends,
         branches,
+        call_edits,
         combined_appends,
+        edits,
         integrity,
         labels,
         last_session,
         leases,
         listing,
+        message_keys,
         messages,
         pages,
         paths,
@@ -40,9 +43,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "appends", "branches", "combined_appends", "integrity", "labels", "last_session", "leases", "listing", "messages",
-    "pages", "paths", "presence", "records", "relations", "retention", "row_stream", "search", "sessions", "statistics",
-    "tools", "transfer", "turns", "view_pages", "views",
+    "appends", "branches", "call_edits", "combined_appends", "edits", "integrity", "labels", "last_session", "leases",
+    "listing", "message_keys", "messages", "pages", "paths", "presence", "records", "relations", "retention",
+    "row_stream", "search", "sessions", "statistics", "tools", "transfer", "turns", "view_pages", "views",
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ The same transaction updates the counts of the session. A tool result recorded b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,9 @@ from recollect.storage import messages, sessions, tools
 from recollect.storage.fast_paths import ACTIVITY_RESOLUTION, AdvancedRow, AppendRequest
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_one
 from recollect.storage.paths import BRANCH_GET
+
+if TYPE_CHECKING:
+    from recollect.storage.message_keys import KeyedBatch
 
 _MAX_KEY_LENGTH = 512  # characters; longer keys are stored as a hash
 _VOLATILE_COLUMNS = ("created_at", "completed_at", "tokens")  # columns in which a repeated message may differ
@@ -31,12 +34,22 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     count: int
     revision: int
     repeated: bool = False
-    """Whether the same append was stored before, under the same idempotency key."""
+    """Whether nothing was stored: the same append was stored before, or each of its messages under its key."""
+    keyed_ids: tuple[str, ...] | None = None
+    """The ids if some of the messages were stored before, under their keys."""
 
     @property
     def ids(self) -> list[str]:
         """The ids of the appended messages."""
+        if self.keyed_ids is not None:
+            return list(self.keyed_ids)
         return [f"{self.branch}.{self.first + offset}" for offset in range(self.count)]
+
+
+def keyed_result(ids: Sequence[str], revision: int, *, is_repetition: bool) -> Appended:
+    """Return the result of an append of which some messages were stored before."""
+    branch, _, first = ids[0].partition(".")
+    return Appended(int(branch), int(first), len(ids), revision, is_repetition, tuple(ids))
 
 
 class WrittenMessages(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +85,7 @@ def make_request(
     has_calls = False
     for item in records:
         if not item.row_only:
-            if item.payloads or item.is_always_active:
+            if item.payloads or item.is_always_active or item.draft.key is not None:
                 return None
             has_calls = True
     calls = tools.new_call_rows(records) if has_calls else ()
@@ -106,10 +119,45 @@ def _append(
         earlier = yield from find_earlier_append(scope, session, key, records)
         if earlier is not None:
             return earlier.appended, earlier.counts
+    if any(item.draft.key is not None for item in records):
+        return (yield from _append_keyed(scope, session, records, key, expected))
     result = yield from append_to_head(scope, session, records, expected=expected)
     if key is not None:
         yield from store_key(scope, result, key, records)
     return Appended(result.branch, result.first, len(records), result.counts.revision), result.counts
+
+
+def _append_keyed(
+    scope: Scope, session: str, records: list[messages.EncodedDraft], key: str | None, expected: int | None
+) -> Steps[tuple[Appended, SessionCounts]]:
+    """Append the messages whose keys are not on the path yet."""
+    from recollect.storage import message_keys  # noqa: PLC0415  only for messages with keys
+
+    current = yield from sessions.find(scope, session)  # locks the session, so that nobody else stores one of the keys
+    batch = yield from message_keys.split_batch(session, current.head, records)
+    if batch.new:
+        result = yield from append_to_head(scope, session, batch.new, expected=expected)
+    else:
+        result = yield from empty_append(current)
+    if key is not None:
+        yield from store_key(scope, result, key, records, len(batch.new))
+    return appended_batch(batch, result), result.counts
+
+
+def empty_append(current: sessions.StoredSession) -> Steps[WrittenMessages]:
+    """Return the result of an append to the head of a session that writes no message."""
+    head = yield from fetch_one(BRANCH_GET, branch=current.head)
+    assert head is not None
+    counts = sessions.counts_of(current.value)
+    return WrittenMessages(current.session, head.key, head.number, head.last + 1, current.open_turns, counts)
+
+
+def appended_batch(batch: KeyedBatch, result: WrittenMessages) -> Appended:
+    """Return the result of an append of a batch whose new messages were written."""
+    if not batch.old:
+        return Appended(result.branch, result.first, len(batch.new), result.counts.revision)
+    ids = batch.ids(result.branch, result.first)
+    return keyed_result(ids, result.counts.revision, is_repetition=not batch.new)
 
 
 def find_by_key(
@@ -129,15 +177,22 @@ def _find_by_key(
 
 
 def store_key(
-    scope: Scope, result: WrittenMessages, key: str, records: Sequence[messages.EncodedDraft], change: str = ""
+    scope: Scope,
+    result: WrittenMessages,
+    key: str,
+    records: Sequence[messages.EncodedDraft],
+    new_messages: int | None = None,
+    change: str = "",
 ) -> Steps[None]:
     """Store the idempotency key of an append with a digest of its content.
 
-    `change` describes what else the append changes.
+    `new_messages` is the number of its messages that were written, if some were stored before under their keys,
+    and `change` describes what else the append changes.
     """
     yield from execute(
         "append_insert", session=result.session, key=_stored_key(key), digest=_digest(records, change),
-        branch=result.key, position=result.first, count=len(records), now=scope.now,
+        branch=result.key, position=result.first, count=len(records) if new_messages is None else new_messages,
+        now=scope.now,
     )  # fmt: skip
 
 
@@ -162,6 +217,8 @@ def _digest(records: Sequence[messages.EncodedDraft], change: str) -> bytes:
             for name, value in zip(messages.MESSAGE_COLUMNS, item.columns, strict=True)
             if name not in _VOLATILE_COLUMNS
         ]
+        if item.draft.key is not None:
+            values.append(item.draft.key)
         digest.update(repr(values).encode("utf-8", "surrogatepass"))
     return digest.digest()
 
@@ -173,6 +230,9 @@ class EarlierAppend(NamedTuple):
     counts: SessionCounts
     branch: int
     session: int
+    number: int
+    position: int
+    """The position of the first message that it wrote, on the branch with the public number `number`."""
 
 
 class AppendKeyRow(NamedTuple):
@@ -199,8 +259,15 @@ def find_earlier_append(
         raise KeyReused(session=session, key=key)
     branch = yield from fetch_one(BRANCH_GET, branch=row.branch)
     assert branch is not None
-    appended = Appended(branch.number, row.position, row.messages, current.value.revision, repeated=True)
-    return EarlierAppend(appended, sessions.counts_of(current.value), row.branch, current.session)
+    revision = current.value.revision
+    appended = Appended(branch.number, row.position, row.messages, revision, repeated=True)
+    if records is not None and row.messages < len(records):  # the others were stored before, under their keys
+        from recollect.storage import message_keys  # noqa: PLC0415  only for messages with keys
+
+        ids = yield from message_keys.repeated_ids(row.branch, branch.number, row.position, row.messages, records)
+        appended = keyed_result(ids, revision, is_repetition=True)
+    counts = sessions.counts_of(current.value)
+    return EarlierAppend(appended, counts, row.branch, current.session, branch.number, row.position)
 
 
 SESSION_ADVANCE = Query("session_advance", AdvancedRow)
@@ -250,11 +317,19 @@ def append_to_branch(
 def _insert_messages(
     scope: Scope, branch: int, first: int, records: Sequence[messages.EncodedDraft], turn: int | None
 ) -> Steps[None]:
-    yield "message_insert", [(branch, at, turn, *item.columns) for at, item in enumerate(records, first)], True
+    if not records:
+        return
+    has_related_rows = has_keys = False
     for item in records:
         if not item.row_only:
-            yield from _insert_related(scope, branch, first, records)
-            break
+            has_related_rows = True
+            has_keys = has_keys or item.draft.key is not None
+    rows = [(branch, at, turn, *item.columns) for at, item in enumerate(records, first)]
+    if has_keys:
+        rows = [(*row, item.draft.key, None, None) for row, item in zip(rows, records, strict=True)]
+    yield "message_insert_full" if has_keys else "message_insert", rows, True
+    if has_related_rows:
+        yield from _insert_related(scope, branch, first, records)
 
 
 def _insert_related(scope: Scope, branch: int, first: int, records: Sequence[messages.EncodedDraft]) -> Steps[None]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+import msgspec
+
 from recollect.errors import InvalidValue, format_value
 from recollect.model import validation
 from recollect.model.message import Draft
 from recollect.model.session import FLAG_FIELDS, SessionInfo
 from recollect.storage import appends, branches, messages, paths, sessions
 from recollect.storage.appends import Appended
+from recollect.storage.message_keys import KeyedBatch, has_keys, split_batch
 from recollect.storage.operation import Operation, Scope, Steps, fetch_one
 
 
@@ -90,29 +93,38 @@ def _append_and_update(
         if earlier is not None:
             return earlier.appended, current.value
     sessions.check_revision(current, expected)
-    result = yield from _apply(scope, current, records, change)
+    batch, result = yield from _apply(scope, current, records, change)
     if key is not None:
-        yield from appends.store_key(scope, result, key, records, change.digest_text)
+        yield from appends.store_key(scope, result, key, records, len(batch.new), change.digest_text)
     info = (yield from sessions.read_by_key(current.session)).value
-    return Appended(result.branch, result.first, len(records), info.revision), info
+    if not records:
+        return Appended(result.branch, result.first, 0, info.revision), info
+    return msgspec.structs.replace(appends.appended_batch(batch, result), revision=info.revision), info
 
 
 def _apply(
     scope: Scope, current: sessions.StoredSession, records: list[messages.EncodedDraft], change: _SessionChange
-) -> Steps[appends.WrittenMessages]:
-    """Switch to the branch that the messages follow, change the fields, and append the messages."""
+) -> Steps[tuple[KeyedBatch, appends.WrittenMessages]]:
+    """Switch to the branch that the messages follow, change the fields, and append the new messages.
+
+    Messages whose keys are on the path of that branch are stored already.
+    """
     session, branch = current.value.id, current.head
     if change.after is not None:
         # A program may replace all messages in every turn, and so make thousands of branches.
         branch = yield from branches.make_branch_ending_at(scope, current, change.after, reuses_empty=not records)
+    batch = KeyedBatch(records, {})
+    if has_keys(records):
+        batch = yield from split_batch(session, branch, records)
     if branch != current.head:
-        is_last = not (change.columns or records)
-        yield from branches.switch_head(scope, current, branch, activity=not records, raises_revision=is_last)
+        is_last = not (change.columns or batch.new)
+        yield from branches.switch_head(scope, current, branch, activity=not batch.new, raises_revision=is_last)
     if change.columns:
-        yield from sessions.update_columns(scope, session, change.columns, None, raises_revision=not records)
-    if records:
-        return (yield from appends.append_to_head(scope, session, records))
+        yield from sessions.update_columns(scope, session, change.columns, None, raises_revision=not batch.new)
+    if batch.new:
+        return batch, (yield from appends.append_to_head(scope, session, batch.new))
     row = yield from fetch_one(paths.BRANCH_GET, branch=branch)
     assert row is not None
     counts = sessions.counts_of(current.value)
-    return appends.WrittenMessages(current.session, branch, row.number, row.last + 1, current.open_turns, counts)
+    result = appends.WrittenMessages(current.session, branch, row.number, row.last + 1, current.open_turns, counts)
+    return batch, result

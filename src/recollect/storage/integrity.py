@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, format_value
 from recollect.model import json, labels
 from recollect.model.message import Message, Repair
 from recollect.model.reports import Finding
 from recollect.model.session import SessionInfo
 from recollect.model.title import title_sort_key
-from recollect.storage import leases, messages, paths, records, row_stream, search, sessions, tools
+from recollect.storage import edits, leases, messages, paths, records, row_stream, search, sessions, tools
 from recollect.storage.operation import (
     Operation,
     Plan,
@@ -31,6 +31,7 @@ from recollect.storage.operation import (
     fetch_all,
     fetch_one,
 )
+from recollect.storage.row_stream import VERSIONS_OF_SPAN
 
 # Rows per operation, so that a check holds no long transaction.
 _MESSAGE_PAGE_SIZE = 500
@@ -126,6 +127,20 @@ class StraySessionRow(NamedTuple):
     session: int
 
 
+class SharedKeyRow(NamedTuple):
+    """A message whose key another message of its path has too."""
+
+    position: int
+    client_key: str
+
+
+class StrayVersionRow(NamedTuple):
+    """An earlier version of a message that does not exist, by the key of its branch."""
+
+    branch: int
+    position: int
+
+
 class MiscountedTreeRow(NamedTuple):
     """A tree whose branch counter is lower than a branch number."""
 
@@ -143,6 +158,8 @@ _MESSAGES_NEXT = Query("messages_next", NextBranchRow)
 _TURNS_UNCLAIMED = Query("turns_unclaimed", UnclaimedTurnRow)
 _TOOL_CALLS_INCONSISTENT = Query("tool_calls_inconsistent", InconsistentCallRow)
 _APPENDS_DANGLING = Query("appends_dangling", DanglingAppendRow)
+_MESSAGES_SHARING_KEY = Query("messages_sharing_key", SharedKeyRow)
+_MESSAGE_VERSIONS_STRAY = Query("message_versions_stray", StrayVersionRow)
 _TREES_MISCOUNTED = Query("trees_miscounted", MiscountedTreeRow)
 _RECORDS_STRAY = Query("records_stray", StraySessionRow)
 
@@ -194,9 +211,28 @@ def _check_message_page(branch: _CheckedBranch, after: int) -> Steps[_CheckedPag
     findings: list[Finding] = []
     if not _is_readable(rows, branch.number):
         findings = [_unreadable_finding(row, branch) for row in rows if not _is_readable([row], branch.number)]
+    if rows:
+        findings += yield from _check_versions(branch, after, max(rows[-1].position, after))
     # rows of a damaged file may be out of order
     has_more = len(rows) == _MESSAGE_PAGE_SIZE and rows[-1].position > after
     return _CheckedPage(findings, branch.key, rows[-1].position if has_more else None)
+
+
+def _check_versions(branch: _CheckedBranch, low: int, high: int) -> Steps[list[Finding]]:
+    """Decode the earlier versions of the messages of a span, and report those that fail."""
+    findings: list[Finding] = []
+    for version in (yield from fetch_all(VERSIONS_OF_SPAN, branch=branch.key, low=low, high=high)):
+        try:
+            row = edits.version_row(version)
+        except (msgspec.MsgspecError, ValueError, TypeError, AttributeError):
+            row = None
+        if row is None or not _is_readable([row], branch.number):
+            message = (
+                f"Version {version.version} of message {branch.number}.{version.position} of session "
+                f"{branch.session!r} cannot be read."
+            )
+            findings.append(Finding(kind="message", message=message, advice=_BACKUP_ADVICE, session=branch.session))
+    return findings
 
 
 def _is_readable(rows: list[messages.MessageRow], number: int) -> bool:
@@ -282,12 +318,14 @@ HistoryValidator = Callable[[Sequence[Message]], Sequence[Repair]]
 """Returns the repairs that a history needs before a provider accepts it."""
 
 CHECKED_AREAS = (
-    "counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "labels", "payloads", "records",
+    "counters", "branches", "message keys", "turns", "tool calls", "idempotency keys", "titles", "labels", "payloads",
+    "records",
     "search index",
 )  # fmt: skip
 
 _SESSION_PAGE_SIZE = 50  # sessions per operation
 _STRAY_PAGE_SIZE = 500  # branches per operation
+_MAX_STRAY_VERSIONS = 100  # reported in one check; more tell nothing new
 _MAX_SHOWN = 5  # repairs or call ids that one finding lists
 _REPAIR_ADVICE = "store.check(repair=True) repairs it."
 _HISTORY_ADVICE = "Recollect repairs it in every history for a model; the stored messages do not change."
@@ -317,6 +355,7 @@ def check_store(
         after = page[-1]
     findings += yield from search.check_index(scope, repair=repair)
     findings += yield from _check_stray_messages()
+    findings += yield Operation(_check_stray_versions, writes=False)
     findings += yield Operation(_check_payload_refs, scope, repair, writes=repair)
     findings += yield Operation(_check_trees, scope, writes=False)
     findings += yield Operation(_check_stray_records, scope, repair, writes=repair)
@@ -449,6 +488,7 @@ def _check_branches(scope: Scope, current: sessions.StoredSession, repair: bool)
         name = f"{branch.number} of session {current.value.id!r}"
         findings += yield from _check_extent(current, branch, name, repair)
         findings += yield from _check_open_turns(scope, current, branch.key, name, repair)
+        findings += yield from _check_message_keys(current, branch)
         for call in (yield from fetch_all(_TOOL_CALLS_INCONSISTENT, branch=branch.key)):
             role = "asks" if call.lacks_call else "answers" if call.lacks_result else "asks or answers"
             message = (
@@ -456,6 +496,22 @@ def _check_branches(scope: Scope, current: sessions.StoredSession, repair: bool)
             )
             findings.append(Finding(kind="tool call", message=message, advice=_REPORT_ADVICE, session=current.value.id))
     return findings
+
+
+def _check_message_keys(current: sessions.StoredSession, branch: paths.SessionBranchRow) -> Steps[list[Finding]]:
+    """Report messages of a branch whose key another message of the path has."""
+    return [
+        Finding(
+            kind="message key",
+            message=(
+                f"Message {branch.number}.{row.position} of session {current.value.id!r} has the key "
+                f"{format_value(row.client_key)}, which another message of its path has too."
+            ),
+            advice="Delete one of them with session.delete_message().",
+            session=current.value.id,
+        )
+        for row in (yield from fetch_all(_MESSAGES_SHARING_KEY, branch=branch.key))
+    ]
 
 
 def _check_extent(
@@ -571,6 +627,18 @@ def _check_stray_messages() -> Plan[list[Finding]]:
             for key in strays
         ]
     return findings
+
+
+def _check_stray_versions() -> Steps[list[Finding]]:
+    """Report earlier versions of messages that do not exist."""
+    return [
+        Finding(
+            kind="message",
+            message=f"Message {row.position} on branch {row.branch} has an earlier version, but does not exist.",
+            advice=_REPORT_ADVICE,
+        )
+        for row in (yield from fetch_all(_MESSAGE_VERSIONS_STRAY, limit=_MAX_STRAY_VERSIONS))
+    ]
 
 
 def _read_stray_page(after: int) -> Steps[tuple[list[int], int | None]]:

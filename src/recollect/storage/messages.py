@@ -1,7 +1,8 @@
-"""Messages: rows, reading, deleting and pinning.
+"""Messages: rows, reading and deleting.
 
-A draft is encoded into the columns of a message row before the transaction begins. Deleting and pinning adjust the
-counts of every session that shares the message, in the same transaction. Appending is in appends.py.
+A draft is encoded into the columns of a message row before the transaction begins. Deleting adjusts the counts of
+every session that shares the message, in the same transaction. Appending is in appends.py, changing the content and the
+metadata of a message in edits.py.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from recollect.storage.operation import (
     Scope,
     Steps,
     execute,
-    execute_many,
     fetch_all,
     fetch_one,
     fetch_tuples,
@@ -101,7 +101,7 @@ class EncodedDraft(msgspec.Struct, frozen=True, gc=False):
     created_at: int
     draft: Draft
     row_only: bool = False
-    """Whether only its row is written: it has no tool call, no tool result, no blob and no pin."""
+    """Whether only its row is written: it has no tool call, no tool result, no blob, no pin and no key."""
     calls: Sequence[tuple[int, ToolCallPart]] = ()
     results: Sequence[tuple[int, ToolResultPart]] = ()
     payloads: Mapping[str, bytes] = _NO_PAYLOADS
@@ -142,7 +142,9 @@ def encode_draft(draft: Draft, now: int) -> EncodedDraft:
         blobs,
         text,
     )
-    row_only = not (calls or results or payloads or _is_always_active(draft))
+    row_only = not (calls or results or payloads or draft.key is not None or _is_always_active(draft))
+    if draft.key is not None:
+        validation.check_message_key(draft.key)
     return EncodedDraft(columns, tokens, created, draft, row_only, calls, results, payloads)
 
 
@@ -175,7 +177,7 @@ def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
             branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens,
             native, "completed", created,
         )  # fmt: skip
-    state, completed, deleted, error, metadata, _ = json.decode(rare)
+    state, completed, deleted, error, metadata, _, key, edit_time = json.decode(rare)
     return Message(
         branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens, native,
         state or "completed",
@@ -183,6 +185,8 @@ def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
         deleted,
         None if error is None else json.decode(error),
         None if metadata is None else json.decode(metadata),
+        key,
+        edit_time,
     )  # fmt: skip
 
 
@@ -226,7 +230,7 @@ def blob_names(row: Row) -> list[str] | None:
     *_, rare = row
     if rare is None:
         return None
-    *_, blobs = json.decode(rare)
+    *_, blobs, _, _ = json.decode(rare)
     return None if blobs is None else json.decode(blobs)
 
 
@@ -389,7 +393,7 @@ def _read_page_span(
         branch=span.branch, low=span.low, high=span.high, limit=limit, deleted=deleted,
         since=-1 if since is None else since, until=validation.MAX_INTEGER if until is None else until,
     )  # fmt: skip
-    return (yield from _decode_rows(scope, span.number, rows))
+    return (yield from decode_rows(scope, span.number, rows))
 
 
 def _finish_newest(request: LastMessagesRequest, rows: list[NewestMessageRow]) -> MessagePage | None:
@@ -444,7 +448,7 @@ def read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[
     newest = _newest_from_rows(rows, limit)
     if newest is None:
         return None
-    return _newest_page(newest, (yield from _decode_rows(scope, newest.number, newest.rows)), limit)
+    return _newest_page(newest, (yield from decode_rows(scope, newest.number, newest.rows)), limit)
 
 
 def read_span(
@@ -458,10 +462,10 @@ def read_span(
 ) -> Steps[list[Message]]:
     """Read messages of a span, after `low` and up to `high`, in the order of the query."""
     rows = yield from fetch_tuples(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
-    return (yield from _decode_rows(scope, span.number, rows))
+    return (yield from decode_rows(scope, span.number, rows))
 
 
-def _decode_rows(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
+def decode_rows(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
     """Return the messages of rows, with their blob payloads."""
     if has_blobs(rows):
         return (yield from _decode_with_payloads(scope, number, rows))
@@ -508,14 +512,28 @@ def read_at(scope: Scope, branch: int, number: int, position: int, *, lock: bool
     return None if row is None else (yield from _decode_with_payloads(scope, number, [row]))[0]
 
 
-def get(scope: Scope, session: str, name: MessageId) -> Operation[Message]:
-    """Read one message, deleted or not."""
+def get(scope: Scope, session: str, name: MessageId | None = None, key: str | None = None) -> Operation[Message]:
+    """Read one message, deleted or not, by its id or by the caller's key."""
+    if (name is None) == (key is None):
+        raise InvalidValue("message() needs either an id or a key.")
+    if key is not None:
+        return Operation(_get_by_key, scope, session, validation.check_message_key(key), writes=False)
     return Operation(_get, scope, session, name, writes=False)
 
 
 def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     current = yield from sessions.find(scope, session)
     return (yield from find_message(scope, session, current, name))[1]
+
+
+def _get_by_key(scope: Scope, session: str, key: str) -> Steps[Message]:
+    from recollect.storage import message_keys  # noqa: PLC0415  only for a key
+
+    current = yield from sessions.find(scope, session)
+    span = yield from message_keys.find_in_session(session, current, key)
+    message = yield from read_at(scope, span.branch, span.number, span.high)
+    assert message is not None
+    return message
 
 
 def find_message(
@@ -529,17 +547,17 @@ def find_message(
     return span, message
 
 
-class ChangedMessage(NamedTuple):
-    """A message after a change, and the session after it."""
+class DeletionChange(NamedTuple):
+    """Whether a message was deleted or restored by an operation, and the session after it."""
 
-    message: Message
+    is_changed: bool
     session: SessionInfo
 
 
 def set_deleted(
     scope: Scope, session: str, name: MessageId, *, deleted: bool, expected: int | None = None
-) -> Operation[ChangedMessage]:
-    """Mark a message as deleted, or restore it, in every fork that shares it.
+) -> Operation[DeletionChange]:
+    """Mark a message as deleted, or restore it, in every fork that shares it; return whether that changed it.
 
     Raise StaleRevision if the revision of the session is not `expected`.
     """
@@ -549,12 +567,14 @@ def set_deleted(
 
 def _set_deleted(
     scope: Scope, session: str, name: MessageId, deleted: bool, expected: int | None
-) -> Steps[ChangedMessage]:
+) -> Steps[DeletionChange]:
     current = yield from sessions.find(scope, session)
     sessions.check_revision(current, expected)
     span, message = yield from find_message(scope, session, current, name, lock=True)
     if (message.deleted_at is not None) == deleted:
-        return ChangedMessage(message, current.value)
+        return DeletionChange(is_changed=False, session=current.value)
+    if message.key is not None and not deleted:
+        yield from _check_restored_key(session, current.tree, span, message.key)
     stamp = scope.now if deleted else None
     yield from execute("message_mark_deleted", branch=span.branch, position=span.high, deleted_at=stamp)
     sign = -1 if deleted else 1
@@ -562,8 +582,15 @@ def _set_deleted(
         sign, sign * message.tokens, sign * (message.input_tokens or 0), sign * (message.output_tokens or 0)
     )
     yield from adjust_counts(scope, current.tree, span.branch, span.high, change)
-    after = yield from sessions.read_by_key(current.session)
-    return ChangedMessage(msgspec.structs.replace(message, deleted_at=stamp), after.value)
+    return DeletionChange(is_changed=True, session=(yield from sessions.read_by_key(current.session)).value)
+
+
+def _check_restored_key(session: str, tree: int, span: PathSpan, key: str) -> Steps[None]:
+    """Raise KeyReused if another message has the key of a message that is about to be restored."""
+    from recollect.storage import message_keys  # noqa: PLC0415  only for a message with a key
+
+    yield from fetch_all(SESSIONS_OF_TREE, tree=tree)  # locked: a fork could add a message with the key
+    yield from message_keys.check_free(session, tree, span.branch, span.high, key)
 
 
 class CountChange(NamedTuple):
@@ -589,10 +616,21 @@ SESSIONS_OF_TREE = Query("sessions_of_tree", TreeSessionRow)
 
 def adjust_counts(scope: Scope, tree: int, branch: int, position: int, change: CountChange) -> Steps[None]:
     """Change the counts of every session whose active path contains a message."""
+    yield from adjust_all_counts(scope, tree, [(branch, position, change)])
+
+
+def adjust_all_counts(scope: Scope, tree: int, changes: Sequence[tuple[int, int, CountChange]]) -> Steps[None]:
+    """Change the counts of the sessions whose active path contains some of the messages, each a branch and position."""
     for row in (yield from fetch_all(SESSIONS_OF_TREE, tree=tree)):
         spans = yield from read_path(row.head)
-        if any(span.branch == branch and span.low < position <= span.high for span in spans):
-            yield from execute("session_change", session=row.session, now=scope.now, **change._asdict())
+        path_changes = [
+            change
+            for branch, position, change in changes
+            if any(span.branch == branch and span.low < position <= span.high for span in spans)
+        ]
+        if path_changes:
+            total = CountChange(*map(sum, zip(*path_changes, strict=True)))
+            yield from execute("session_change", session=row.session, now=scope.now, **total._asdict())
 
 
 class PathTotals(NamedTuple):
@@ -714,26 +752,3 @@ def _count_shown_by_branch(scope: Scope, session: str) -> Steps[dict[int, int]]:
     current = yield from sessions.find(scope, session)
     rows = yield from fetch_all(MESSAGES_SHOWN_BY_BRANCH, session=current.session)
     return {row.number: row.messages for row in rows}
-
-
-def set_pinned(scope: Scope, session: str, name: MessageId, *, pinned: bool) -> Operation[Message]:
-    """Pin or unpin a message, in every fork that shares it."""
-    return Operation(_set_pinned, scope, session, name, pinned)
-
-
-def _set_pinned(scope: Scope, session: str, name: MessageId, pinned: bool) -> Steps[Message]:
-    current = yield from sessions.find(scope, session)
-    span, message = yield from find_message(scope, session, current, name, lock=True)
-    if message.pinned == pinned:
-        return message
-    metadata = {key: value for key, value in (message.metadata or {}).items() if key != "pinned"}
-    if pinned:
-        metadata["pinned"] = True
-    text = json.encode(metadata) if metadata else None
-    yield from execute("message_set_metadata", branch=span.branch, position=span.high, metadata=text)
-    if pinned:
-        yield from execute_many("pin_insert", [(span.branch, span.high)])
-    elif message.role != "system":
-        yield from execute("pin_delete", branch=span.branch, position=span.high)
-    yield from adjust_counts(scope, current.tree, span.branch, span.high, CountChange(0, 0, 0, 0))
-    return msgspec.structs.replace(message, metadata=metadata or None)

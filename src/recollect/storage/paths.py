@@ -61,6 +61,16 @@ class SessionBranchRow(NamedTuple):
     created_at: int
 
 
+class TreeBranchRow(NamedTuple):
+    """A branch of a tree; `session` and `parent` are keys."""
+
+    key: int
+    number: int
+    session: int | None
+    parent: int | None
+    fork_at: int
+
+
 class PathSpan(NamedTuple):
     """A span of a path: the positions of one branch after `low`, up to `high`."""
 
@@ -76,6 +86,7 @@ BRANCH_INSERT = Query("branch_insert", BranchKeyRow)
 BRANCH_GET = Query("branch_get", BranchRow)
 BRANCH_BY_NUMBER = Query("branch_by_number", BranchRow)
 BRANCHES_OF_SESSION = Query("branches_of_session", SessionBranchRow)
+BRANCHES_OF_TREE = Query("branches_of_tree", TreeBranchRow)
 BRANCH_PATH = Query("branch_path", PathSpan)
 
 
@@ -116,16 +127,37 @@ def find_span(session: str, head: int, session_key: int, name: MessageId) -> Ste
 
     Raise MessageNotFound if the session has no such position.
     """
-    number, position = parse_message_id(name)
-    if position > LAST_POSITION or (number or 0) > MAX_BRANCH_NUMBER:
-        raise MessageNotFound(session=session, message=display_message_id(name))
-    span = _span_at(number, position, (yield from read_path(head)))
-    if span is None and number is not None:
-        for branch in (yield from fetch_all(BRANCHES_OF_SESSION, session=session_key)):
-            span = span or _span_at(number, position, (yield from read_path(branch.key)))
-    if span is None:
-        raise MessageNotFound(session=session, message=display_message_id(name))
-    return span
+    return (yield from find_spans(session, head, session_key, [name]))[0]
+
+
+def find_spans(session: str, head: int, session_key: int, names: Sequence[MessageId]) -> Steps[list[PathSpan]]:
+    """Return for each message the span that ends with it, and read the paths only once."""
+    spans: list[PathSpan] = []
+    head_path: list[PathSpan] | None = None
+    other_paths: list[PathSpan] | None = None
+    for name in names:
+        number, position = parse_message_id(name)
+        if position > LAST_POSITION or (number or 0) > MAX_BRANCH_NUMBER:
+            raise MessageNotFound(session=session, message=display_message_id(name))
+        if head_path is None:
+            head_path = yield from read_path(head)
+        span = _span_at(number, position, head_path)
+        if span is None and number is not None:
+            if other_paths is None:
+                other_paths = yield from _read_paths_of_session(session_key)
+            span = _span_at(number, position, other_paths)
+        if span is None:
+            raise MessageNotFound(session=session, message=display_message_id(name))
+        spans.append(span)
+    return spans
+
+
+def _read_paths_of_session(session_key: int) -> Steps[list[PathSpan]]:
+    """Return the spans of the paths of all branches of a session."""
+    spans: list[PathSpan] = []
+    for branch in (yield from fetch_all(BRANCHES_OF_SESSION, session=session_key)):
+        spans += yield from read_path(branch.key)
+    return spans
 
 
 def _span_at(number: int | None, position: int, spans: Sequence[PathSpan]) -> PathSpan | None:

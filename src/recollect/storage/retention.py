@@ -20,7 +20,7 @@ from recollect.model.reports import PrunedSession, PruneReason, PruneReport
 from recollect.model.times import DurationLike
 from recollect.model.tokens import estimate_tokens
 from recollect.model.value import format_iso
-from recollect.storage import leases, messages, paths, presence, search, sessions
+from recollect.storage import edits, leases, messages, paths, presence, search, sessions
 from recollect.storage.operation import (
     Deletion,
     Operation,
@@ -33,18 +33,9 @@ from recollect.storage.operation import (
     fetch_all,
     fetch_one,
 )
+from recollect.storage.row_stream import VERSIONS_OF_SPAN
 
 FORK_POLICIES = ("refuse", "keep", "erase")
-
-
-class TreeBranchRow(NamedTuple):
-    """A branch of a tree; `session` and `parent` are keys."""
-
-    key: int
-    number: int
-    session: int | None
-    parent: int | None
-    fork_at: int
 
 
 class BlobListRow(NamedTuple):
@@ -110,7 +101,6 @@ class BlobTotalRow(NamedTuple):
     bytes: int
 
 
-_BRANCHES_OF_TREE = Query("branches_of_tree", TreeBranchRow)
 _MESSAGES_BLOBS = Query("messages_blobs", BlobListRow)
 _SESSIONS_OVER_LIMIT = Query("sessions_over_limit", SelectedSessionRow)
 _SESSIONS_UNPINNED = Query("sessions_unpinned", SelectedSessionRow)
@@ -157,7 +147,7 @@ def _erase_session(
         raise SessionNotFound(session=session)
     current = sessions.stored_from_row(row)
     sessions.check_revision(current, expected)
-    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
+    branches = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
     names: dict[int, str] = {
         row.session: row.id for row in (yield from fetch_all(messages.SESSIONS_OF_TREE, tree=current.tree))
     }
@@ -177,7 +167,7 @@ def _erase_session(
 
 def erase_stored(scope: Scope, current: sessions.StoredSession) -> Steps[None]:
     """Erase a session whose row was read; forks keep the past that they share."""
-    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
+    branches = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
     yield from _interrupt_turns(scope, branches, {current.session})
     yield from search.remove_title(current.session)
     yield from _delete_session(scope, current.session)
@@ -194,13 +184,13 @@ def _delete_session(scope: Scope, session: int) -> Steps[None]:
 
 def unshared_positions(current: sessions.StoredSession) -> Steps[dict[int, int]]:
     """Return for each branch of a session the position after which its messages are not shared with another session."""
-    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
+    branches = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
     reachable = _reachable_positions(branches, {current.session})
     own = (branch for branch in branches if branch.session == current.session)
     return {branch.key: reachable.get(branch.key) or 0 for branch in own}
 
 
-def _dependent_sessions(branches: list[TreeBranchRow], session: int) -> set[int]:
+def _dependent_sessions(branches: list[paths.TreeBranchRow], session: int) -> set[int]:
     """Return the sessions whose path contains branches of this one."""
     by_key = {branch.key: branch for branch in branches}
     dependents: set[int] = set()
@@ -215,7 +205,7 @@ def _dependent_sessions(branches: list[TreeBranchRow], session: int) -> set[int]
     return dependents - {session}
 
 
-def _interrupt_turns(scope: Scope, branches: list[TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
+def _interrupt_turns(scope: Scope, branches: list[paths.TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
     """Interrupt the open turns of erased sessions: forks may keep their messages, and no holder will end them."""
     for branch in branches:
         if branch.session in erased_keys:
@@ -224,7 +214,9 @@ def _interrupt_turns(scope: Scope, branches: list[TreeBranchRow], erased_keys: s
                 yield from leases.interrupt_turn(scope, branch.session, branch.key, row.open_turn)
 
 
-def _delete_unreachable(scope: Scope, tree: int, branches: list[TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
+def _delete_unreachable(
+    scope: Scope, tree: int, branches: list[paths.TreeBranchRow], erased_keys: set[int]
+) -> Steps[None]:
     """Delete what no session reaches: branches, and the ends of branches after their last fork."""
     reachable = _reachable_positions(branches, erased_keys)
     for branch in sorted(branches, key=lambda item: item.key, reverse=True):
@@ -234,7 +226,7 @@ def _delete_unreachable(scope: Scope, tree: int, branches: list[TreeBranchRow], 
     yield from execute("tree_delete", tree=tree)
 
 
-def _reachable_positions(branches: list[TreeBranchRow], erased_keys: set[int]) -> dict[int, int | None]:
+def _reachable_positions(branches: list[paths.TreeBranchRow], erased_keys: set[int]) -> dict[int, int | None]:
     """Return up to which position the remaining sessions reach into each branch; None: all of it."""
     reachable: dict[int, int | None] = {}
     # A child has a higher key than its parent, so descending order visits children first.
@@ -247,14 +239,23 @@ def _reachable_positions(branches: list[TreeBranchRow], erased_keys: set[int]) -
     return reachable
 
 
-def _truncate_branch(scope: Scope, branch: TreeBranchRow, branches: list[TreeBranchRow], cut: int) -> Steps[None]:
+def _truncate_branch(
+    scope: Scope, branch: paths.TreeBranchRow, branches: list[paths.TreeBranchRow], cut: int
+) -> Steps[None]:
     """Delete the messages of a branch after a position, and the branch if nothing of it remains."""
     yield from search.truncate_branch(scope, branch.key, cut)
     rows = yield from fetch_all(_MESSAGES_BLOBS, branch=branch.key, low=cut, high=paths.LAST_POSITION)
     blob_keys = [(scope.owner, name) for row in rows for name in json.decode(row.blobs)]
     yield from execute_many("blob_release", blob_keys)
     yield from execute_many("blob_delete_unused", blob_keys)
-    for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen", "pins_erase"):
+    for query in (
+        "messages_erase",
+        "message_versions_erase",
+        "turns_erase",
+        "tool_calls_erase",
+        "tool_calls_reopen",
+        "pins_erase",
+    ):
         yield from execute(query, branch=branch.key, low=cut)
     yield from execute("compactions_erase", branch=branch.key)  # a fork has its own
     if cut == 0:
@@ -452,6 +453,8 @@ def _drop_outputs(
         outputs, size = outputs + report.outputs, size + report.bytes
         if report.outputs and not dry_run:
             yield from _rewrite_message(scope, current, row.branch, message, parts)
+        report = yield from _drop_version_outputs(scope, row.branch, message, min_bytes, dry_run)
+        outputs, size = outputs + report.outputs, size + report.bytes
     last = (rows[-1].branch, rows[-1].position) if len(rows) == _OUTPUT_PAGE_SIZE else None
     return DroppedOutputs(outputs, size), last
 
@@ -496,18 +499,39 @@ def _rewrite_message(
     tokens = max(item.tokens, message.tokens - estimate_tokens(message.parts) + item.tokens)
     row = yield from fetch_one(messages.MESSAGE_GET, branch=branch, position=message.position)
     assert row is not None
-    blob_keys = [(scope.owner, name) for name in messages.blob_names(row) or () if name not in item.payloads]
+    blob_names = [name for name in messages.blob_names(row) or () if name not in item.payloads]
     yield from search.invalidate_message(scope, branch, message.position)
     yield from execute(
         "message_replace_parts", branch=branch, position=message.position, parts=columns["parts"], tokens=tokens,
-        blobs=columns["blobs"],
+        blobs=columns["blobs"], edited_at=edits.next_edit(scope, message),
     )  # fmt: skip
-    yield from execute_many("blob_release", blob_keys)
-    yield from execute_many("blob_delete_unused", blob_keys)
+    yield from edits.release_blobs(scope, blob_names)
     if message.deleted_at is None:
         change = messages.CountChange(0, tokens - message.tokens, 0, 0)
         yield from messages.adjust_counts(scope, current.tree, branch, message.position, change)
     yield from leases.raise_revision(scope, current.session)
+
+
+def _drop_version_outputs(
+    scope: Scope, branch: int, message: Message, min_bytes: int, dry_run: bool
+) -> Steps[DroppedOutputs]:
+    """Replace large tool outputs in the earlier versions of a message."""
+    reports: list[DroppedOutputs] = []
+    versions = yield from fetch_all(VERSIONS_OF_SPAN, branch=branch, low=message.position - 1, high=message.position)
+    for version in versions:
+        old = (yield from edits.decode_versions(scope, message, [version]))[0]
+        parts, report = _replace_outputs(old, min_bytes, scope.now)
+        if report.outputs and not dry_run:
+            item = messages.encode_draft(Draft(role=old.role, parts=parts), scope.now)
+            columns = dict(zip(messages.MESSAGE_COLUMNS, item.columns, strict=True))
+            yield from execute(
+                "message_version_rewrite", branch=branch, position=message.position, version=version.version,
+                parts=columns["parts"], tokens=columns["tokens"], blobs=columns["blobs"],
+            )  # fmt: skip
+            released_names = [name for name in version.blob_names if name not in item.payloads]
+            yield from edits.release_blobs(scope, released_names)
+        reports.append(report)
+    return DroppedOutputs(sum(report.outputs for report in reports), sum(report.bytes for report in reports))
 
 
 _END_OF_TIME = 1 << 62  # milliseconds, later than any stored time

@@ -47,11 +47,39 @@ class FullMessageRow(NamedTuple):
     native: str | None
     blobs: str | None
     parts: str
+    client_key: str | None
+    edited_at: int | None
     deleted_at: int | None
 
     @property
     def blob_names(self) -> list[str]:
         """The hashes of the blobs that the message refers to."""
+        return [] if self.blobs is None else json.decode(self.blobs)
+
+
+class FullVersionRow(NamedTuple):
+    """All columns of an earlier version of a message, by the position of the message."""
+
+    position: int
+    version: int
+    replaced_at: int
+    role: Role
+    state: UnfinishedState | None
+    tokens: int
+    input_tokens: int | None
+    output_tokens: int | None
+    completed_at: int | None
+    format: str | None
+    model: str | None
+    error: str | None
+    metadata: str | None
+    native: str | None
+    blobs: str | None
+    parts: str
+
+    @property
+    def blob_names(self) -> list[str]:
+        """The hashes of the blobs that the version refers to."""
         return [] if self.blobs is None else json.decode(self.blobs)
 
 
@@ -201,6 +229,7 @@ BRANCHES_OUTLINE = Query("branches_outline", BranchOutline)
 MESSAGES_SIZES = Query("messages_sizes", MessageSizeRow)
 MESSAGES_ROWS = Query("messages_rows", FullMessageRow)
 MESSAGE_ROW = Query("message_row", FullMessageRow)
+VERSIONS_OF_SPAN = Query("message_versions_of_span", FullVersionRow)
 TOOL_CALLS_OF_SPAN = Query("tool_calls_of_span", FullCallRow)
 PINS_OF_SPAN = Query("pins_of_span", PinRow)
 COMPACTIONS_OUTLINE = Query("compactions_outline", FullCompactionRow)
@@ -234,6 +263,7 @@ class BranchPage(NamedTuple):
     turns: list[TurnRow]
     calls: list[FullCallRow]
     pins: list[PinRow]
+    versions: list[FullVersionRow]
     more: int | None
 
 
@@ -310,7 +340,9 @@ def _read_branch_page(session: str, branch: int, low: int, high: int, deleted: b
     turns = yield from fetch_all(TURNS_OF_SPAN, **span)
     calls = yield from fetch_all(TOOL_CALLS_OF_SPAN, **span)
     pins = yield from fetch_all(PINS_OF_SPAN, **span)
-    return BranchPage(rows, turns, calls, pins, end if end < high else None)
+    # A file without deleted messages does not contain replaced content either.
+    versions = (yield from fetch_all(VERSIONS_OF_SPAN, **span)) if deleted else []
+    return BranchPage(rows, turns, calls, pins, versions, end if end < high else None)
 
 
 def read_blob(scope: Scope, name: str) -> Operation[bytes | None]:
@@ -398,6 +430,7 @@ class BranchItem(NamedTuple):
     tool_calls: Sequence[FullCallRow]
     pins: Sequence[PinRow]
     compactions: Sequence[FullCompactionRow]
+    versions: Sequence[FullVersionRow] = ()
 
 
 class SessionItem(NamedTuple):

@@ -127,12 +127,12 @@ def _join_new_calls(
     for position, item in enumerate(records, first):
         for part, call in item.calls:
             call_position = (branch, position, part)
-            new_rows[call_position] = _pending_row(branch, call_position, call.call_id, call.tool, item.created_at)
+            new_rows[call_position] = pending_row(branch, call_position, call.call_id, call.tool, item.created_at)
             waiting.setdefault(call.call_id, []).append(call_position)
         for part, result in item.results:
             stack = waiting.get(result.call_id)
             if stack:
-                _set_result(new_rows[stack.pop()], result, position, part, item.created_at)
+                set_result(new_rows[stack.pop()], result, position, part, item.created_at)
             else:
                 orphans.append(_OrphanResult(result, position, part, item.created_at))
     return new_rows, orphans
@@ -150,8 +150,8 @@ def write_calls(branch: int, first: int, records: Sequence[messages.EncodedDraft
         else:
             open_call = _pop_call(older, escape_surrogates(result.call_id))
         if open_call is not None:  # an orphan result is stored unchanged; the history repairs it
-            row = new_rows[open_call.position] = _row_of_call(branch, open_call)
-            _set_result(row, result, position, part, created)
+            row = new_rows[open_call.position] = row_of_call(branch, open_call)
+            set_result(row, result, position, part, created)
     yield from execute_many("tool_call_insert", list(map(astuple, new_rows.values())))
 
 
@@ -161,9 +161,10 @@ def new_call_rows(records: Sequence[messages.EncodedDraft]) -> Sequence[Row] | N
     return None if orphans else list(map(astuple, new_rows.values()))
 
 
-def _pending_row(
+def pending_row(
     branch: int, call_position: CallPosition, call_id: str, tool: str, created: int, started: int | None = None
 ) -> WrittenCallRow:
+    """Return the row of a call without a result."""
     call_branch, position, part = call_position
     return WrittenCallRow(
         call_branch, position, part, branch, escape_surrogates(call_id), escape_surrogates(tool), "pending", branch,
@@ -171,12 +172,13 @@ def _pending_row(
     )  # fmt: skip
 
 
-def _row_of_call(branch: int, call: PathToolCall) -> WrittenCallRow:
+def row_of_call(branch: int, call: PathToolCall) -> WrittenCallRow:
     """Return the row that this branch writes for a stored call."""
-    return _pending_row(branch, call.position, call.call_id, call.tool, call.created_at, call.started_at)
+    return pending_row(branch, call.position, call.call_id, call.tool, call.created_at, call.started_at)
 
 
-def _set_result(row: WrittenCallRow, result: ToolResultPart, position: int, part: int, now: int) -> None:
+def set_result(row: WrittenCallRow, result: ToolResultPart, position: int, part: int, now: int) -> None:
+    """Store in a row that a part of a message on its branch answers the call."""
     since = row.created_at if row.started_at is None else row.started_at
     row.status, row.result, row.result_part = result.status, position, part
     row.completed_at, row.latency_ms = now, _latency(result, now - since)
@@ -334,7 +336,7 @@ def _start_call(scope: Scope, session: str, call_id: str) -> Steps[SessionInfo]:
     call = yield from find_open_call(current.head, call_id)
     if call is None:
         raise (yield from missing_call_error(session, current.head, call_id))
-    row = _row_of_call(current.head, call)
+    row = row_of_call(current.head, call)
     row.status, row.started_at = "running", call.started_at or scope.now
     yield from execute_many("tool_call_insert", [astuple(row)])
     yield from leases.raise_revision(scope, current.session)

@@ -1,8 +1,9 @@
 """The writer of the row stream: compare rows with stored ones, and write those that the store lacks.
 
 Branch numbers and positions are kept, so a message has the same id in both stores. Rows that contradict stored ones
-are never written. Each operation can be repeated: after a crash, or during a second import of the same file, it finds
-the stored rows and continues. This module knows no file format; row_stream.py reads the rows.
+are never written, except later edits (imported_edits.py). Each operation can be repeated: after a crash, or during a
+second import of the same file, it finds the stored rows and continues. This module knows no file format; row_stream.py
+reads the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ import msgspec
 from recollect.errors import Conflict, CopyConflict, ImportConflict
 from recollect.model import json
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, leases, messages, paths, records, relations, search, sessions
+from recollect.storage import (
+    appends,
+    imported_edits,
+    leases,
+    messages,
+    paths,
+    records,
+    relations,
+    search,
+    sessions,
+)
 from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_all, fetch_one
 from recollect.storage.row_stream import (
@@ -32,6 +43,7 @@ from recollect.storage.row_stream import (
     FullMessageRow,
     FullRecordRow,
     FullSnapshotRow,
+    FullVersionRow,
     ParentRow,
     SessionItem,
     StreamItem,
@@ -68,7 +80,8 @@ _TURN_RANKS = {"open": 0, "interrupted": 1, "completed": 2, "failed": 2, "cancel
 _CALL_RANKS = {"pending": 0, "running": 1, "success": 3, "error": 3, "canceled": 3}
 _ABANDONED_RANK = 2  # of a cancelled call without a result, which may still receive one
 _FINAL_RANK = 2  # of a message that no import changes
-_JSON_COLUMNS = ("error", "metadata", "native", "blobs", "parts")
+_JSON_COLUMNS = ("error", "native", "blobs", "parts")
+_MARK_COLUMNS = ("deleted_at", "edited_at", "metadata")  # the side with the higher revision determines them
 
 
 class RowBatch(NamedTuple):
@@ -78,13 +91,15 @@ class RowBatch(NamedTuple):
     number: int
     session: int | None
     renew: bool
-    """Whether deletion marks of the file replace the stored ones."""
+    """Whether deletion marks, metadata and edits of the file replace the stored ones."""
     messages: Sequence[FullMessageRow]
     turns: Sequence[TurnRow]
     calls: Sequence[FullCallRow]
     """The rows see their messages from a branch of the store, by its key."""
     compactions: Sequence[FullCompactionRow]
     payloads: Mapping[str, bytes]
+    versions: Sequence[FullVersionRow] = ()
+    """The earlier versions of the messages."""
 
 
 class BranchDifference(NamedTuple):
@@ -109,6 +124,7 @@ def _compare_batch(batch: RowBatch) -> Steps[BranchDifference]:
         if state == "differs":
             return BranchDifference(adds, row.position)
         adds = adds or state in ("new", "further")
+    adds = adds or bool((yield from imported_edits.new_versions(batch, rows_by_position)))
     adds = adds or bool((yield from newer_turns(batch)))
     adds = adds or bool((yield from new_calls(batch)))
     for compaction in batch.compactions:
@@ -129,6 +145,9 @@ def compare_message(old_row: FullMessageRow, row: FullMessageRow, renew: bool) -
     """Compare a message with the stored one: return same, further, behind or differs."""
     if _is_same_message(old_row, row):
         return "same"
+    edit = imported_edits.compare_edits(old_row, row, renew=renew)
+    if edit is not None:
+        return edit
     before, after = _STATE_RANKS[old_row.state], _STATE_RANKS[row.state]
     if old_row.role != row.role or old_row.created_at != row.created_at or min(before, after) == _FINAL_RANK:
         return "differs"
@@ -143,7 +162,7 @@ def _is_same_message(old_row: FullMessageRow, row: FullMessageRow) -> bool:
     for name in row._fields:
         old_value: Any = getattr(old_row, name)
         new_value: Any = getattr(row, name)
-        if old_value == new_value or name == "deleted_at":
+        if old_value == new_value or name in _MARK_COLUMNS or (name == "client_key" and new_value is None):
             continue
         if (
             name not in _JSON_COLUMNS
@@ -215,7 +234,7 @@ def _snapshot_key(row: FullSnapshotRow) -> tuple[Any, ...]:
 IMPORT_HOLDER = "import"
 """The holder of an imported open turn. Its lease has expired, so the next open of the session interrupts it."""
 
-_FINAL_COLUMNS = ("position", "turn", "role", "created_at", "deleted_at")
+_FINAL_COLUMNS = ("position", "turn", "role", "created_at", "client_key", "edited_at", "deleted_at")
 """The columns of a message that do not change when a later state of it is imported."""
 _NEW_SESSION = {
     "deleted_at": None, "open_turns": 0, "message_count": 0, "token_count": 0, "input_tokens": 0, "output_tokens": 0,
@@ -407,13 +426,18 @@ def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
             )
         if state == "further":
             yield from _replace_message(scope, tree, batch, old_row, row)
-        elif batch.renew and old_row.deleted_at != row.deleted_at:
-            yield from _mark_deleted(batch.branch, row)
-            yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (row, 1)])
+            old_row = row._replace(deleted_at=old_row.deleted_at)
+        if state in ("same", "further") and batch.renew:
+            yield from _write_marks(tree, batch, old_row, row)
+    versions = yield from imported_edits.new_versions(batch, present)
     turns = yield from newer_turns(batch)
     yield from _insert_rows(batch, new, turns)
     if new:
         yield from _count_messages(scope, tree, batch, new)
+        _raise_diverged((yield from imported_edits.find_key_conflict(batch, new)))
+    yield from imported_edits.write_versions(batch.branch, versions)
+    for version in versions:
+        yield from _store_blobs(scope, batch, version)
     if batch.session is not None:
         for turn in turns:
             yield from _claim_branch(batch.session, batch.branch, turn)
@@ -422,10 +446,7 @@ def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
 
 def _insert_rows(batch: RowBatch, new: Sequence[FullMessageRow], turns: Sequence[TurnRow]) -> Steps[None]:
     """Write new messages and turns, and the tool calls and compactions that the store lacks."""
-    yield from execute_many("message_insert", [(batch.branch, *columns) for *columns, _ in new])
-    for row in new:
-        if row.deleted_at is not None:
-            yield from _mark_deleted(batch.branch, row)
+    yield from execute_many("message_insert_full", [(batch.branch, *row) for row in new])
     for turn in turns:
         yield from execute("turn_import", branch=batch.branch, **turn._asdict())
     calls = yield from new_calls(batch)
@@ -439,8 +460,21 @@ def _insert_rows(batch: RowBatch, new: Sequence[FullMessageRow], turns: Sequence
         yield from _write_compaction(batch.branch, compaction)
 
 
-def _mark_deleted(branch: int, row: FullMessageRow) -> Steps[None]:
-    yield from execute("message_mark_deleted", branch=branch, position=row.position, deleted_at=row.deleted_at)
+def _write_marks(tree: int, batch: RowBatch, old_row: FullMessageRow, row: FullMessageRow) -> Steps[None]:
+    """Write the deletion mark and the metadata of a stored message."""
+    if old_row.metadata != row.metadata:
+        yield from imported_edits.write_marks(batch, row)
+    if old_row.deleted_at != row.deleted_at:
+        yield from execute(
+            "message_mark_deleted", branch=batch.branch, position=row.position, deleted_at=row.deleted_at
+        )
+        yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (row, 1)])
+        _raise_diverged((yield from imported_edits.check_restored_key(tree, batch, row)))
+
+
+def _raise_diverged(conflict: str | None) -> None:
+    if conflict is not None:
+        raise MessageDiverged(conflict)
 
 
 def _count_messages(scope: Scope, tree: int, batch: RowBatch, new: Sequence[FullMessageRow]) -> Steps[None]:
@@ -465,7 +499,7 @@ def _is_always_active(row: FullMessageRow) -> bool:
     return row.role == "system" or (isinstance(metadata, dict) and metadata.get("pinned") is True)
 
 
-def _store_blobs(scope: Scope, batch: RowBatch, row: FullMessageRow) -> Steps[None]:
+def _store_blobs(scope: Scope, batch: RowBatch, row: FullMessageRow | FullVersionRow) -> Steps[None]:
     for name in row.blob_names:
         if name in batch.payloads:
             yield from appends.store_blob(scope, name, batch.payloads[name])
@@ -494,15 +528,18 @@ def _adjust_counts(tree: int, branch: int, changes: Sequence[tuple[FullMessageRo
 def _replace_message(
     scope: Scope, tree: int, batch: RowBatch, old_row: FullMessageRow, row: FullMessageRow
 ) -> Steps[None]:
-    """Replace an unfinished message by the one in the file."""
-    columns = {name: value for name, value in row._asdict().items() if name not in _FINAL_COLUMNS}
-    yield from search.invalidate_message(scope, batch.branch, row.position)
-    yield from execute("message_write", branch=batch.branch, position=row.position, **columns)
-    yield from execute_many("blob_release", [(scope.owner, name) for name in old_row.blob_names])
+    """Replace an unfinished message, or one that was edited later in the file, by the one in the file."""
     yield from _store_blobs(scope, batch, row)
+    if old_row.edited_at == row.edited_at:
+        columns = {name: value for name, value in row._asdict().items() if name not in _FINAL_COLUMNS}
+        yield from search.invalidate_message(scope, batch.branch, row.position)
+        yield from execute("message_write", branch=batch.branch, position=row.position, **columns)
+        yield from execute_many("blob_release", [(scope.owner, name) for name in old_row.blob_names])
+        yield from _insert_pins(batch.branch, [row])
+    else:
+        yield from imported_edits.replace_content(scope, tree, batch, old_row, row)
     new_row = row._replace(deleted_at=old_row.deleted_at)
     yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (new_row, 1)])
-    yield from _insert_pins(batch.branch, [row])
 
 
 def _claim_branch(session: int, branch: int, turn: TurnRow) -> Steps[None]:
@@ -755,6 +792,7 @@ class _CopyWriter:
             present = yield from stored_rows(batch.branch, item.messages)
             new = [row for row in new if row.position not in present]
         yield from _insert_rows(batch, new, item.turns)
+        yield from imported_edits.write_versions(batch.branch, item.versions)
         yield from execute_many("pin_insert", [(batch.branch, pin.position) for pin in item.pins])
         low = self.journal.low if self.journal.branch == item.number else 0
         low = item.messages[-1].position if item.messages else low

@@ -26,6 +26,7 @@ from recollect.store.waiting import close_anywhere, maintain, open_if_sync
 
 if TYPE_CHECKING:
     from recollect.engine.engine import Engine, Maintenance
+    from recollect.model.message import Message
     from recollect.model.reports import Findings, OptimizeReport, Owners, Period, PruneReport, Space, Stats, ToolStats
     from recollect.model.session import Relation, SessionInfo
     from recollect.model.times import DurationLike, TimeLike
@@ -205,6 +206,16 @@ class Store:
         )  # fmt: skip
         page = self.run(op)
         return Page([Session(self, info) for info in page.sessions], page.next)
+
+    def message(self, *, key: str) -> tuple[Session, Message]:
+        """Return the message with this key in any session, and its session.
+
+        If forks share it, its session is the one that has written it, or else the oldest one that shares it. Sessions
+        in the trash are not searched. Raise MessageNotFound if there is none, and AmbiguousName if sessions have
+        different messages with the key.
+        """
+        info, message = self.run(storage.message_keys.find(self.scope(), key))
+        return Session(self, info), message
 
     def shown_counts(self, sessions: Sequence[Session | SessionInfo | str]) -> list[int]:
         """Return how many messages each session shows to people, in the order of `sessions`.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from recollect import formats, storage
 from recollect import history as model_history
 from recollect.errors import InvalidValue
-from recollect.history.drafts import read_drafts, read_question, tool_result_draft
+from recollect.history.drafts import read_drafts, read_question, read_replacement, tool_result_draft
 from recollect.history.render import History, render_history
 from recollect.model import session_ids, validation
 from recollect.model.compaction import KEEP_TURNS, Compaction
@@ -180,12 +180,18 @@ class AsyncSession(SessionFields):
             for message in page.messages:
                 yield message
 
-    async def message(self, id: MessageId) -> Message:
-        """Return one message by its id, deleted or not. Raise MessageNotFound if it does not exist.
+    async def message(self, id: MessageId | None = None, *, key: str | None = None) -> Message:
+        """Return one message by its id or by the caller's key, deleted or not. Raise MessageNotFound if there is none.
 
-        An id is "branch.position", such as "1.2", on any branch. A number alone is a position on the active path.
+        An id is "branch.position", such as "1.2", on any branch. A number alone is a position on the active path. Of
+        several messages with a key, the one on the active path is returned, or else the newest one of another branch;
+        a deleted message only if there is no other.
         """
-        return await self._run(storage.messages.get(self.store.scope(), self.id, id))
+        return await self._run(storage.messages.get(self.store.scope(), self.id, id, key))
+
+    async def message_versions(self, id: MessageId) -> list[Message]:
+        """Return the earlier versions of a message that replace_message() has replaced, oldest first."""
+        return await self._run(storage.edits.read_versions(self.store.scope(), self.id, id))
 
     async def response(self, id: MessageId) -> dict[str, Any] | None:
         """Return the provider's whole response that contained a message, equal to the original.
@@ -325,29 +331,85 @@ class AsyncSession(SessionFields):
         return await self._set_pinned(id, pinned=False)
 
     async def _set_pinned(self, id: MessageId, *, pinned: bool) -> Message:
-        message = await self._run(storage.messages.set_pinned(self.store.scope(), self.id, id, pinned=pinned))
+        message = await self._run(storage.edits.set_pinned(self.store.scope(), self.id, id, pinned=pinned))
         await self.refresh()
         return message
 
-    async def delete_message(self, id: MessageId, *, expected: int | None = None) -> Message:
-        """Mark a message as deleted, and return it. It stays stored, and restore_message() restores it.
+    async def mark_message(self, id: MessageId, metadata: dict[str, Any], *, expected: int | None = None) -> Message:
+        """Change keys of the metadata of a message, and return it. None removes a key; the other keys stay.
 
-        It is deleted in every fork that shares it. Deleting twice is allowed. Raise StaleRevision if `expected` is not
-        the current revision of the session.
+        The key "pinned" pins and unpins the message. Forks that share it see the change too. Raise StaleRevision if
+        `expected` is not the current revision of the session.
+        """
+        message = await self._run(storage.edits.mark(self.store.scope(), self.id, id, metadata, expected))
+        await self.refresh()
+        return message
+
+    async def replace_message(
+        self,
+        id: MessageId,
+        message: Messages,
+        *,
+        format: Format | None = None,
+        erase: bool = False,
+        expected: int | None = None,
+    ) -> Message:
+        """Replace the content of a message, and return it. Its id, position, time, turn and key stay.
+
+        - `message`: the new content: one message, as in append().
+        - `erase`: erase the former content and all earlier versions, so that no file contains them when this returns.
+          Otherwise message_versions() returns them.
+        - `expected`: the revision that the session must have, otherwise StaleRevision is raised.
+
+        The metadata, the model and the usage stay if the new message does not state them. It is replaced in every fork
+        that shares it. Summaries and snapshots do not change. Raise Conflict while a turn writes the message.
+        """
+        draft = read_replacement(message, format)
+        erase = validation.check_flag("erase", erase)
+        op = storage.edits.replace(self.store.scope(), self.id, id, draft, erase=erase, expected=expected)
+        replaced_message = await self._run(op)
+        await self.refresh()
+        return replaced_message
+
+    async def delete_message(self, id: MessageId, *, expected: int | None = None) -> bool:
+        """Mark a message as deleted, and return whether this call did it: False if it was deleted before.
+
+        It stays stored, and restore_message() restores it. It is deleted in every fork that shares it. Raise
+        StaleRevision if `expected` is not the current revision of the session.
         """
         return await self._set_deleted(id, deleted=True, expected=expected)
 
-    async def restore_message(self, id: MessageId, *, expected: int | None = None) -> Message:
-        """Restore a deleted message at its position, and return it.
+    async def restore_message(self, id: MessageId, *, expected: int | None = None) -> bool:
+        """Restore a deleted message at its position, and return whether this call did it.
 
-        Raise StaleRevision if `expected` is not the current revision of the session.
+        Raise KeyReused if another message has its key now, and StaleRevision if `expected` is not the current revision
+        of the session.
         """
         return await self._set_deleted(id, deleted=False, expected=expected)
 
-    async def _set_deleted(self, id: MessageId, *, deleted: bool, expected: int | None) -> Message:
+    async def _set_deleted(self, id: MessageId, *, deleted: bool, expected: int | None) -> bool:
         op = storage.messages.set_deleted(self.store.scope(), self.id, id, deleted=deleted, expected=expected)
-        message, self.info = await self._run(op)
-        return message
+        is_changed, self.info = await self._run(op)
+        return is_changed
+
+    async def delete_messages(self, ids: Iterable[MessageId]) -> list[str]:
+        """Mark messages as deleted in one transaction, and return the ids of those that this call deleted.
+
+        Messages that were deleted before are left out. If one does not exist, MessageNotFound is raised and none is
+        deleted.
+        """
+        deleted_ids = await self._run(storage.edits.delete(self.store.scope(), self.id, ids))
+        await self.refresh()
+        return deleted_ids
+
+    async def pop(self, n: int = 1) -> list[Message]:
+        """Mark the last `n` messages of the active path as deleted, and return them, the newest last.
+
+        Fewer are returned if the path has fewer. Of two callers at the same time, each gets other messages.
+        """
+        messages = await self._run(storage.edits.pop(self.store.scope(), self.id, n))
+        await self.refresh()
+        return messages
 
     async def update(self, *, expected: int | None = None, **fields: Unpack[SessionUpdates]) -> Self:
         """Change fields of the session, such as title, status, model, labels or metadata, and return the session.

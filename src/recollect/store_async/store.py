@@ -25,6 +25,7 @@ from recollect.store_async.waiting import close_anywhere, maintain, open_if_sync
 
 if TYPE_CHECKING:
     from recollect.engine.engine import AsyncEngine, Maintenance
+    from recollect.model.message import Message
     from recollect.model.reports import Findings, OptimizeReport, Owners, Period, PruneReport, Space, Stats, ToolStats
     from recollect.model.session import Relation, SessionInfo
     from recollect.model.times import DurationLike, TimeLike
@@ -208,6 +209,16 @@ class AsyncStore:
         )  # fmt: skip
         page = await self.run(op)
         return Page([AsyncSession(self, info) for info in page.sessions], page.next)
+
+    async def message(self, *, key: str) -> tuple[AsyncSession, Message]:
+        """Return the message with this key in any session, and its session.
+
+        If forks share it, its session is the one that has written it, or else the oldest one that shares it. Sessions
+        in the trash are not searched. Raise MessageNotFound if there is none, and AmbiguousName if sessions have
+        different messages with the key.
+        """
+        info, message = await self.run(storage.message_keys.find(self.scope(), key))
+        return AsyncSession(self, info), message
 
     async def shown_counts(self, sessions: Sequence[AsyncSession | SessionInfo | str]) -> list[int]:
         """Return how many messages each session shows to people, in the order of `sessions`.

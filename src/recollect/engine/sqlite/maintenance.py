@@ -458,7 +458,7 @@ def _measure_tables(file: DatabaseFile, connection: apsw.Connection) -> Space:
     page = _query_number(connection, "PRAGMA page_size")
     total = page * _query_number(connection, "PRAGMA page_count")
     free = page * _query_number(connection, "PRAGMA freelist_count")
-    messages = tables.get("messages", 0)
+    messages = tables.get("messages", 0) + tables.get("message_versions", 0)
     output = min(_tool_output_bytes(connection), messages)
     attachments = tables.get("blobs", 0)
     index = sum(size for name, size in tables.items() if name in indexes or name.startswith(_SEARCH_PREFIX))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from litestar import Response, delete, get, post, put
+from litestar import Response, delete, get, patch, post, put
 from litestar.params import PathParameter, QueryParameter
 
 from recollect import storage
@@ -80,6 +80,25 @@ def _parse_cursor(text: str | None) -> str | int | None:
     if text is not None and text.isascii() and text.isdecimal() and len(text) <= _MAX_POSITION_DIGITS:
         return int(text)
     return text
+
+
+class MessageReplacement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The new content of a message."""
+
+    message: Annotated[
+        Any,
+        msgspec.Meta(description="One message, in any format.", examples=[{"role": "user", "content": "[redacted]"}]),
+    ]
+    format: MessageFormat = None
+    erase: Annotated[
+        bool, msgspec.Meta(description="Whether the former content is erased. Otherwise the store keeps it.")
+    ] = False
+
+
+class MessageMarks(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Changes of the metadata of a message."""
+
+    metadata: Annotated[dict[str, Any], msgspec.Meta(description="The keys to set; null removes a key.")]
 
 
 def message_to_dict(message: Message) -> dict[str, Any]:
@@ -157,6 +176,7 @@ async def append_messages(
 def append_response(append: storage.appends.Appended) -> Response[Any]:
     """Return the response to an append: 201, or 200 if the same key stored it before."""
     body = {"ids": append.ids, **msgspec.to_builtins(append)}
+    del body["keyed_ids"]
     return json_response(body, 200 if append.repeated else 201, revision=append.revision)
 
 
@@ -215,8 +235,9 @@ async def delete_message(
 ) -> Response[schemas.MessageSchema]:
     """Delete a message. It can be restored."""
     handle = await open_session(account, session)
-    value = await handle.delete_message(parse_message_id(message), expected=expected_revision(if_match))
-    return json_response(message_to_dict(value), revision=handle.revision)
+    message_id = parse_message_id(message)
+    await handle.delete_message(message_id, expected=expected_revision(if_match))
+    return json_response(message_to_dict(await handle.message(message_id)), revision=handle.revision)
 
 
 @post(
@@ -225,10 +246,36 @@ async def delete_message(
 async def restore_message(
     account: Account, session: SessionPath, message: MessagePath, if_match: IfMatch = None
 ) -> Response[schemas.MessageSchema]:
-    """Restore a deleted message."""
+    """Restore a deleted message. Fails with 409 if another message has its key now."""
     handle = await open_session(account, session)
-    value = await handle.restore_message(parse_message_id(message), expected=expected_revision(if_match))
-    return json_response(message_to_dict(value), revision=handle.revision)
+    message_id = parse_message_id(message)
+    await handle.restore_message(message_id, expected=expected_revision(if_match))
+    return json_response(message_to_dict(await handle.message(message_id)), revision=handle.revision)
+
+
+@put("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="replace_message")
+async def replace_message(
+    account: Account, session: SessionPath, message: MessagePath, data: MessageReplacement, if_match: IfMatch = None
+) -> Response[schemas.MessageSchema]:
+    """Replace the content of a message. Its id, position, time, turn and key stay, in every fork that shares it."""
+    handle = await open_session(account, session)
+    replaced_message = await handle.replace_message(
+        parse_message_id(message), data.message, format=data.format, erase=data.erase,
+        expected=expected_revision(if_match),
+    )  # fmt: skip
+    return json_response(message_to_dict(replaced_message), revision=handle.revision)
+
+
+@patch("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="mark_message")
+async def mark_message(
+    account: Account, session: SessionPath, message: MessagePath, data: MessageMarks, if_match: IfMatch = None
+) -> Response[schemas.MessageSchema]:
+    """Change keys of the metadata of a message. Null removes a key."""
+    handle = await open_session(account, session)
+    marked_message = await handle.mark_message(
+        parse_message_id(message), data.metadata, expected=expected_revision(if_match)
+    )
+    return json_response(message_to_dict(marked_message), revision=handle.revision)
 
 
 @put("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="pin_message")
@@ -250,8 +297,8 @@ async def unpin_message(
 
 
 MESSAGE_ROUTES: list[Any] = [
-    list_messages, append_messages, get_history, get_message, get_response, delete_message, restore_message,
-    pin_message, unpin_message,
+    list_messages, append_messages, get_history, get_message, get_response, replace_message, mark_message,
+    delete_message, restore_message, pin_message, unpin_message,
 ]  # fmt: skip
 
 

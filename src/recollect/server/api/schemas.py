@@ -79,6 +79,8 @@ class MessageSchema(ResponseSchema, frozen=True, kw_only=True):
     deleted_at: datetime | None
     error: Any
     metadata: dict[str, Any] | None
+    key: Annotated[str | None, Meta(description="The caller's key, unique among the messages of a path.")]
+    edited_at: Annotated[datetime | None, Meta(description="When its content was last replaced.")]
 
 
 class MessagesSchema(ResponseSchema, frozen=True, kw_only=True):
@@ -98,7 +100,7 @@ class AppendedSchema(ResponseSchema, frozen=True, kw_only=True):
     first: int
     count: int
     revision: int
-    repeated: Annotated[bool, Meta(description="Whether an earlier request with the same key stored this.")]
+    repeated: Annotated[bool, Meta(description="Whether nothing was stored, because earlier requests stored it.")]
 
 
 class RepairSchema(ResponseSchema, frozen=True, kw_only=True):

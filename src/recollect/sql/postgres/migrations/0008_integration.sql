@@ -1,7 +1,7 @@
 -- Keys and earlier versions of messages, records, labels of sessions, and the spelling `cancelled`.
 
--- The caller's key of a message, and the time when its content or metadata was changed. Both are NULL for most messages. The key
--- is unique among the messages of a path that are not deleted.
+-- The caller's key of a message, and the time when its content was last replaced. Both are NULL for most messages. The key is
+-- unique among the messages of a path that are not deleted.
 ALTER TABLE recollect.messages ADD COLUMN client_key text COLLATE "C", ADD COLUMN edited_at bigint;
 ALTER TABLE recollect.messages ALTER COLUMN client_key SET STORAGE MAIN;
 

@@ -133,10 +133,13 @@ WHERE a.tree = :session::bigint >> 20 AND a.session = (:session::bigint & 104857
 SELECT hash, refs, octet_length(data) = size AS size_matches FROM recollect.blobs WHERE owner = :owner
 
 -- shared: reference_counts
--- The number of references of all messages to each blob.
+-- The number of references of all messages, and of their earlier versions, to each blob.
 SELECT j.hash, count(*) AS refs
-FROM recollect.messages AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
-WHERE m.blobs IS NOT NULL AND m.owner = :owner
+FROM (
+    SELECT blobs FROM recollect.messages WHERE blobs IS NOT NULL AND owner = :owner
+    UNION ALL
+    SELECT blobs FROM recollect.message_versions WHERE blobs IS NOT NULL AND owner = :owner
+) AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
 GROUP BY j.hash
 
 -- name: blobs_reference_counts

@@ -1,7 +1,7 @@
 -- shared: message_row
 -- All columns of a message.
 position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
-metadata, native, blobs, parts, deleted_at
+metadata, native, blobs, parts, client_key, edited_at, deleted_at
 
 -- shared: on_branch
 -- Condition: the row belongs to the branch with the key :branch.
@@ -36,8 +36,12 @@ WHERE b.tree = :tree
 ORDER BY b.number
 
 -- name: messages_sizes
--- Return the position and size in bytes of messages of a span.
-SELECT position, octet_length(parts) AS size FROM recollect.messages
+-- Return the position and size in bytes of messages of a span, with their earlier versions.
+SELECT position, octet_length(parts) + coalesce((
+    SELECT sum(octet_length(v.parts)) FROM recollect.message_versions AS v
+    WHERE v.tree = messages.tree AND v.branch = messages.branch AND v.position = messages.position
+), 0) AS size
+FROM recollect.messages
 WHERE {on_branch} AND {in_range} AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position LIMIT :limit
 

@@ -59,6 +59,19 @@ JOIN tool_calls AS t ON t.message > (m.key << 32) | m.low AND t.message <= (m.ke
 JOIN path AS a ON a.key = t.branch
 ORDER BY m.depth DESC, t.message, t.part, a.depth
 
+-- name: tool_calls_answered
+-- Return the calls of a span whose result is in a message, the newest first.
+SELECT message & 4294967295 AS position, part, branch, call_id, tool, status, result & 4294967295 AS result, result_part,
+    created_at, started_at, completed_at, latency_ms, error_code, error_message
+FROM tool_calls
+WHERE message > (:call_branch << 32) | :low AND message <= (:call_branch << 32) | :high AND branch = :branch
+    AND result = (:branch << 32) | :position
+ORDER BY message DESC, part DESC LIMIT :limit
+
+-- name: tool_calls_delete
+-- Delete the tool calls of a message.
+DELETE FROM tool_calls WHERE message = (:branch << 32) | :position
+
 -- name: tool_calls_erase
 -- Delete the tool calls of messages of a branch after a position.
 DELETE FROM tool_calls

@@ -1,7 +1,7 @@
 -- shared: message_row
 -- All columns of a message.
 key & 4294967295 AS position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
-metadata, native, blobs, parts, deleted_at
+metadata, native, blobs, parts, client_key, edited_at, deleted_at
 
 -- name: sessions_created_after
 -- Return a page of session ids, oldest first, for an export.
@@ -18,8 +18,11 @@ WHERE b.tree = :tree
 ORDER BY b.number
 
 -- name: messages_sizes
--- Return the position and size in bytes of messages of a span.
-SELECT key & 4294967295 AS position, octet_length(parts) AS size FROM messages
+-- Return the position and size in bytes of messages of a span, with their earlier versions.
+SELECT key & 4294967295 AS position, octet_length(parts) + coalesce(
+    (SELECT sum(octet_length(v.parts)) FROM message_versions AS v WHERE v.message = messages.key), 0
+) AS size
+FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key LIMIT :limit
 
