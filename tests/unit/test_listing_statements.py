@@ -35,7 +35,7 @@ def test_a_list_without_an_index_takes_one_statement(options, query):
     op = page(**options)
     request = op.fast
     assert type(request) is ListSessionsRequest
-    assert (request.query, request.pinned_first) == (query, False)
+    assert request.query == query
     script = Script({query: [listed_row(labels=("a", "b")), listed_row(), listed_row()]})
     result = script.run(op)
     assert [session.labels for session in result.sessions] == [("a", "b"), ()]
