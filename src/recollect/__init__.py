@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from recollect import formats
 from recollect.errors import (
     AmbiguousFormat,
     AmbiguousName,
@@ -232,6 +233,7 @@ __all__ = [
     "Watch",
     "check_backup",
     "copy",
+    "formats",
     "open",
     "open_async",
     "restore",

@@ -213,11 +213,13 @@ class TestArguments:
             assert str(parsed.value) == str(appended.value)
 
     def test_invalid_drafts_are_refused(self):
+        with pytest.raises(InvalidValue, match="before the year 10000"):
+            formats.render(Draft(role="user", created_at=2**53), "recollect")
         wrong = [
             {"role": "robot"},
             {"tokens": -1},
             {"metadata": 5},
-            {"created_at": 2**53},
+            {"created_at": 2**54},
             {"created_at": -1},
             {"native": [b"x"]},
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import threading
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -267,6 +268,37 @@ class TestHistoryTail:
         (report,) = session.history("anthropic", last=2).repairs
         assert (report.kind, report.message, report.call_id) == ("split_pair", "1.42", "x")
         assert session.history("anthropic", last=3).repairs == []
+
+    def test_a_message_with_a_large_attachment(self, store: Store):
+        session = store.session("a")
+        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 8_000}}
+        session.append([{"role": "user", "content": [image]}, *numbered_messages(3)], format="openai")
+        self.check(session)
+        assert session.history("openai", last=4)[0]["content"] == [image]
+
+    def test_each_tail_is_a_state_that_the_session_had(self, store: Store):
+        session = store.session("a")
+        stop = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                call = f"c{number}"
+                session.append([user(str(number)), tool_call_message(call), tool_result_message(call)])
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for _ in range(60):
+                tail = session.history("anthropic", last=7)
+                questions = [int(item["content"]) for item in tail if isinstance(item["content"], str)]
+                assert questions == list(range(questions[0], questions[0] + len(questions))) if questions else not tail
+                kinds = [item["content"][0]["type"] if isinstance(item["content"], list) else "text" for item in tail]
+                assert kinds == (["text", "tool_use", "tool_result"] * 3)[-len(kinds) :] or not kinds
+        finally:
+            stop.set()
+            writer.join()
 
     def test_invalid_arguments(self, store: Store):
         session = store.session("a")

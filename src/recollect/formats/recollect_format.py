@@ -99,7 +99,12 @@ def write_draft(draft: Draft) -> dict[str, Any]:
     fields = {name: value for name, value in msgspec.to_builtins(draft).items() if value is not None}
     fields["parts"] = parts_of.parts_to_dicts(draft.parts)
     if draft.created_at is not None:
-        fields["created_at"] = format_iso(draft.created_at)
+        try:
+            fields["created_at"] = format_iso(draft.created_at)
+        except OverflowError as error:
+            raise InvalidValue(
+                f"created_at must be a time before the year 10000, got {format_value(draft.created_at)}."
+            ) from error
     return fields
 
 

@@ -115,10 +115,12 @@ def render(messages: Draft | Message | Iterable[Draft | Message], format: Format
             raise InvalidValue(
                 f"messages[{index}] must be a Message or a Draft, got {format_value(value)}. parse() returns drafts."
             )
-    output = module.write(numbered_messages)
-    if module is recollect_format:
-        for index, draft in drafts.items():
-            output[index] = recollect_format.write_draft(draft)
+    if module is not recollect_format:
+        return copy_json_data(module.write(numbered_messages))
+    output = [
+        recollect_format.write_draft(drafts[index]) if index in drafts else recollect_format.write([message])[0]
+        for index, message in enumerate(numbered_messages)
+    ]
     return copy_json_data(output)
 
 

@@ -119,7 +119,6 @@ Format = BuiltInFormat | RegisteredFormat
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
-Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]  # milliseconds; the last one of the year 9999
 _MAX_REASON_LENGTH = 400  # characters of msgspec's message, which contains the received value
 UnfinishedState = Literal["pending", "streaming", "interrupted", "error"]
 MessageState = Literal["pending", "streaming", "completed", "interrupted", "error"]
@@ -139,7 +138,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: MessageState = "completed"
     error: Any = None
     metadata: dict[str, Any] | None = None
-    created_at: Timestamp | None = None
+    created_at: Count | None = None
     key: str | None = None
     """The caller's key, unique on a path: an append of a message whose key is on the path stores nothing."""
 
