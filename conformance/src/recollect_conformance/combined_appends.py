@@ -239,14 +239,13 @@ class TestAppendAfter:
     def test_it_moves_the_session_to_the_top_of_the_list(self, store: Store):
         for id in "abcd":
             new_session(store, id)
-        store.session("a", create=False)
         handles = {session.id: session for session in store.list_sessions()}
         handles["b"].append(user("x"), after=1)
-        assert [session.id for session in store.list_sessions()] == ["b", "a", "d", "c"]
+        assert [session.id for session in store.list_sessions()] == ["b", "d", "c", "a"]
         handles["c"].append([], after=0)
-        assert [session.id for session in store.list_sessions()] == ["c", "b", "a", "d"]
+        assert [session.id for session in store.list_sessions()] == ["c", "b", "d", "a"]
         handles["d"].append([], update={"title": "T"})
-        assert [session.id for session in store.list_sessions()] == ["c", "b", "a", "d"]
+        assert [session.id for session in store.list_sessions()] == ["c", "b", "d", "a"]
         assert [(session.id, session.active_at) for session in store.list_sessions()] == [
             (session.id, session.active_at) for session in (handles["c"], handles["b"], handles["a"], handles["d"])
         ]

@@ -291,7 +291,7 @@ class TestReversedLists:
             if page.next is None:
                 break
             if len(pages) == 2:
-                store.session("s0")  # already listed, and now the newest
+                store.session("s0").append(user("x"))  # already listed, and now the newest
                 store.session("new")
                 store.delete_session("s3")
             page = store.list_sessions(2, after=page.next, oldest_first=True)

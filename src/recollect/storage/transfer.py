@@ -26,7 +26,7 @@ from recollect.storage import (
     relations,
     search,
     sessions,
-)
+)  # fmt: skip
 from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_all, fetch_one
 from recollect.storage.row_stream import (
@@ -48,7 +48,7 @@ from recollect.storage.row_stream import (
     SessionItem,
     StreamItem,
     TreeItem,
-)
+)  # fmt: skip
 
 
 class BlobSizeRow(NamedTuple):
