@@ -567,7 +567,7 @@ def test_the_end_of_asyncio_run_leaves_no_turn_open(path, phase):
 
     store = asyncio.run(open_store())
     for _ in range(5):
-        asyncio.run(main(store))
+        asyncio.run(main(store))  # pyright: ignore[reportUnusedCoroutine]  it returns a task
         assert set(asyncio.run(use_again(store))) <= {"cancelled", "completed"}
     store.close()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import recollect
 from recollect import export
+from recollect.storage.copy_writer import JOURNAL_KEY
 from recollect.storage.records import COPY_KIND
-from recollect.storage.transfer import JOURNAL_KEY
 from recollect_conformance.database import read_contents
 from recollect_conformance.examples import user
 
@@ -61,7 +61,9 @@ def test_a_copy_resumes_after_any_batch(tmp_path):
         interruptions += 1
         assert interruptions < 20
         with recollect.open(target) as store:
-            done = store.records.get(COPY_KIND, JOURNAL_KEY).value.get("done", False)
+            journal = store.records.get(COPY_KIND, JOURNAL_KEY)
+            assert journal is not None
+            done = journal.value.get("done", False)
     assert interruptions > 2
     report = recollect.copy(source, target)
     assert report.whole
@@ -82,5 +84,6 @@ def test_the_journal_counts_each_row_once(tmp_path):
         copy_until(source, target, 3)
     assert recollect.copy(source, target).whole
     with recollect.open(target) as store:
-        journal = store.records.get(COPY_KIND, JOURNAL_KEY).value
-        assert (journal["count"], journal["done"]) == (1800 + 600 + 41 + 1, True)
+        journal = store.records.get(COPY_KIND, JOURNAL_KEY)
+        assert journal is not None
+        assert (journal.value["count"], journal.value["done"]) == (1800 + 600 + 41 + 1, True)

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 import traceback
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -26,6 +27,11 @@ from recollect.store import open_target
 TIMEOUT = 60.0  # seconds; only a failure reaches it
 NAMES = [f"owner {number}" for number in range(20)]
 HELLO = {"role": "user", "content": "hello"}
+
+
+def notifier_of(watch) -> Any:
+    """Return the change notifier of a watch."""
+    return watch._notifier
 
 
 def user_message(text):
@@ -355,7 +361,7 @@ class TestWatches:
                 sessions = [ann.session(f"s{number}") for number in range(60)]
                 sessions[-1].append(HELLO)
                 read_until(fast_watch, ("s59", sessions[-1].revision))
-                assert len(watch._notifier._rows) <= 20
+                assert len(notifier_of(watch)._rows) <= 20
                 revisions = {}
                 for change in watch:
                     revisions[change.session] = change.revision
@@ -446,9 +452,9 @@ class TestWatches:
             with ann.watch(timeout=TIMEOUT) as watch:
                 session = ann.session("a")
                 read_until(watch, ("a", session.revision))
-                assert watch._notifier._polls
+                assert notifier_of(watch)._polls
                 is_replica = False
-                assert becomes_true(lambda: not watch._notifier._polls)
+                assert becomes_true(lambda: not notifier_of(watch)._polls)
                 session.append(HELLO)
                 read_until(watch, ("a", session.revision))
 

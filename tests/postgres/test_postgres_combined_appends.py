@@ -14,6 +14,7 @@ from test_postgres_schedules import OperationThread, StopPoint, interleave, wait
 import recollect
 from recollect import storage
 from recollect.model.message import Draft, TextPart
+from recollect.storage.operation import Operation
 
 REVISION = 1  # of a session after its first append
 TERMINATE_BACKENDS = """
@@ -142,7 +143,8 @@ def test_concurrent_operations_have_the_result_of_a_serial_order(store, admin, f
         for number in range(100):
             session = make_session(store)
             order = (second, first) if reverse else (first, second)
-            threads = interleave(store, admin, *(OPERATIONS[name](store, session) for name in order), number)
+            first_op, second_op = (OPERATIONS[name](store, session) for name in order)
+            threads = interleave(store, admin, first_op, second_op, number)
             if threads is None:
                 break
             errors = {}
@@ -170,7 +172,7 @@ def test_a_restore_at_a_revision_has_the_result_of_a_serial_order(store, admin):
                 op = storage.sessions.restore(store.scope(), session, expected)
             else:
                 op = storage.retention.erase_session(store.scope(), session, expected=expected)
-            other = storage.operation.Operation(change, store.scope(), session)
+            other = Operation(change, store.scope(), session)
             threads = interleave(store, admin, op, other, number)
             if threads is None:
                 break

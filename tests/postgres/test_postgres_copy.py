@@ -17,8 +17,8 @@ import psycopg
 import pytest
 
 import recollect
+from recollect.storage.copy_writer import JOURNAL_KEY
 from recollect.storage.records import COPY_KIND
-from recollect.storage.transfer import JOURNAL_KEY
 from recollect_conformance.database import read_contents
 
 HOSTILE = [

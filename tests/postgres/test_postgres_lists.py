@@ -86,6 +86,25 @@ def test_a_page_of_unanalyzed_tables_reads_few_rows(unanalyzed_url, arguments, m
 
 
 @pytest.mark.parametrize(
+    ("arguments", "index"),
+    [
+        ({"label": "rare"}, "session_labels_label"),
+        ({"external_id": "e7"}, "sessions_external"),
+        ({"id_prefix": "s12"}, "sessions_id"),
+    ],
+)
+def test_a_filter_uses_its_index(unanalyzed_url, arguments, index, monkeypatch):
+    with recollect.open(unanalyzed_url, owner="ann") as store:
+        statements = record_statements(store, arguments, monkeypatch)
+    with psycopg.connect(unanalyzed_url) as connection:
+        connection.execute("SELECT set_config('recollect.owner', 'ann', true)")
+        [(statement, values), *_] = [item for item in statements if b"FROM recollect." in item[0].text]
+        [(_, used_index, rows)] = find_scans(explain(connection, statement, values))
+        assert used_index == index
+        assert 0 < rows < SESSIONS_PER_OWNER / 10
+
+
+@pytest.mark.parametrize(
     "arguments",
     [{"tool": "read"}, {"role": "tool"}, {"tool": "read", "order": "title"}, {"role": "user", "pinned": True}],
 )

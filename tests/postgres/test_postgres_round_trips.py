@@ -171,7 +171,7 @@ def test_a_new_session(store, round_trips):
     with round_trips(1):
         child = store.create_session("child", labels=["x", "y"], parent="a", relation="fork", metadata={"k": 1})
     assert (child.labels, child.parent, child.relation) == (("x", "y"), "a", "fork")
-    assert [row.id for row in store.list_sessions(label=["y", "x"])] == ["child"]
+    assert [entry.id for entry in store.list_sessions(label=["y", "x"])] == ["child"]
     with round_trips(1):
         assert store.create_session("other", labels=["z"]).labels == ("z",)
     with round_trips(2):  # the update, and the rows of the labels with COMMIT
@@ -180,7 +180,7 @@ def test_a_new_session(store, round_trips):
         child.add_labels("w")
     with round_trips(2):  # the session, and COMMIT
         child.add_labels("w")
-    assert [row.id for row in store.list_sessions(label="z")] == ["other", "child"]
+    assert [entry.id for entry in store.list_sessions(label="z")] == ["other", "child"]
     assert session.messages(last=5) == []
     with pytest.raises(recollect.SessionNotFound):
         store.session("c", create=False)

@@ -189,7 +189,7 @@ def test_a_message_is_pinned_by_a_fork_while_its_stream_is_closed(store, admin):
     def make_pair():
         session, stream, fork = open_stream(store, next(names))
         streams.append((session, stream))
-        return close_operation(store, session, stream), storage.messages.set_pinned(
+        return close_operation(store, session, stream), storage.edits.set_pinned(
             store.scope(), fork.id, stream.id, pinned=True
         )
 

@@ -45,7 +45,9 @@ def team_server(own_postgres, start_process, tmp_path):
 def connection_count(postgres):
     with psycopg.connect(postgres.url("postgres"), autocommit=True) as admin:
         count = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'plain'"
-        return admin.execute(count).fetchone()[0]
+        row = admin.execute(count).fetchone()
+        assert row is not None
+        return row[0]
 
 
 class Owner:

@@ -38,7 +38,10 @@ def values(store: recollect.Store) -> list[str]:
     session.append([], after=0, update={"title": "T", "pinned": False}, expected=session.revision)
     session.append(session.messages()[0], after=session.messages()[-1], update={})
     session.rewind("1.1", expected=session.revision).switch(1, expected=session.revision)
-    session.fork(id="other", model="some-model")
+    session.update(labels={"a", "b"}, parent=None, relation=None)
+    session.add_labels("c").remove_labels("a")
+    session.fork(id="other", model="some-model", labels=[])
+    store.list_sessions(label=["a", "b"], id_prefix="cli:", metadata={"a": 1}, relation="fork", oldest_first=True)
     typed: MessageParam = {"role": "user", "content": "Hello"}
     session.append(typed)
     session.append([typed, {"role": "assistant", "content": "Hi"}], format="anthropic", key="k")

@@ -48,7 +48,10 @@ class TestOpen:
         assert sessions.look_up(SCOPE, "\ud800").fast is None  # no session has such an id
         op = sessions.look_up(SCOPE, "cli:a")
         assert op.finish is not None
-        assert op.finish(op.fast, [session_row(title="T", open_turns=0)]).value.title == "T"
+        result = op.finish(op.fast, [session_row(title="T", open_turns=0)])
+        assert result is not None
+        assert result.value is not None
+        assert result.value.title == "T"
         assert op.finish(op.fast, [session_row(open_turns=1)]) is None  # the steps examine the turn
         assert op.finish(op.fast, []) == (None, False)
         for op in (sessions.get(SCOPE, "cli:a"), sessions.read(SCOPE, "cli:a")):

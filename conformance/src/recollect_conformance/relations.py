@@ -110,7 +110,7 @@ class TestRelations:
             with pytest.raises(InvalidValue, match="relation must be None without a parent"):
                 store.create_session("new", **cast("Any", fields))
         for name in ("parent", "relation"):
-            with pytest.raises(InvalidValue, match="of a fork"):
+            with pytest.raises(InvalidValue, match=f"{name} must be set with session.update"):
                 child.fork(**cast("Any", {name: "main" if name == "parent" else "fork"}))
         with pytest.raises(SessionNotFound, match="nobody"):
             child.update(parent="nobody", title="not written")

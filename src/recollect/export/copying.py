@@ -18,7 +18,7 @@ from recollect.engine.url import MEMORY, StoreTarget, check_owner_and_timeout, p
 from recollect.errors import Conflict, InvalidValue, NotFound, format_value
 from recollect.model import validation
 from recollect.model.reports import CopyReport, Difference, Owners
-from recollect.storage import records, row_stream, transfer
+from recollect.storage import copy_writer, records, row_stream
 from recollect.storage.integrity import CheckProgress
 from recollect.storage.operation import Query
 from recollect.storage.paths import LAST_POSITION
@@ -169,8 +169,8 @@ class _OwnerCopy:
         self.tracker = tracker
 
     def run(self) -> list[Difference]:
-        state = transfer.CopyState(self._begin())
-        size = self.source_store.run(transfer.copy_size(self.source_store.scope()))
+        state = copy_writer.CopyState(self._begin())
+        size = self.source_store.run(copy_writer.copy_size(self.source_store.scope()))
         self.tracker.total += 3 * (size.messages + size.blobs) + 1
         self.tracker.advance(state.journal.count)
         if not state.journal.done:
@@ -179,8 +179,8 @@ class _OwnerCopy:
             self._write(state, [], done=True)
         return self._compare()
 
-    def _begin(self) -> transfer.CopyJournal:
-        journal = self.target_store.run(transfer.begin_copy(self.target_store.scope(), self.source_path))
+    def _begin(self) -> copy_writer.CopyJournal:
+        journal = self.target_store.run(copy_writer.begin_copy(self.target_store.scope(), self.source_path))
         if journal is None:
             raise Conflict(
                 f"{self.target_store.path} is not empty. Copy into an empty database, or merge with `recollect "
@@ -193,8 +193,10 @@ class _OwnerCopy:
             )
         return journal
 
-    def _write(self, state: transfer.CopyState, items: list[StreamItem], *, done: bool = False) -> transfer.CopyState:
-        after = self.target_store.run(transfer.copy_items(self.target_store.scope(), state, items, done=done))
+    def _write(
+        self, state: copy_writer.CopyState, items: list[StreamItem], *, done: bool = False
+    ) -> copy_writer.CopyState:
+        after = self.target_store.run(copy_writer.copy_items(self.target_store.scope(), state, items, done=done))
         self.tracker.advance(after.journal.count - state.journal.count)
         return after
 
@@ -251,7 +253,7 @@ def _count_bytes(item: StreamItem) -> int:
     return len(item.data) if isinstance(item, Blob) else 0
 
 
-def _read_items(store: Store, start: transfer.CopyJournal) -> Iterator[StreamItem]:
+def _read_items(store: Store, start: copy_writer.CopyJournal) -> Iterator[StreamItem]:
     """Read a store in the order of a copy: blobs, trees, parents, records of the store."""
     owner = {"owner": store.scope().owner}
     for blob in _read_pages(store, BLOBS_AFTER, "hash", start.blob, owner):
@@ -284,7 +286,7 @@ def _read_pages(store: Store, query: Query[R], cursor: str, after: Any, params: 
         after = getattr(rows[-1], cursor)
 
 
-def _read_tree(store: Store, tree: row_stream.CountedTreeRow, start: transfer.CopyJournal) -> Iterator[StreamItem]:
+def _read_tree(store: Store, tree: row_stream.CountedTreeRow, start: copy_writer.CopyJournal) -> Iterator[StreamItem]:
     """Read a tree, from the position of the journal if it began the tree.
 
     A row of an erased branch refers to nothing and is omitted.
@@ -358,7 +360,7 @@ def _read_units(store: Store, tracker: _CopyProgress, *, count: bool = False) ->
     tree = _ComparedUnit("session", 1, 0)
     trees = 0
     store_records = _ComparedUnit("record", 2)
-    for item in _read_items(store, transfer.CopyJournal("")):
+    for item in _read_items(store, copy_writer.CopyJournal("")):
         if count:
             tracker.count(item)
         if isinstance(item, Blob):

@@ -175,7 +175,7 @@ class EnsureSessionRequest(FastPath[StoredSessionRow], frozen=True, gc=False):
     id: str
     now: int
     parent: str | None
-    """The id of the session that has started this one as a sub-agent."""
+    """The id of the parent of a new session; `columns` has the relation to it."""
     columns: Mapping[str, Any]
     """The columns of a new session, and the sort key of its title, `folded`."""
 

@@ -95,7 +95,9 @@ def columns_of(fields: Mapping[str, Any], now: int) -> dict[str, Any]:
         elif name in TEXT_FIELDS:
             columns[name] = _check_text(name, value)
         elif name in PARENT_FIELDS:
-            raise InvalidValue(f"{name} of a fork refers to its origin. Change it with session.update() afterwards.")
+            raise InvalidValue(
+                f"{name} must be set with session.update(), or when a session is created, got {format_value(value)}."
+            )
         else:
             raise InvalidValue(
                 f"A session has no settable field {format_value(name)}. Settable fields: {', '.join(SETTABLE)}."

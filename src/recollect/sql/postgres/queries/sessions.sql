@@ -523,9 +523,11 @@ SELECT {list_row} FROM {listed_sessions} WHERE {titled_after_cursor_reversed} AN
 ) AS s {are_few}
 
 -- name: sessions_of_id_prefix
--- Return the keys of the sessions whose id begins with :value; no row if there are more than may be sorted.
+-- Return the keys of the sessions whose id begins with :value; no row if there are more than may be sorted. The order, which
+-- is that of the index, keeps the planner from reading all sessions of the owner through another one.
 {few_keys} (
-    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND id >= :value::text AND id <= :id_limit::text AND deleted_at IS NULL {up_to_sort_limit}
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND id >= :value::text AND id <= :id_limit::text AND deleted_at IS NULL
+    ORDER BY id {up_to_sort_limit}
 ) AS s {are_few}
 
 -- name: labels_sessions
