@@ -1,8 +1,9 @@
 """The writer of the row stream: compare rows with stored ones, and write those that the store lacks.
 
 Branch numbers and positions are kept, so a message has the same id in both stores. Rows that contradict stored ones
-are never written, except later edits (imported_edits.py). Each operation can be repeated: after a crash, or during a second import of the same file, it finds
-the stored rows and continues. This module knows no file format; row_stream.py reads the rows.
+are never written, except later edits (imported_edits.py). Each operation can be repeated: after a crash, or during a
+second import of the same file, it finds the stored rows and continues. This module knows no file format; row_stream.py
+reads the rows.
 """
 
 from __future__ import annotations
