@@ -567,9 +567,9 @@ def test_the_end_of_asyncio_run_leaves_no_turn_open(path, phase):
 
     store = asyncio.run(open_store())
     for _ in range(5):
-        asyncio.run(main(store))  # pyright: ignore[reportUnusedCoroutine]  it returns a task
+        asyncio.run(main(store))
         assert set(asyncio.run(use_again(store))) <= {"cancelled", "completed"}
-    store.close()
+    store.close()  # pyright: ignore[reportUnusedCoroutine]  without a running loop, the call closes the store
 
 
 @pytest.mark.parametrize("library", ["asyncio", "trio"])

@@ -6,6 +6,7 @@ A child prints a line after each acknowledged write.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
@@ -236,6 +237,26 @@ def search_repeatedly(path: str, count: str) -> None:
         hits = {(hit.session, hit.message) for hit in store.search("word", 1_000)}
         assert previous_hits <= hits
         previous_hits = hits
+    store.close()
+
+
+def append_keys_and_pop(path: str, count: str) -> None:
+    """Append overlapping batches of messages with keys and print their ids; then pop all messages and print the ids."""
+    store = recollect.open(path, timeout=60)
+    session = store.session("cli:shared")
+    acknowledge("ready")
+    sys.stdin.readline()
+    ids: dict[str, str] = {}
+    for start_number in range(0, int(count), 3):
+        keys = [f"k{number}" for number in range(start_number, start_number + 7)]
+        drafts = [recollect.Draft(role="user", parts=(recollect.TextPart(text=key),), key=key) for key in keys]
+        ids |= zip(keys, session.append(drafts).ids, strict=True)
+    acknowledge(json.dumps(ids))
+    sys.stdin.readline()
+    popped_ids: list[str] = []
+    while messages := session.pop(2):
+        popped_ids += [message.id for message in messages]
+    acknowledge(json.dumps(popped_ids))
     store.close()
 
 

@@ -90,6 +90,23 @@ async def _add_and_remove_labels(session) -> None:
     await session.remove_labels("a")
 
 
+async def _replace_and_erase(session) -> None:
+    await session.replace_message("1.2", user_message("word again"))
+    await session.replace_message("1.2", user_message("word at last"), erase=True)
+
+
+async def _append_keyed(session) -> None:
+    await session.append([recollect.Draft(role="user", parts=(), key=f"k{number}") for number in range(3)])
+    await session.append([recollect.Draft(role="user", parts=(), key=f"k{number}") for number in range(2, 5)])
+    await session.message(key="k4")
+    await session.store.message(key="k3")
+
+
+async def _delete_and_pop(session) -> None:
+    await session.delete_messages(["1.1", "1.2"])
+    await session.pop(2)
+
+
 SESSION = {
     "append": _append,
     "messages": lambda session: session.messages(),
@@ -105,6 +122,11 @@ SESSION = {
     "snapshots": lambda session: session.snapshots(),
     "pin_message unpin_message": _pin_and_unpin,
     "delete_message restore_message": _delete_and_restore_message,
+    "delete_messages pop": _delete_and_pop,
+    "replace_message": _replace_and_erase,
+    "mark_message": lambda session: session.mark_message("1.1", {"a": 1, "pinned": True}),
+    "message_versions": lambda session: session.message_versions("1.1"),
+    "append message ": _append_keyed,
     "update": lambda session: session.update(title="Other", metadata={"a": 1}),
     "add_labels remove_labels": _add_and_remove_labels,
     "turn": _turn,
@@ -146,6 +168,7 @@ STORE = {
     "stats": lambda store: store.stats(),
     "owners": lambda store: store.owners(),
     "shown_counts": lambda store: store.shown_counts(["cli:a", "cli:b"]),
+    "message": lambda store: store.message(key="k"),
     "tool_stats": lambda store: store.tool_stats(),
     "check": lambda store: store.check(repair=True),
     "space": lambda store: store.space(),
@@ -204,7 +227,7 @@ def filled_path(tmp_path_factory):
             [user_message("word one"), user_message("word two"), user_message("word three"), user_message("word four")]
         )
         session.append(CALL, "anthropic")
-        store.session("cli:b").append(user_message("b"))
+        store.session("cli:b").append(recollect.Draft(role="user", parts=(recollect.TextPart(text="b"),), key="k"))
         store.session("cli:gone")
         store.delete_session("cli:gone")
     return path

@@ -478,6 +478,10 @@ DAMAGE = {
     "a status without a result": ("UPDATE tool_calls SET status = 'pending'", "tool call", "wrong status", False),
     "a key for nothing": ("UPDATE appends SET position = 500", "idempotency key", "'k'", False),
     "a key on no branch": ("UPDATE appends SET branch = 500", "idempotency key", "'k'", False),
+    "a message key twice": ("UPDATE messages SET client_key = 'mk' WHERE key = (1 << 32) | 2", "message key", "has the key 'mk'", False),
+    "a version of nothing": ("UPDATE message_versions SET message = message + 500", "message", "has an earlier version, but does not exist", False),
+    "a version that cannot be read": ("UPDATE message_versions SET parts = '[{\"kind\":\"text\"}]'", "message", "Version 1 of message", False),
+    "a version that is not JSON": ("UPDATE message_versions SET metadata = '[{'", "message", "Version 1 of message", False),
     "the references to a payload": ("UPDATE blobs SET refs = 5", "payload", "counts 5 references; there are 2", True),
     "a payload that is gone": ("DELETE FROM blobs", "payload", "is missing; 2 messages", False),
     "a payload that is another": ("UPDATE blobs SET data = zeroblob(size)", "payload", "does not match its checksum", False),
@@ -508,6 +512,10 @@ class TestCheck:
             fork = session.fork(2, id="f", title="Fork")
             for _ in range(2):
                 fork.append(recollect.Draft(role="user", parts=(recollect.AttachmentPart(data="QUJD" * 3_000),)))
+            session.append(
+                recollect.Draft(role="user", parts=(recollect.AttachmentPart(data="QUJE" * 3_000),), key="mk")
+            )
+            session.replace_message(session.message(key="mk").id, user_message("replaced"))
             session.rewind(8)
             session.rewind(4)
             session.append([user_message(number) for number in range(4)])

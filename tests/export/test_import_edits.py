@@ -287,3 +287,17 @@ def test_a_message_with_very_many_versions_is_imported_with_its_versions(store, 
     import_bytes(export_bytes(store), target)
     assert len(target.get_session("a").message_versions(256)) == 40
     assert export_bytes(target) == export_bytes(store)
+
+
+def test_a_plain_chat_with_keys(store):
+    chat = [
+        {"role": "user", "parts": [{"kind": "text", "text": f"{key}"}], "key": key} for key in ("a", "b", "a", "", 5)
+    ]
+    data = json.dumps(chat).encode()
+    _, report = import_bytes(data, store)
+    assert len(report.bad) == 3
+    (session,) = store.list_sessions()
+    assert [message.key for message in session.messages()] == ["a", "b"]
+    _, report = import_bytes(data, store)
+    assert (report.messages, report.unchanged) == (0, [session.id])
+    assert store.message(key="b")[1].text == "b"

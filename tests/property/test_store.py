@@ -11,6 +11,7 @@ import itertools
 import os
 import tempfile
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -31,6 +32,8 @@ sizes = st.integers(0, 50)
 picks = st.integers(0, 1_000)
 keys = st.sampled_from([None, None, None, "k1", "k2"])
 calls = st.sampled_from(["x", "y"])
+MESSAGE_KEYS = ("m1", "m2", "m3")
+message_keys = st.sampled_from(MESSAGE_KEYS)
 
 
 class ModelMessage:
@@ -41,10 +44,22 @@ class ModelMessage:
         self.state = "completed"
         self.deleted = False
         self.abandoned_call = False
+        self.metadata = {}
+        self.versions = []
+        self.is_edited = False
 
     @property
     def id(self):
         return f"{self.branch.number}.{self.position}"
+
+    @property
+    def key(self):
+        return self.draft.key
+
+    def replace(self, draft):
+        self.versions.append(self.draft.parts)
+        self.is_edited = True
+        self.draft = msgspec.structs.replace(draft, key=self.key)
 
 
 class ModelBranch:
@@ -187,6 +202,25 @@ class ModelSession:
 
     def tool_calls(self):
         return self.head.tool_calls()
+
+    def find_by_key(self, key):
+        """Return the message that session.message(key=...) returns, or None."""
+        paths = [self.head.path(), [message for branch in self.branches() for message in branch.path()]]
+        for deleted in (False, True):
+            for path in paths:
+                matches = [message for message in path if message.key == key and message.deleted == deleted]
+                if matches:
+                    return max(matches, key=lambda message: (message.branch.number, message.position))
+        return None
+
+    def holds_key_of(self, message):
+        """Return whether a live message shares a path of the tree with this one, and has its key."""
+        paths = [branch.path() for branch in self.tree if branch.owner is not None]
+        return any(
+            message in path
+            and any(other.key == message.key and not other.deleted and other is not message for other in path)
+            for path in paths
+        )
 
 
 class Comparison(RuleBasedStateMachine):
@@ -538,10 +572,102 @@ class Comparison(RuleBasedStateMachine):
                 handle.delete_message("1.1")
             return
         expected = messages[at % len(messages)]
+        change = handle.delete_message if deleted else handle.restore_message
+        if expected.deleted and not deleted and expected.key is not None and session.holds_key_of(expected):
+            with pytest.raises(errors.KeyReused):
+                change(expected.id)
+            return
+        assert change(expected.id) == (expected.deleted != deleted)
         expected.deleted = deleted
-        message = (handle.delete_message if deleted else handle.restore_message)(expected.id)
-        assert (message.id, message.deleted_at is not None) == (expected.id, deleted)
         self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), batch=st.dictionaries(message_keys, texts, min_size=1), size=sizes)
+    def append_with_keys(self, number, which, batch, size):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        drafts = [Draft(role="user", parts=(TextPart(text=text),), tokens=size, key=key) for key, text in batch.items()]
+        holders = {message.key: message for message in session.messages() if message.key is not None}
+        if any(
+            draft.key in holders and not holders[draft.key].is_edited and holders[draft.key].draft.parts != draft.parts
+            for draft in drafts
+        ):
+            with pytest.raises(errors.KeyReused):
+                handle.append(drafts)
+            return
+        messages = session.head.append_drafts([draft for draft in drafts if draft.key not in holders])
+        holders |= {message.key: message for message in messages}
+        result = handle.append(drafts)
+        assert result.ids == [holders[draft.key].id for draft in drafts]
+        assert result.repeated == (not messages)
+        self.check_ids(session, messages)
+        if messages:
+            self.touch(session)
+            self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), n=st.integers(1, 3))
+    def pop(self, number, which, n):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        expected = session.messages()[-n:]
+        assert [message.id for message in handle.pop(n)] == [message.id for message in expected]
+        for message in expected:
+            message.deleted = True
+        self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), at=st.lists(picks, max_size=4))
+    def delete_messages(self, number, which, at):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        messages = [message for branch in session.branches() for message in branch.path()]
+        selection = list(dict.fromkeys(messages[index % len(messages)] for index in at if messages))
+        expected = [message for message in selection if not message.deleted]
+        assert handle.delete_messages([message.id for message in selection]) == [message.id for message in expected]
+        for message in expected:
+            message.deleted = True
+        self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), at=picks, text=texts, size=sizes, erase=st.integers(0, 4))
+    def replace_a_message(self, number, which, at, text, size, erase):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        streaming = {message for _, message, _ in self.streams()}
+        messages = [
+            message
+            for branch in session.branches()
+            for message in branch.path()
+            if message.state == "completed" and message not in streaming
+            and not any(isinstance(part, ToolCallPart | ToolResultPart) for part in message.draft.parts)
+        ]  # fmt: skip
+        if not messages:
+            return
+        message = messages[at % len(messages)]
+        draft = Draft(role="assistant", parts=(TextPart(text=f"{text} again"),), tokens=size)
+        is_same = (message.draft.role, message.draft.parts, message.draft.tokens) == (draft.role, draft.parts, size)
+        assert handle.replace_message(message.id, draft, erase=not erase).parts == draft.parts
+        if not erase:
+            message.replace(draft)
+            message.versions = []
+        elif not is_same:
+            message.replace(draft)
+        self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), at=picks, name=calls, value=st.none() | st.booleans() | picks)
+    def mark_a_message(self, number, which, at, name, value):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        messages = [message for branch in session.branches() for message in branch.path()]
+        if messages:
+            message = messages[at % len(messages)]
+            message.metadata = {
+                key: item for key, item in {**message.metadata, name: value}.items() if item is not None
+            }
+            assert handle.mark_message(message.id, {name: value}).metadata == (message.metadata or None)
+            self.check_counts(handle, session)
 
     @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), title=texts | st.none())
@@ -696,6 +822,8 @@ class Comparison(RuleBasedStateMachine):
             assert [message.deleted_at is not None for message in messages] == [entry.deleted for entry in expected]
             assert [message.turn for message in messages] == [entry.turn for entry in expected]
             assert [message.state for message in messages] == [entry.state for entry in expected]
+            assert [message.metadata or {} for message in messages] == [entry.metadata for entry in expected]
+            self.check_keys_and_versions(session, model, expected)
             view = session.messages(active=True)
             assert [
                 message.text if "compaction" in (message.metadata or {}) else message.id for message in view
@@ -706,6 +834,18 @@ class Comparison(RuleBasedStateMachine):
             self.check_counts(session, model)
             self.check_branches(session, model)
             self.check_revision(session, model, messages)
+
+    def check_keys_and_versions(self, session, model, expected):
+        for key in MESSAGE_KEYS:
+            message = model.find_by_key(key)
+            if message is None:
+                with pytest.raises(errors.MessageNotFound):
+                    session.message(key=key)
+            else:
+                assert session.message(key=key).id == message.id
+        for message in expected:
+            if message.versions:
+                assert [old.parts for old in session.message_versions(message.id)] == message.versions
 
     def check_branches(self, session, model):
         branches = [branch for branch in model.branches() if branch.messages or branch is model.head]

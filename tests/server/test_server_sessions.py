@@ -401,6 +401,36 @@ def test_pin_delete_and_restore_a_message(api, session):
     assert api.post(f"{one}/restore").json()["deleted_at"] is None
 
 
+def test_replace_and_mark_a_message(api, session):
+    keyed = {"role": "user", "parts": [{"kind": "text", "text": "secret"}], "key": "k/1"}
+    response = api.post(f"{session}/messages", json={"messages": [keyed, user("b")]})
+    assert response.json()["ids"] == ["1.1", "1.2"]
+    assert api.post(f"{session}/messages", json={"messages": [keyed]}).status_code == 200
+    one = f"{session}/messages/1.1"
+    tag = api.get(session).headers["etag"]
+    message = api.put(one, json={"message": assistant("public"), "erase": True}, headers={"If-Match": tag}).json()
+    assert (message["parts"][0]["text"], message["role"], message["key"]) == ("public", "assistant", "k/1")
+    assert message["edited_at"].endswith("Z")
+    assert_problem(api.put(one, json={"message": user("x")}, headers={"If-Match": tag}), 412, "stale-revision")
+    response = api.patch(one, json={"metadata": {"seen": True, "pinned": True}})
+    assert (response.json()["metadata"], response.json()["edited_at"]) == (
+        {"seen": True, "pinned": True}, message["edited_at"],
+    )  # fmt: skip
+    assert response.headers["etag"] != tag
+    assert api.patch(one, json={"metadata": {"pinned": None}}).json()["metadata"] == {"seen": True}
+    assert_problem(api.patch(one, json={"metadata": {}}, headers={"If-Match": tag}), 412, "stale-revision")
+    for body in ({}, {"metadata": 5}, {"metadata": None}, {"metadata": {}, "other": 1}):
+        assert api.patch(one, json=body).status_code == 400
+    for body in ({}, {"message": []}, {"message": [user("a"), user("b")]}, {"message": user("x"), "erase": "yes"}):
+        assert api.put(one, json=body).status_code == 400
+    assert_problem(api.put(f"{session}/messages/1.9", json={"message": user("x")}), 404, "message-not-found")
+    assert_problem(api.post(f"{session}/messages", json={"messages": [{**keyed, "key": ""}]}), 400, "invalid-value")
+    api.delete(one)
+    other = {"role": "user", "content": "other", "key": "k/1"}
+    assert api.post(f"{session}/messages", json={"messages": other, "format": "recollect"}).status_code == 201
+    assert_problem(api.post(f"{one}/restore"), 409, "key-reused")
+
+
 def test_a_client_runs_turns_with_its_own_model(api, session):
     response = api.post(f"{session}/turns", json={"message": "What is it?"}, headers={"Idempotency-Key": "t"})
     assert response.status_code == 201

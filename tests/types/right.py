@@ -49,6 +49,10 @@ def values(store: recollect.Store) -> list[str]:
     session.append(session.messages())
     session.append(message for message in session.messages())
     session.save_turn("q", {"role": "assistant", "content": "a"})
+    owner, message = store.message(key="k")
+    ids: list[str] = owner.delete_messages([owner.replace_message(message, typed, erase=True), "1.2", 3])
+    is_restored: bool = owner.restore_message(ids[0])
+    session.mark_message(session.pop(2)[0].id, {"restored": is_restored})
     repairs = session.history("anthropic").repairs
     return [repair.message or "" for repair in repairs] + [hit.session for hit in store.search("x")]
 

@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import json as standard
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recollect import formats
@@ -20,7 +20,7 @@ from recollect.export.import_plan import ImportPlan, ImportTarget, Placement, Se
 from recollect.export.import_reader import JsonText, PayloadSpool, Spool
 from recollect.export.import_report import Refused, Report
 from recollect.export.pipeline import Pipeline, execute
-from recollect.model import json
+from recollect.model import json, validation
 from recollect.model.message import Draft
 from recollect.model.times import DAY
 from recollect.storage import appends, sessions, transfer
@@ -123,11 +123,13 @@ class ImportedChat:
         self.title: str | None = None
         self.spool = Spool()
         self.digest = hashlib.sha256()
+        self._keys: set[str] = set()
 
     def add(self, line: int, text: bytes, value: Any, report: Report) -> None:
         """Add a message, or report why it is not one."""
         try:
             drafts, canonical = self._drafts(value), _canonical_bytes(value)
+            self._check_keys(drafts)
         except InvalidValue as error:
             report.refuse(line, error)
             return
@@ -139,6 +141,13 @@ class ImportedChat:
         if not isinstance(value, dict):
             raise InvalidValue("Not a message.")
         return formats.read([value], self.format)
+
+    def _check_keys(self, drafts: Sequence[Draft]) -> None:
+        """Raise InvalidValue for an invalid message key, and for one that an earlier message of the chat has."""
+        for key in [validation.check_message_key(draft.key) for draft in drafts if draft.key is not None]:
+            if key in self._keys:
+                raise InvalidValue(f"An earlier message of the chat has the key {format_value(key)}.")
+            self._keys.add(key)
 
     def store(self, scope: Scope, report: Report, progress: Callable[[int], None] | None) -> Pipeline[None]:
         """Append the messages to the session of this chat.

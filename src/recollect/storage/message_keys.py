@@ -6,7 +6,7 @@ two writers with overlapping batches the second one finds the messages of the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from recollect.errors import AmbiguousName, InvalidValue, KeyReused, MessageNotFound, TurnExists, format_value
@@ -15,7 +15,14 @@ from recollect.model.session import SessionInfo
 from recollect.storage import messages, sessions
 from recollect.storage.messages import EncodedDraft, TreeSessionRow
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, fetch_all
-from recollect.storage.paths import BRANCHES_OF_SESSION, BRANCHES_OF_TREE, PathSpan, TreeBranchRow, read_path
+from recollect.storage.paths import (
+    BRANCHES_OF_SESSION,
+    BRANCHES_OF_TREE,
+    LAST_POSITION,
+    PathSpan,
+    TreeBranchRow,
+    read_path,
+)
 
 _MAX_SHOWN = 5  # sessions that an error lists
 
@@ -255,31 +262,40 @@ class _TreeKeys:
         self.sessions = [row for row in sessions if row.deleted_at is None]
         self.branches = {row.key: row for row in branches}
         self.rows: list[FoundMessageRow] = []
+        self._branches_of_session: dict[int | None, list[int]] = {}
+        for row in branches:
+            self._branches_of_session.setdefault(row.session, []).append(row.key)
 
     def answers(self) -> Iterator[tuple[int, FoundMessageRow, TreeSessionRow]]:
         """Yield for each session the message that it finds under the key, after its rank: 0 if it is active."""
         for session in self.sessions:
-            own = [session.head, *(key for key, branch in self.branches.items() if branch.session == session.session)]
+            head_path = self._path(session.head)
+            paths = [self._path(branch) for branch in self._branches_of_session.get(session.session, ())]
             ranks = [
-                (2 * row.is_deleted + (not self._reaches(session.head, row)), -row.branch, -row.position, row)
+                (2 * row.is_deleted + (not _reaches(head_path, row)), -row.branch, -row.position, row)
                 for row in self.rows
-                if any(self._reaches(branch, row) for branch in own)
+                if any(_reaches(path, row) for path in (head_path, *paths))
             ]
             if ranks:
                 rank, _, _, row = min(ranks)
                 yield rank, row, session
 
-    def _reaches(self, start: int, row: FoundMessageRow) -> bool:
-        """Return whether the path that ends with a branch contains a message."""
-        key, limit = start, row.position
-        while key is not None and key != row.branch:
-            branch = self.branches[key]
-            key, limit = branch.parent, branch.fork_at
-        return key is not None and row.position <= limit
+    def _path(self, branch: int) -> dict[int, int]:
+        """Return the last position on each branch of the path that ends with a branch."""
+        path = {branch: LAST_POSITION}
+        row = self.branches[branch]
+        while row.parent is not None:
+            path[row.parent] = row.fork_at
+            row = self.branches[row.parent]
+        return path
 
     def owner_of(self, row: FoundMessageRow) -> int | None:
         """Return the key of the session that owns the branch of a message."""
         return self.branches[row.branch].session
+
+
+def _reaches(path: Mapping[int, int], row: FoundMessageRow) -> bool:
+    return row.position <= path.get(row.branch, 0)
 
 
 def find(scope: Scope, key: str) -> Operation[tuple[SessionInfo, messages.Message]]:
