@@ -1,9 +1,14 @@
-"""The columns of queries: on both engines, they have the names of the fields of the declared row class, in order."""
+"""The columns of queries: on both engines, they have the names of the fields of the declared row class, in order.
+
+The columns that most sessions and messages lack travel in one JSON array, which operations decode by position; its
+expressions are compared with the fields of the values.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 
@@ -17,9 +22,13 @@ import recollect.engine.postgres
 import recollect.engine.sqlite
 import recollect.storage
 from recollect import sql
-from recollect.engine.postgres.statements import StatementRegistry
+from recollect.engine.postgres.statements import LOCKS, SETTINGS, StatementRegistry
 from recollect.engine.sqlite.connection import connect
 from recollect.engine.sqlite.ranking import register_ranking
+from recollect.model.message import Message
+from recollect.model.session import SessionInfo
+from recollect.storage.fast_paths import ListedSessionRow, NewestMessageRow, StoredSessionRow
+from recollect.storage.messages import MessageRow
 from recollect.storage.operation import Query
 
 
@@ -48,11 +57,22 @@ def declared_queries(*packages: ModuleType) -> list[Query]:
     return sorted(queries.values(), key=lambda query: query.name)
 
 
-# An engine declares the queries of its search dialect.
+# An engine declares the queries of its fast paths and of its search dialect.
 QUERIES = {
     "sqlite": declared_queries(recollect.storage, recollect.engine.sqlite),
     "postgres": declared_queries(recollect.storage, recollect.engine.postgres),
 }
+
+
+# Queries that are not declared, because nothing reads their columns: only the presence of a row counts, or the engine
+# waits for the statement because it returns a row.
+UNREAD_COLUMNS = {
+    "sqlite": {"compaction_insert", "session_trash"},
+    "postgres": {
+        "compaction_insert", "session_trash", "session_append_probe", "session_create_probe",
+        "search_terms_delete_unused", *LOCKS.values(), *SETTINGS.values(),
+    },
+}  # fmt: skip
 
 
 def parametrize_queries(engine: str):
@@ -88,9 +108,9 @@ def postgres_columns(connection: psycopg.Connection, name: str) -> list[str]:
     """Return the columns of a query on PostgreSQL, which is prepared and not run."""
     statement = StatementRegistry().statement(name)
     pgconn = connection.pgconn
-    result = pgconn.prepare(f"columns_{name}".encode(), statement.text)
+    result = pgconn.prepare(b"", statement.text)  # unnamed, so that the next one replaces it
     assert not result.error_message, result.error_message
-    description = pgconn.describe_prepared(f"columns_{name}".encode())
+    description = pgconn.describe_prepared(b"")
     return [(description.fname(column) or b"").decode() for column in range(description.nfields)]
 
 
@@ -106,6 +126,61 @@ def test_the_columns_on_sqlite(sqlite, query):
 @parametrize_queries("postgres")
 def test_the_columns_on_postgres(postgres, query):
     assert postgres_columns(postgres, query.name) == fields_of(query)
+
+
+def test_every_query_whose_columns_are_read_is_declared_on_sqlite(sqlite):
+    """Otherwise nothing would compare its columns."""
+    with_columns = {name for name in sql.queries("sqlite") if sqlite_columns(sqlite, name)}
+    assert with_columns == {query.name for query in QUERIES["sqlite"]} | UNREAD_COLUMNS["sqlite"]
+
+
+def test_every_query_whose_columns_are_read_is_declared_on_postgres(postgres):
+    # A statement for many rows, with parameters such as `?1`, returns none to the operation.
+    names = [name for name, text in sql.queries("postgres").items() if "?" not in text]
+    with_columns = {name for name in names if postgres_columns(postgres, name)}
+    assert with_columns == {query.name for query in QUERIES["postgres"]} | UNREAD_COLUMNS["postgres"]
+
+
+# The JSON array of rare columns. For each row class: its first column that is a field of the value, and the fields of
+# the value in the order in which the columns and then the array are decoded.
+_SESSION = ("id", list(SessionInfo.__struct_fields__))
+_MESSAGE = ("position", [*(name for name in Message.__struct_fields__ if name not in ("branch", "parts")), "blobs"])
+DECODED_FIELDS = {
+    StoredSessionRow: _SESSION, ListedSessionRow: _SESSION, MessageRow: _MESSAGE, NewestMessageRow: _MESSAGE,
+}  # fmt: skip
+EXPRESSION_FIELDS = {"(SELECT p.id FROM sessions AS p WHERE p.key = sessions.parent)": "parent", "parent_id": "parent"}
+"""Expressions of the array that are not the name of a field."""
+
+
+def rare_queries(engine: str):
+    queries = [query for query in QUERIES[engine] if query.row_class in DECODED_FIELDS]
+    return [pytest.param(engine, query, id=f"{engine}-{query.name}") for query in queries]
+
+
+def rare_columns(text: str) -> tuple[set[str], list[str]]:
+    """Return the names in the condition of the JSON array of a query, and its expressions as names of fields."""
+    before, end, _ = text.partition(") END AS rare")
+    assert end
+    condition, array = re.split(r" THEN (?:json_array|json_build_array)\(", before.rpartition("CASE WHEN")[2])
+    expressions, depth = [""], 0
+    for character in array:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and not depth:
+            expressions.append("")
+        else:
+            expressions[-1] += character
+    names = [expression.strip() for expression in expressions]
+    return set(re.findall(r"[a-z_]+", condition)), [EXPRESSION_FIELDS.get(name, name) for name in names]
+
+
+@pytest.mark.parametrize(("engine", "query"), [*rare_queries("sqlite"), *rare_queries("postgres")])
+def test_the_rare_columns_have_the_order_in_which_they_are_decoded(engine, query):
+    condition, array = rare_columns(sql.queries(engine)[query.name])
+    first_field, decoded_fields = DECODED_FIELDS[query.row_class]
+    columns = fields_of(query)
+    assert [*columns[columns.index(first_field) : columns.index("rare")], *array] == decoded_fields
+    # A rare column that is missing from the condition would be lost if it is the only one. A parent has a relation.
+    assert set(array) - {"parent"} <= condition
 
 
 @pytest.mark.parametrize("engine", QUERIES)

@@ -16,7 +16,7 @@ PACKAGES = pathlib.Path(recollect.__file__).parent
 # Names that the package of an engine builds from the name of a query.
 DERIVED_NAMES = {
     "sqlite": set(),
-    "postgres": {*LOCKS.values(), *SETTINGS.values(), "session_append_with_calls", "session_save_with_calls"},
+    "postgres": {*LOCKS.values(), *SETTINGS.values()},
 }
 
 

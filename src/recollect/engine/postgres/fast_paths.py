@@ -20,12 +20,24 @@ from recollect.storage.fast_paths import (
     EnsureSessionRequest,
     FastPath,
     LastMessagesRequest,
+    ListedSessionRow,
     ListSessionsRequest,
     OpenSessionRequest,
     SaveTurnRequest,
     StoredSessionRow,
 )
-from recollect.storage.operation import Row
+from recollect.storage.operation import Query, Row
+
+# The statements that only fast paths run, with the class of their rows. Lists and the last messages use the queries of
+# the steps.
+APPEND = Query("session_append", AdvancedRow)
+APPEND_WITH_CALLS = Query("session_append_with_calls", AdvancedRow)
+SAVE_TURN = Query("session_save", AdvancedRow)
+SAVE_TURN_WITH_CALLS = Query("session_save_with_calls", AdvancedRow)
+APPEND_LOOKUP = Query("session_append_lookup", AdvancedRow)
+CREATE = Query("session_create", StoredSessionRow)
+CREATE_LOOKUP = Query("session_create_lookup", StoredSessionRow)
+PINNED_FIRST = Query("sessions_pinned_first", ListedSessionRow)
 
 # Characters in the parameters of one statement. Larger appends run their steps, which send a few rows at a time: a
 # server holds a statement's parameters in memory more than once.
@@ -137,20 +149,20 @@ class PostgresFastPaths:
 
     def append(self, request: AppendRequest) -> FastStatement | None:
         """Append messages with their tool calls."""
-        return self._append("session_append", request)
+        return self._append(APPEND_WITH_CALLS if request.calls else APPEND, request)
 
     def save_turn(self, request: SaveTurnRequest) -> FastStatement | None:
         """Append the messages of a complete turn, and the turn."""
-        return self._append("session_save", request)
+        return self._append(SAVE_TURN_WITH_CALLS if request.calls else SAVE_TURN, request)
 
-    def _append(self, name: str, request: AppendRequest) -> FastStatement | None:
+    def _append(self, query: Query[AdvancedRow], request: AppendRequest) -> FastStatement | None:
         params = msgspec.structs.asdict(request)
         params["activity_resolution"] = ACTIVITY_RESOLUTION
-        statement = self._array(f"{name}_with_calls" if request.calls else name)
+        statement = self._array(query.name)
         values = statement.values(params)
         if _text_length(values) > _LARGE_TEXT:
             return None
-        lookup, probe = self._array("session_append_lookup"), self._array("session_append_probe")
+        lookup, probe = self._array(APPEND_LOOKUP.name), self._array("session_append_probe")
         return FastStatement(statement, params, values, _read_advanced, lookup=lookup, probe=probe)
 
     def open_session(self, request: OpenSessionRequest) -> FastStatement:
@@ -163,7 +175,7 @@ class PostgresFastPaths:
             **request.columns, "owner": request.owner, "id": request.id, "now": request.now, "parent": request.parent
         }  # fmt: skip
         statement, lookup, probe = map(
-            self._registry.statement, ("session_create", "session_create_lookup", "session_create_probe")
+            self._registry.statement, (CREATE.name, CREATE_LOOKUP.name, "session_create_probe")
         )
         return FastStatement(statement, params, statement.values(params), _read_session, lookup=lookup, probe=probe)
 
@@ -174,7 +186,7 @@ class PostgresFastPaths:
     def list_sessions(self, request: ListSessionsRequest) -> FastStatement:
         """Read a page of a list."""
         if request.query is None:
-            return self._read("sessions_pinned_first", request.params, _read_some_rows)
+            return self._read(PINNED_FIRST.name, request.params, _read_some_rows)
         return self._read(request.query, request.params, _read_rows)
 
     def _read(self, name: str, params: Mapping[str, Any], read: Callable[[list[Row]], Any]) -> FastStatement:

@@ -10,7 +10,7 @@ list has one, because the steps prepare several stages and filters: 60 microseco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -22,7 +22,30 @@ from recollect.storage.fast_paths import (
     ListSessionsRequest,
     SaveTurnRequest,
 )
-from recollect.storage.operation import Row
+from recollect.storage.operation import Query, Row
+
+
+class AppendStateRow(NamedTuple):
+    """The state of a session before an append, and of the list in `order_state`."""
+
+    session: int
+    head: int
+    last: int
+    branch: int
+    open_turns: int
+    revision: int
+    message_count: int
+    token_count: int
+    input_tokens: int
+    output_tokens: int
+    updated_at: int
+    active_at: int
+    last_message_at: int | None
+    order_state: int
+
+
+# Its rows are unpacked as plain tuples: a row class costs about 0.2 microseconds.
+APPEND_STATE = Query("session_append_state", AppendStateRow)
 
 
 class SqliteFastPaths:
@@ -66,7 +89,7 @@ class SqliteFastPaths:
         If the session is at the top already, the index of the list is not changed.
         """
         queries = self._queries
-        rows: list[Row] = connection.execute(queries["session_append_state"], (request.owner, request.id)).fetchall()
+        rows: list[Row] = connection.execute(queries[APPEND_STATE.name], (request.owner, request.id)).fetchall()
         if not rows:
             return None
         (

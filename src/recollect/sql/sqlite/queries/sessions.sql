@@ -425,11 +425,11 @@ RETURNING key AS session, head, last - :messages AS last, branch, open_turns, re
 -- name: session_append_state
 -- Return the columns of a session row that an append changes, the activity time of the session at the top of the list,
 -- and whether that is another session.
-SELECT key, head, last, branch, open_turns, revision, message_count, token_count, input_tokens, output_tokens, updated_at,
-    active_at, last_message_at, (
+SELECT key AS session, head, last, branch, open_turns, revision, message_count, token_count, input_tokens, output_tokens,
+    updated_at, active_at, last_message_at, (
         SELECT o.active_at << 1 | (o.key <> sessions.key) FROM sessions AS o INDEXED BY sessions_active
         WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC, o.key DESC LIMIT 1
-    )
+    ) AS order_state
 FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- name: session_write_counts
