@@ -20,6 +20,7 @@ from recollect_conformance.deletion import TestDelete
 from recollect_conformance.edits import TestDeleteMessages, TestMarkMessage, TestReplaceMessage
 from recollect_conformance.errors import TestErrors
 from recollect_conformance.filters import TestFilters, TestReversedLists
+from recollect_conformance.fields import TestFields
 from recollect_conformance.formats import TestFormats
 from recollect_conformance.history import TestHistory
 from recollect_conformance.labels import TestLabels
@@ -62,6 +63,7 @@ _SINGLE_STORE: tuple[type, ...] = (
     TestErase,
     TestExpectedRevision,
     TestFilters,
+    TestFields,
     TestFork,
     TestHandles,
     TestHistory,
