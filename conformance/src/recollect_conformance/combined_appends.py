@@ -247,7 +247,7 @@ class TestAppendAfter:
         handles["d"].append([], update={"title": "T"})
         assert [session.id for session in store.list_sessions()] == ["c", "b", "d", "a"]
         assert [(session.id, session.active_at) for session in store.list_sessions()] == [
-            (session.id, session.active_at) for session in (handles["c"], handles["b"], handles["a"], handles["d"])
+            (session.id, session.active_at) for session in (handles["c"], handles["b"], handles["d"], handles["a"])
         ]
 
 

@@ -32,7 +32,7 @@ _NOT_INHERITED = frozenset({"external_id", "status", "channel", "channel_id", *F
 """The fields of a session that a fork does not take from its origin."""
 _EVERY_SESSION: dict[str, Any] = {"archived": None, "delegates": None}
 _NO_FIELDS: dict[str, Any] = {
-    **dict.fromkeys(TEXT_FIELDS), "status": "active", "metadata": None, **dict.fromkeys(FLAG_FIELDS, False),
+    **dict.fromkeys(TEXT_FIELDS), "status": "active", "metadata": None, "labels": (), **dict.fromkeys(FLAG_FIELDS, False),
 }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def session_values(mark: str, status: SessionStatus = "completed") -> dict[str, 
     """Return a distinct value for each field that a caller sets on a session."""
     values: dict[str, Any] = {name: f"{mark} {name}" for name in TEXT_FIELDS}
     values |= {"status": status, "metadata": {"mark": mark}, **dict.fromkeys(FLAG_FIELDS, True)}
+    values["labels"] = (f"{mark} label",)
     assert values.keys() == set(SETTABLE), "add a value for the new field"
     return values
 
@@ -47,7 +48,7 @@ def session_values(mark: str, status: SessionStatus = "completed") -> dict[str, 
 def settable_fields(info: SessionInfo) -> dict[str, Any]:
     """Return the fields of a session that a caller sets, as update() takes them."""
     flags = {name: getattr(info, column) is not None for name, column in FLAG_FIELDS.items()}
-    return {name: getattr(info, name) for name in (*TEXT_FIELDS, "metadata")} | flags
+    return {name: getattr(info, name) for name in (*TEXT_FIELDS, "metadata", "labels")} | flags
 
 
 def check_reads(store: Store, *expected: SessionInfo) -> None:
@@ -100,7 +101,7 @@ def message_values(parts: str) -> Draft:
     draft = Draft(
         role="assistant", parts=_PARTS[parts], format="anthropic", native={"mark": "native"}, model="the model",
         tokens=3, input_tokens=50, output_tokens=700, state="interrupted", error={"mark": "error"},
-        metadata={"mark": "metadata"}, created_at=1_600_000_000_000,
+        metadata={"mark": "metadata"}, created_at=1_600_000_000_000, key="the key",
     )  # fmt: skip
     assert [field.name for field in fields(Draft) if getattr(draft, field.name) == field.default] == []
     return draft
@@ -108,7 +109,7 @@ def message_values(parts: str) -> Draft:
 
 def expected_message(draft: Draft, **columns: Any) -> Message:
     """Return the message that a draft becomes, with the fields that the store adds."""
-    values = {**asdict(draft), **columns}
+    values = {**asdict(draft), "edited_at": None, **columns}
     assert values.keys() == set(Message.__struct_fields__), "add a value for the new field"
     return Message(**values)
 
@@ -224,8 +225,9 @@ class TestFields:
         info = store.session("cli:a").info
         settable_columns = {FLAG_FIELDS.get(name, name) for name in SETTABLE}
         values = {name: value for name, value in asdict(info).items() if name not in settable_columns}
-        times = [values.pop(name) for name in ("created_at", "last_message_at", "updated_at", "active_at")]
+        times = [values.pop(name) for name in ("created_at", "last_message_at", "updated_at")]
         assert times == sorted(set(times))
+        assert times[0] < values.pop("active_at") < times[2]
         assert values == {
             "id": "cli:a", "branch": 2, "revision": 4, "message_count": 5, "token_count": 100, "input_tokens": 1_500,
             "output_tokens": 20_000, "delegate_count": 3, "data_schema_version": DATA_SCHEMA_VERSION, "parent": None,
@@ -251,12 +253,14 @@ class TestFields:
         check_message_reads(session, message)
         check_message_reads(session.fork(id="fork"), message)
         wait_for_the_clock()
-        deleted_message = session.delete_message(position)
+        assert session.delete_message(position)
+        deleted_message = session.message(position)
         assert deleted_message == replace(message, deleted_at=deleted_message.deleted_at)
         assert deleted_message.deleted_at is not None
         check_message_reads(session, deleted_message)
         check_message_reads(database.reopen().session("a"), deleted_message)
-        assert database.open().session("a").restore_message(position) == message
+        assert database.open().session("a").restore_message(position)
+        check_message_reads(session, message)
 
     @pytest.mark.parametrize("parts", _PARTS)
     def test_a_message_that_arrived_as_a_stream(self, store: Store, database: DatabaseUnderTest, parts: str):
@@ -274,7 +278,8 @@ class TestFields:
         times = {"created_at": message.created_at, "completed_at": message.completed_at}
         assert message == expected_message(draft, branch=1, position=2, turn=1, deleted_at=None, **times)
         wait_for_the_clock()
-        deleted_message = session.delete_message(2)
+        assert session.delete_message(2)
+        deleted_message = session.message(2)
         assert deleted_message == replace(message, deleted_at=deleted_message.deleted_at)
         assert (deleted_message.deleted_at or 0) > message.completed_at
         check_message_reads(session, deleted_message)
