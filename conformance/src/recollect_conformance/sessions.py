@@ -30,7 +30,7 @@ def keyword(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
-_INVALID_IDS: list[Any] = ["", " ", "a\nb", "a\0b", "\ud800", "x" * 513, 5, b"a", ".", ".."]
+_INVALID_IDS: list[Any] = ["", "\ud800", "a\udcffb", "x" * 1_025, "\U0001f600" * 257, 5, b"a"]
 
 
 class TestSessions:
@@ -425,12 +425,7 @@ class TestSessions:
                     make(id)
             assert list_ids(store) == [], id
 
-    @pytest.mark.parametrize("id", ["x" * 512, "discord:dm:42", "a b", "%", "_", "'; --", "🤖", "a.b", "0"])
-    def test_valid_ids(self, store: Store, database: DatabaseUnderTest, id: str):
-        store.session(id).append(user("hi"))
-        assert texts(database.reopen().session(id, create=False)) == ["hi"]
-
-    @pytest.mark.parametrize("id", ["\ud800", "a\0b", ""])
+    @pytest.mark.parametrize("id", ["\ud800", "a\0b", "", "x" * 1_025, "\U0001f600" * 257])
     def test_reading_with_an_invalid_id_finds_nothing(self, store: Store, id: str):
         assert store.get_session(id) is None
         for act in (store.find_session, store.delete_session, store.restore_session, store.erase_session):

@@ -24,6 +24,7 @@ from recollect_conformance.retention import TestEmptyTrash, TestPruneSessions
 from recollect_conformance.search import TestSearch, TestSearchHostile, TestSearchPages, TestSearchSnippets
 from recollect_conformance.search_index import TestSearchChanges, TestSearchIndex, TestSearchIndexSeveralStores
 from recollect_conformance.search_query import TestSearchFilters, TestSearchQuery, TestSearchWords
+from recollect_conformance.session_ids import TestSessionIds
 from recollect_conformance.sessions import TestSessions
 from recollect_conformance.statistics import TestStatistics, TestToolStatistics
 from recollect_conformance.streams import TestStreams
@@ -86,6 +87,7 @@ _SEVERAL_STORES: tuple[type, ...] = (
     TestOpening,
     TestOwners,
     TestSearchIndexSeveralStores,
+    TestSessionIds,
     TestSessions,
     TestSettings,
     TestTurnResumption,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from recollect.errors import InvalidValue, format_value
-from recollect.model.session_ids import check_new_id, delegate_id, is_possible_id, split_delegate, split_key
+from recollect.model.session_ids import check_id, delegate_id, is_possible_id, split_delegate, split_key
 
 _MAX_DIGITS = 20  # digits of an id on Discord or Telegram, which are 64-bit integers
 _PROGRAM_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_.-")
@@ -69,7 +69,7 @@ ConversationKey = (
 
 def format_key(key: ConversationKey) -> str:
     """Return the session id of a conversation key. Raise InvalidValue if another key has the same id."""
-    session = check_new_id(_format_key_text(key))
+    session = check_id(_format_key_text(key))
     if parse_key(session) != key:
         raise InvalidValue(
             f"{format_value(session)} is the session of another conversation key than {format_value(key)}. Choose "

@@ -13,7 +13,7 @@ from recollect.model.json import escape_surrogates
 
 MEMORY = ":memory:"
 _OWNER_MAX_CHARACTERS = 256  # PostgreSQL indexes the owner; an index entry has at most 2.7 kB
-_OWNER_MAX_BYTES = 512  # bytes in UTF-8, for the same reason
+_OWNER_MAX_BYTES = 512  # bytes in UTF-8, for the same reason. U+0010 counts twice, because PostgreSQL stores it so
 _MAX_TIMEOUT = 10 * 365 * 24 * 3600  # seconds: 10 years, which the time functions of all systems accept
 # First words of a libpq connection string. As a path it would create a file whose name contains the password.
 _CONNINFO_KEYS = frozenset({"host", "hostaddr", "port", "dbname", "user", "password", "service", "sslmode"})
@@ -62,8 +62,9 @@ def check_owner(owner: Any) -> None:
         )
     if len(owner) > _OWNER_MAX_CHARACTERS:
         raise InvalidValue(f"owner must have at most {_OWNER_MAX_CHARACTERS} characters, got {len(owner):,}.")
-    if len(owner.encode()) > _OWNER_MAX_BYTES:
-        raise InvalidValue(f"owner must have at most {_OWNER_MAX_BYTES} bytes in UTF-8, got {len(owner.encode())}.")
+    size = len(owner.encode()) + owner.count("\x10")
+    if size > _OWNER_MAX_BYTES:
+        raise InvalidValue(f"owner must have at most {_OWNER_MAX_BYTES} bytes in UTF-8, got {size}.")
 
 
 def parse_target(target: str | os.PathLike[str] | None) -> StoreTarget:

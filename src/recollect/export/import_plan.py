@@ -295,7 +295,7 @@ def record_position(record: Any) -> tuple[int, int]:
     return records.parse_message_id(record.message, 0 if isinstance(record, records.SnapshotRecord) else 1)
 
 
-_MAX_ID_PREFIX = 500  # characters. With a dash and 8 digits, the new id stays below the limit of 512.
+_MAX_ID_PREFIX = 1_000  # bytes. With a dash and 8 digits, the new id stays below the limit of 1,024.
 
 
 class ImportTarget(NamedTuple):
@@ -389,10 +389,7 @@ class _Planner:
         )
         for id, session in self.group.sessions.items():
             if id not in existing:
-                if session_ids.is_addressable(id):
-                    self._place_new(session)
-                else:
-                    yield from self._place_renamed(session, "A URL cannot contain this id.")
+                self._place_new(session)
                 continue
             comparison = yield from _compare_session(self.group, session, existing[id])
             if comparison.conflict is None:
@@ -446,7 +443,7 @@ class _Planner:
 
         The id is a hash of the content, so repeating the import uses the same one.
         """
-        id = f"{session.id[:_MAX_ID_PREFIX]}-{self.group.digest(session.id)[:8]}"
+        id = f"{session_ids.shorten_id(session.id, _MAX_ID_PREFIX)}-{self.group.digest(session.id)[:8]}"
         existing: dict[str, transfer.ExistingSession] = yield from execute(transfer.find_existing(self.scope, [id]))
         if id not in existing:
             self._place_new(session, id)

@@ -38,7 +38,8 @@ Time = str | Count
 Position = Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
 Start = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
-Name = Annotated[str, msgspec.Meta(max_length=session_ids.MAX_LENGTH)] | None
+Name = Annotated[str, msgspec.Meta(max_length=512)] | None
+"""A channel or a model: PostgreSQL indexes them."""
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 

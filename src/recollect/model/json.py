@@ -269,5 +269,14 @@ def escape_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+def escape_nul(text: str) -> str:
+    """Return a text without NUL, which PostgreSQL cannot hold, and at which the JSON functions of SQLite end a text.
+
+    NUL is written as U+0010 and `0`, and U+0010 itself, which hardly any text contains, as U+0010 and `p`.
+    """
+    # The escape character first: afterwards it would be escaped again where it marks a NUL.
+    return text.replace("\x10", "\x10p").replace("\0", "\x100")
+
+
 def _too_deep_error() -> InvalidValue:
     return InvalidValue(f"A value must be nested at most {MAX_DEPTH} levels deep. Flatten it, or store it as a str.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from recollect import errors
 from recollect.model import json
+from recollect.server.path_segments import encode_path_segment
 
 PROBLEM_TYPE = "application/problem+json"
 _JSON_TYPES = (str, int, float, list, tuple)  # a tuple is a list in JSON
@@ -133,5 +133,5 @@ def problem_of(error: errors.RecollectError) -> Problem:
 def _detail_of(error: errors.RecollectError) -> str:
     """Return the detail of an error, with HTTP requests instead of the library's methods."""
     session = error.fields.get("session")
-    at = f"/sessions/{quote(session, safe='', errors='replace')}" if isinstance(session, str) else ""
+    at = f"/sessions/{encode_path_segment(json.escape_surrogates(session))}" if isinstance(session, str) else ""
     return errors.format_error(error, _DETAILS, at=at)

@@ -149,7 +149,7 @@ def fork(
     scope: Scope, session: str, at: paths.MessageId | None, new: str, fields: Mapping[str, Any]
 ) -> Operation[SessionInfo]:
     """Create a session that shares the past of this one up to a message; without one, all of it."""
-    return Operation(_fork, scope, session, at, session_ids.check_new_id(new), sessions.columns_of(fields, scope.now))
+    return Operation(_fork, scope, session, at, session_ids.check_id(new), sessions.columns_of(fields, scope.now))
 
 
 def _fork(

@@ -653,7 +653,7 @@ def count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Operation[list[int
 def _count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Steps[list[int]]:
     counts = [0] * len(ranges)
     indexes = [index for index, item in enumerate(ranges) if session_ids.is_possible_id(item.id)]
-    text = json.encode([ranges[index] for index in indexes])
+    text = json.encode([ranges[index]._replace(id=json.escape_nul(ranges[index].id)) for index in indexes])
     for row in (yield from fetch_all(MESSAGES_SHOWN, owner=scope.owner, ranges=text)):
         counts[indexes[row.range_number]] += row.messages
     return counts

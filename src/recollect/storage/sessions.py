@@ -48,6 +48,7 @@ from recollect.storage.operation import (
 from recollect.storage.paths import BRANCH_INSERT, TREE_BRANCH, TREE_INSERT
 
 _INDEXED_FIELDS = ("channel", "model")
+_MAX_INDEXED_LENGTH = 512  # characters. An entry of an index of PostgreSQL has at most 2,704 bytes.
 
 
 def columns_for_new(fields: Mapping[str, Any], now: int) -> tuple[dict[str, Any], str | None]:
@@ -99,8 +100,8 @@ def _check_text(name: str, value: Any) -> str | None:
         raise InvalidValue(f"{name} must be a string or None, got {type(value).__name__}.")
     value = str.__str__(value)
     check_storable(name, value)
-    if name in _INDEXED_FIELDS and len(value) > session_ids.MAX_LENGTH:  # PostgreSQL cannot index long texts
-        raise InvalidValue(f"{name} must have at most {session_ids.MAX_LENGTH} characters, got {len(value):,}.")
+    if name in _INDEXED_FIELDS and len(value) > _MAX_INDEXED_LENGTH:
+        raise InvalidValue(f"{name} must have at most {_MAX_INDEXED_LENGTH} characters, got {len(value):,}.")
     return value
 
 
@@ -296,7 +297,7 @@ def set_sort_title(session: int, title: str | None) -> Steps[None]:
 def create(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
     """Create a session; raise SessionExists if the id is in use."""
     columns, parent = columns_for_new(fields, scope.now)
-    id = session_ids.check_new_id(session)
+    id = session_ids.check_id(session)
     request = _ensure_request(scope, id, columns, parent)
     return Operation(_create, scope, id, columns, parent, fast=request, finish=_finish_creation)
 
@@ -332,7 +333,7 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
 def ensure(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
     """Create a session; if it exists, read it, and interrupt turns whose holder is gone."""
     columns, parent = columns_for_new(fields, scope.now)
-    id = session_ids.check_new_id(session)
+    id = session_ids.check_id(session)
     request = _ensure_request(scope, id, columns, parent)
     return Operation(_ensure, scope, id, columns, parent, fast=request, finish=_finish_creation)
 

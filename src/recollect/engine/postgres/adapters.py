@@ -29,12 +29,6 @@ _ESCAPE_IN_JSON = re.compile(r"\\\\|\\u0010([0p])")
 _INTEGER, _TEXT, _JSON, _INTEGERS, _TEXTS = 20, 25, 114, 1016, 1009  # OIDs of int8, text, json, int8[] and text[]
 
 
-def encode_text(text: str) -> str:
-    """Return a text as it is stored, with escapes."""
-    # The escape character first: afterwards it would be escaped again where it marks a NUL.
-    return text.replace("\x10", "\x10p").replace("\0", "\x100")
-
-
 def decode_text(text: str) -> str:
     """Return a text without its escapes."""
     # In the opposite order: an escape character that is followed by a "0" of the text must not become NUL.

@@ -28,10 +28,11 @@ from typing import Any
 import psycopg
 
 from recollect.engine.change_notifier import ChangeNotice
-from recollect.engine.postgres.adapters import decode_text, encode_text
+from recollect.engine.postgres.adapters import decode_text
 from recollect.engine.postgres.address import Address
 from recollect.engine.postgres.errors import connection_reason, read_only_error, unavailable_error
 from recollect.errors import StoreClosed, StoreReadOnly
+from recollect.model.json import escape_nul
 from recollect.storage.operation import Row
 
 _SECOND_SCAN_AFTER = 2.0  # seconds. Longer than a usual transaction that began before the watcher was registered
@@ -182,7 +183,7 @@ class ChangeListener:
 
 def _channel_of(owner: str) -> str:
     """Return the name of an owner's channel, like the function recollect.channel() of the database."""
-    return f"recollect_{hashlib.md5(encode_text(owner).encode(), usedforsecurity=False).hexdigest()}"
+    return f"recollect_{hashlib.md5(escape_nul(owner).encode(), usedforsecurity=False).hexdigest()}"
 
 
 class _Channel:

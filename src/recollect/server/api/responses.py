@@ -14,8 +14,8 @@ from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from recollect.errors import InvalidValue, StaleRevision
 from recollect.model import json
 from recollect.model.session import SessionInfo as Info
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
+from recollect.server.path_segments import decode_path_segment
 from recollect.store_async import AsyncSession
 
 T = TypeVar("T")

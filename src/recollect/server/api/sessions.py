@@ -15,7 +15,6 @@ from recollect.errors import SessionExists
 from recollect.model.message import Role
 from recollect.model.session import SessionChanges, SessionStatus
 from recollect.model.session import SessionInfo as Info
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.api import schemas
 from recollect.server.api.responses import (
@@ -35,6 +34,7 @@ from recollect.server.api.responses import (
     parse_message_id,
     session_to_dict,
 )
+from recollect.server.path_segments import decode_path_segment
 
 SESSION_TAGS = ["sessions"]
 TriState = Literal["true", "false", "any"]

@@ -9,9 +9,9 @@ from litestar import Response, delete, get, put
 
 from recollect.errors import InvalidValue
 from recollect.model import json
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.api.responses import json_response
+from recollect.server.path_segments import decode_path_segment
 
 TAGS = ["settings"]
 _MAX_KEY_LENGTH = 512  # characters. Keys are names; a limit keeps index entries small.

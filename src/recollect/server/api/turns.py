@@ -10,7 +10,6 @@ from litestar import Response, get, post, put
 from recollect.errors import TurnExists
 from recollect.model.message import ResultStatus, ToolCall
 from recollect.model.turn import DEFAULT_LEASE, EndStatus
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.api import schemas
 from recollect.server.api.messages import MessageFormat, MessageInput, NewMessages, append_response
@@ -27,6 +26,7 @@ from recollect.server.api.responses import (
     paginate,
     parse_message_id,
 )
+from recollect.server.path_segments import decode_path_segment
 from recollect.store_async import AsyncTurn
 
 TURN_TAGS = ["turns"]

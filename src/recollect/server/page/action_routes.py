@@ -14,12 +14,12 @@ from litestar.datastructures import UploadFile
 from recollect.errors import InvalidValue
 from recollect.model.session import SessionChanges
 from recollect.server import actions
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.attachments import read_uploads
 from recollect.server.page.conversation import MODELS_SETTING, open_conversation
 from recollect.server.page.markdown_rendering import render_texts
 from recollect.server.page.session_rows import COLORS
+from recollect.server.path_segments import decode_path_segment
 
 _CONVERSATION_PATH = "/page/conversation/{session:str}"
 _MAX_REMEMBERED_MODELS = 8  # models in the menu, without scrolling

@@ -14,11 +14,10 @@ from litestar.response import Redirect
 from recollect.agent.commands import COMMANDS, is_empty, resume_hint
 from recollect.agent.models import DEMO, callable_model
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
-from recollect.model import humanize, session_ids
+from recollect.model import humanize
 from recollect.model.message import AttachmentPart, Message, ToolCall, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
 from recollect.server import attachments
-from recollect.server.access import decode_path_segment, encode_path_segment
 from recollect.server.account import Account
 from recollect.server.attachments import UPLOAD_LIMITS
 from recollect.server.page import branching, item_rendering, part_rendering
@@ -28,6 +27,7 @@ from recollect.server.page.document import page_response
 from recollect.server.page.part_rendering import SHOWN_IMAGE_TYPES
 from recollect.server.page.session_rows import session_title
 from recollect.server.page.templating import html_response, render_template, template_response
+from recollect.server.path_segments import decode_path_segment, encode_path_segment
 from recollect.server.transfer import content_disposition
 from recollect.store_async import AsyncSession
 
@@ -61,7 +61,7 @@ async def empty_or_new_session(account: Account, fields: dict[str, Any], besides
     `besides` is a session to which a message is being sent; it may still look empty.
     """
     last = await account.store.last_session()
-    reusable = last is not None and last.id != besides and session_ids.is_addressable(last.id) and not fields
+    reusable = last is not None and last.id != besides and not fields
     if last is not None and reusable and await is_empty(last):
         return last
     return await account.store.create_session(**fields)
@@ -139,21 +139,10 @@ async def _is_active(session: AsyncSession, message: Message) -> bool:
     return bool(at_position) and at_position[0].id == message.id
 
 
-async def _last_addressable_session(account: Account) -> AsyncSession | None:
-    """Return the last active session that a URL can carry: a store of an older version may hold '.' and '..'."""
-    last = await account.store.last_session()
-    if last is None or session_ids.is_addressable(last.id):
-        return last
-    return next(
-        (candidate for candidate in await account.store.list_sessions(3) if session_ids.is_addressable(candidate.id)),
-        None,
-    )
-
-
 @get("/", include_in_schema=False)
 async def start_page(request: Request[Any, Any, Any], account: Account) -> Response[Any]:
     """Redirect to the last open session, or return a page that creates one."""
-    session = await _last_addressable_session(account)
+    session = await account.store.last_session()
     if session is None:
         return await page_response(request, account, title="New chat", template="start.html")
     return Redirect(f"/c/{encode_path_segment(session.id)}", status_code=303)

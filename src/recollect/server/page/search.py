@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 from litestar import Request, Response, get
 
 from recollect.model.search import Hit
-from recollect.server.access import encode_path_segment
 from recollect.server.account import Account
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.session_rows import UNTITLED, session_title
 from recollect.server.page.templating import template_response
+from recollect.server.path_segments import encode_path_segment
 
 PAGE_SIZE = 30  # hits per page: more than the dialog shows at once
 _ROLE_LABELS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}

@@ -10,8 +10,8 @@ from recollect.agent.titles import title_of
 from recollect.errors import SessionNotFound
 from recollect.model.humanize import format_count, pluralize
 from recollect.model.session import SessionInfo
-from recollect.server.access import encode_path_segment
 from recollect.server.page.clock import Clock
+from recollect.server.path_segments import encode_path_segment
 from recollect.store_async import AsyncStore
 
 UNTITLED = "New chat"

@@ -12,7 +12,6 @@ from litestar.params import QueryParameter
 
 from recollect import storage
 from recollect.model.session import SessionInfo
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.page import templating
 from recollect.server.page.clock import Clock, clock_of
@@ -26,6 +25,7 @@ from recollect.server.page.session_rows import (
     sessions_without_title,
 )
 from recollect.server.page.templating import template_response
+from recollect.server.path_segments import decode_path_segment
 
 PAGE_SIZE = 40
 """Sessions per page of the list: more than fit on a screen."""

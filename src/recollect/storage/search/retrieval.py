@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import IndexDamaged, InvalidValue, SessionNotFound, format_value
-from recollect.model import json, validation
+from recollect.model import json, session_ids, validation
 from recollect.model.search import Hit
 from recollect.storage import sessions
 from recollect.storage.operation import Operation, Plan, Query, Scope, Steps, fetch_all, fetch_one
@@ -441,7 +441,9 @@ def _filter_params(scope: Scope, request: SearchRequest, target: _SearchedSessio
         "no_channels": _json_list(filters.channel[1]),
         "statuses": _json_list(filters.status[0]),
         "no_statuses": _json_list(filters.status[1]),
-        "no_sessions": _json_list(filters.no_session),
+        "no_sessions": _json_list(
+            frozenset(json.escape_nul(id) for id in filters.no_session if session_ids.is_possible_id(id))
+        ),
         "models": _json_list(filters.model[0]),
         "no_models": _json_list(filters.model[1]),
         "since": filters.since,

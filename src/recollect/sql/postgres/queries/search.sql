@@ -66,7 +66,9 @@ AND (:no_channels::text IS NULL OR s.channel IS NULL
     OR s.channel <> ALL ((SELECT recollect.listed(:no_channels))::text[]))
 AND (:statuses::text IS NULL OR s.status = ANY ((SELECT recollect.listed(:statuses))::text[]))
 AND (:no_statuses::text IS NULL OR s.status <> ALL ((SELECT recollect.listed(:no_statuses))::text[]))
-AND (:no_sessions::text IS NULL OR s.id <> ALL ((SELECT recollect.listed(:no_sessions))::text[]))
+AND (:no_sessions::text IS NULL OR s.id NOT IN (
+    SELECT j.value FROM json_array_elements_text(:no_sessions::text::json) AS j (value)
+))
 
 -- shared: session_columns
 -- The columns of the session that a hit shows.

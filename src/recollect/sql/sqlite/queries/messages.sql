@@ -4,6 +4,10 @@ CAST(parts AS BLOB) AS parts, key & 4294967295 AS position, role, created_at, tu
 CASE WHEN coalesce(state, completed_at, deleted_at, error, metadata, blobs) IS NOT NULL
 THEN json_array(state, completed_at, deleted_at, error, metadata, blobs) END AS rare
 
+-- shared: nul_restored
+-- An id of a JSON parameter, in which model/json.py has escaped NUL: the JSON functions would end the text there.
+CASE WHEN instr(id, char(16)) THEN replace(replace(id, char(16) || '0', char(0)), char(16) || 'p', char(16)) ELSE id END
+
 -- shared: is_tool_step
 -- Condition: a message is a tool step: a tool result, or an assistant message with a call that it does not answer
 -- itself. Transcripts for people omit tool steps.
@@ -92,7 +96,8 @@ WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND delete
 -- name: messages_shown
 -- Count the messages of path ranges that are not tool steps.
 WITH RECURSIVE requested_ranges (range_number, id, deleted_at, after, until) AS (
-    SELECT j.key, j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3 FROM json_each(:ranges) AS j
+    SELECT j.key, {nul_restored}, j.value ->> 1, j.value ->> 2, j.value ->> 3
+    FROM (SELECT key, value, value ->> 0 AS id FROM json_each(:ranges)) AS j
 ), heads (range_number, after, until, branch, last) AS (
     SELECT a.range_number, a.after, a.until, s.head, s.last
     FROM requested_ranges AS a CROSS JOIN sessions AS s ON s.owner = :owner AND s.id = a.id AND s.deleted_at IS NULL

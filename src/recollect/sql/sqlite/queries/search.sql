@@ -7,7 +7,13 @@ AND (:channels IS NULL OR s.channel IN (SELECT value FROM json_each(:channels)))
 AND (:no_channels IS NULL OR s.channel IS NULL OR s.channel NOT IN (SELECT value FROM json_each(:no_channels)))
 AND (:statuses IS NULL OR s.status IN (SELECT value FROM json_each(:statuses)))
 AND (:no_statuses IS NULL OR s.status NOT IN (SELECT value FROM json_each(:no_statuses)))
-AND (:no_sessions IS NULL OR s.id NOT IN (SELECT value FROM json_each(:no_sessions)))
+AND (:no_sessions IS NULL OR s.id NOT IN (
+    SELECT {nul_restored} FROM (SELECT value AS id FROM json_each(:no_sessions))
+))
+
+-- shared: nul_restored
+-- An id of a JSON parameter, in which model/json.py has escaped NUL: the JSON functions would end the text there.
+CASE WHEN instr(id, char(16)) THEN replace(replace(id, char(16) || '0', char(0)), char(16) || 'p', char(16)) ELSE id END
 
 -- shared: changed_titles
 -- The titles that are not indexed.
