@@ -13,7 +13,6 @@ from random_stores import build_store, export_bytes, import_bytes, read_everythi
 import recollect
 from recollect import export
 from recollect.export import import_report, importer
-from recollect.model import session_ids
 from recollect_conformance import examples
 from recollect_conformance.examples import texts
 
@@ -464,40 +463,39 @@ class TestConflicts:
             assert import_bytes(export_bytes(store), target)[1].conflicts[0].reason.startswith("Both")
 
 
-class TestIdsThatNoUrlCanContain:
-    @pytest.mark.parametrize("on_conflict", ["skip", "new", "error"])
-    @pytest.mark.parametrize("id", [".", ".."])
-    def test_such_a_session_gets_the_same_new_id_each_time(self, target, id, on_conflict):
+class TestHostileIds:
+    @pytest.mark.parametrize("id", [".", "..", "a\0b", "a\r\nb", "\x1b[31m", "../../x", "\u202ea", "\0" * 1_024])
+    def test_a_session_keeps_its_id(self, target, id):
         with recollect.open(":memory:") as store:
-            store.session("dots").append({"role": "user", "content": "up"})
-            store.session("child", parent="dots")
-            text = export_bytes(store).replace(b'"dots"', f'"{id}"'.encode())
-        for _ in range(2):
-            _, report = import_bytes(text, target, on_conflict=on_conflict)
-            (conflict,) = report.conflicts
-            assert (conflict.id, "URL" in conflict.reason) == (id, True)
-            assert conflict.new_id.startswith(f"{id}-")  # pyright: ignore[reportOptionalMemberAccess]
-            assert [m.text for m in target.session(conflict.new_id, create=False).messages()] == ["up"]
-            assert target.session("child", create=False).parent == conflict.new_id
-            assert target.get_session(id) is None
-        assert len(target.list_sessions(delegates=True)) == 2
+            store.session(id).append({"role": "user", "content": "up"})
+            store.session("child", parent=id)
+            text = export_bytes(store)
+        for outcome in ("created", "unchanged"):
+            _, report = import_bytes(text, target)
+            assert report.conflicts == []
+            assert sorted(getattr(report, outcome)) == sorted([id, "child"])
+        assert target.session("child", create=False).parent == id
 
-    def test_a_store_of_an_older_version_keeps_such_ids(self, tmp_path, monkeypatch):
-        path = tmp_path / "old.db"
-        with recollect.open(path) as store, monkeypatch.context() as patch:
-            patch.setattr(session_ids, "_DOT_SEGMENTS", frozenset())
-            store.session("..").append({"role": "user", "content": "up"})
-        with recollect.open(path) as store:
-            assert [session.id for session in store.list_sessions()] == [".."]
-            assert store.check().problems == ()
-            assert import_bytes(export_bytes(store), store)[1].unchanged == [".."]
-            session = store.session("..", create=False)
-            session.append({"role": "user", "content": "more"})
-            assert session.fork(id="elsewhere").message_count == store.get_session("..").message_count == 2  # pyright: ignore[reportOptionalMemberAccess]
-            store.delete_session("..")
-            assert store.restore_session("..").id == ".."
-            store.erase_session("..", forks="keep")
-            assert [session.id for session in store.list_sessions()] == ["elsewhere"]
+    def test_a_renamed_session_has_an_id_of_at_most_1024_bytes(self, target):
+        for id in ("x" * 1_024, "\U0001f600" * 256, "\u20ac" * 341 + "x", "\0" * 1_024):
+            target.session(id).append({"role": "user", "content": "here"})
+            with recollect.open(":memory:") as store:
+                store.session(id).append({"role": "user", "content": "there"})
+                _, report = import_bytes(export_bytes(store), target, on_conflict="new")
+            (conflict,) = report.conflicts
+            assert conflict.new_id is not None
+            assert id.startswith(conflict.new_id[:-9])
+            assert 1_000 < len(conflict.new_id.encode()) <= 1_024
+            assert target.session(conflict.new_id, create=False).message_count == 1
+
+    @pytest.mark.parametrize("id", ["", "x" * 1_025, "\ud800", 5, None])
+    def test_an_invalid_id_is_an_error_of_its_line(self, target, id):
+        with recollect.open(":memory:") as store:
+            store.session("name").append({"role": "user", "content": "up"})
+            text = export_bytes(store).replace(b'"name"', json.dumps(id).encode())
+        _, report = import_bytes(text, target)
+        assert report.bad_count
+        assert list(target.list_sessions()) == []
 
 
 class TestOwners:
