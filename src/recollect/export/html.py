@@ -16,7 +16,7 @@ from recollect.export.markdown_html import markdown_to_html
 from recollect.export.safe_markup import code_block, escape_html
 from recollect.export.transcript import SPEAKERS, RenderedCall, RenderedMessage, RenderedSummary, SideBranch
 from recollect.formats import display
-from recollect.model.humanize import format_duration, format_size, pluralize
+from recollect.model.humanize import escape_unprintable, format_duration, format_size, pluralize
 from recollect.model.json import UNSET
 from recollect.model.message import (
     AttachmentPart,
@@ -77,7 +77,7 @@ class HtmlRenderer:
         """Return the entry of a session in the list of contents."""
         last = session.last_message_at or session.created_at
         return _encode(
-            f'<li><a href="#s{number}"><span dir="auto">{escape_html(session.title or session.id)}</span>'
+            f'<li><a href="#s{number}"><span dir="auto">{_title(session)}</span>'
             f"<small>{pluralize(messages, 'message')} · {format_time(last, self._zone)[:10]}</small></a></li>"
         )
 
@@ -88,7 +88,7 @@ class HtmlRenderer:
     def session(self, number: int, session: SessionInfo, messages: int, branches: int) -> bytes:
         """Open a session, with its title and its facts."""
         self._day, self._number = "", number
-        title = escape_html(session.title or session.id)
+        title = _title(session)
         head = ""
         if self._head is not None:
             head, self._head = _head(title) + self._head.decode(), None
@@ -185,10 +185,18 @@ def _facts(session: SessionInfo, messages: int, branches: int, zone: datetime.tz
         ("Messages", f"{messages:,}"),
         ("Tokens", f"{session.token_count:,}" if session.token_count else None),
         ("Branches", f"{branches:,}" if branches > 1 else None),
-        ("Forked from" if session.relation == "fork" else "Parent", session.parent),
-        ("ID", session.id if session.title else None),
+        (
+            "Forked from" if session.relation == "fork" else "Parent",
+            session.parent and escape_unprintable(session.parent),
+        ),
+        ("ID", escape_unprintable(session.id) if session.title else None),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _title(session: SessionInfo) -> str:
+    """Return the title of a session, or else its id, as HTML."""
+    return escape_html(session.title or escape_unprintable(session.id))
 
 
 def _fact_attributes(name: str) -> str:

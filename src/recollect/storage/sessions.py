@@ -19,6 +19,7 @@ from recollect.errors import (
     format_value,
 )
 from recollect.model import json, session_ids, validation
+from recollect.model.humanize import escape_unprintable
 from recollect.model.session import (
     FLAG_FIELDS,
     SESSION_STATUSES,
@@ -622,7 +623,9 @@ def _resolve(scope: Scope, name: str) -> Steps[SessionInfo]:
         raise (yield from _missing_id_error(scope, name))
     if len(matches) > 1:
         first_matches = matches[: _MATCH_LIMIT - 1]
-        labels = tuple(f"{match.id} ({match.title})" if match.title else match.id for match in first_matches)
+        labels = tuple(
+            escape_unprintable(f"{match.id} ({match.title})" if match.title else match.id) for match in first_matches
+        )
         count = f"more than {_MATCH_LIMIT - 1}" if len(matches) == _MATCH_LIMIT else len(matches)
         raise AmbiguousName(name=name, count=count, matches=labels, sessions=tuple(match.id for match in first_matches))
     return (yield from find(scope, matches[0].id)).value

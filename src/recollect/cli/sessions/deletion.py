@@ -13,7 +13,7 @@ from recollect.cli.options import NumberParam, SizeParam, confirm
 from recollect.cli.output import print_note
 from recollect.cli.sessions import lookup
 from recollect.cli.times import DurationParam, format_minute
-from recollect.model.humanize import format_size, pluralize
+from recollect.model.humanize import format_size, pluralize, quote_for_shell
 from recollect.model.value import format_iso
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def delete(ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> Non
         return
     for session in sessions:
         print_note(f"{'Would move' if dry_run else 'Moved'} {lookup.session_label(session)} to the trash.")
-    if not dry_run:
-        import shlex  # noqa: PLC0415
-
-        print_note(f"To undo: recollect sessions restore {shlex.join(session.id for session in sessions)}")
+    words = [quote_for_shell(session.id) for session in sessions]
+    if not dry_run and None not in words:  # an id with NUL cannot be typed
+        dashes = "-- " if any(session.id.startswith("-") for session in sessions) else ""
+        print_note(f"To undo: recollect sessions restore {dashes}{' '.join(filter(None, words))}")
 
 
 @click.command(cls=StoreCommand)

@@ -9,9 +9,9 @@ import click
 from recollect.cli import options, store_access
 from recollect.cli.group import StoreCommand
 from recollect.cli.json_output import print_json, to_plain
-from recollect.cli.output import is_terminal, print_note
+from recollect.cli.output import is_terminal, print_note, sanitize
 from recollect.cli.sessions import lookup
-from recollect.model.humanize import pluralize
+from recollect.model.humanize import escape_unprintable, pluralize
 
 _ids_argument = click.argument("ids", metavar="ID...", type=lookup.SessionParam(), nargs=-1, required=True)
 
@@ -31,7 +31,9 @@ def rename(id: str, title: str, as_json: bool) -> None:
         print_json({"sessions": [session.to_dict()]})
     else:
         print_note(
-            f"Renamed {session.id} to {session.title!r}." if session.title else f"Removed the title of {session.id}."
+            f"Renamed {escape_unprintable(session.id)} to {session.title!r}."
+            if session.title
+            else f"Removed the title of {escape_unprintable(session.id)}."
         )
 
 
@@ -104,6 +106,6 @@ def fork(id: str, at: str | None, title: str | None, new: str | None, as_json: b
     if as_json:
         print_json({"sessions": [new_session.to_dict()]})
         return
-    click.echo(new_session.id)
+    click.echo(sanitize(new_session.id))
     if is_terminal():
         print_note(f"The fork shares {pluralize(messages, 'message')} with {lookup.session_label(origin)}.")

@@ -273,7 +273,7 @@ async def details_panel(request: Request[Any, Any, Any], account: Account, sessi
     [messages] = await account.store.shown_counts([info])
     rows = [
         ("Title", header["title"]),
-        ("Conversation ID", info.id),
+        ("Conversation ID", humanize.escape_unprintable(info.id)),
         ("Model", header["model"]),
         ("Status", info.status),
         ("Task", info.task),

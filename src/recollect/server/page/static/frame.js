@@ -6,8 +6,17 @@ window.recollect = (() => {
   const narrow = matchMedia("(max-width: 799px)");
 
   self.emit = (name, detail = {}) => document.dispatchEvent(new CustomEvent("recollect:" + name, { detail }));
+  /* A session id as a segment of a path, and back. A browser resolves `.` and `..`, so the server takes `~.` for `.`. */
+  self.segment = (id) => encodeURIComponent(/^~*\.{1,2}$/.test(id) ? "~" + id : id);
+  self.fromSegment = (segment) => {
+    const id = decodeURIComponent(segment);
+    return /^~+\.{1,2}$/.test(id) ? id.slice(1) : id;
+  };
+  /* An id in an attribute, and back. HTML has no NUL and changes CR to LF, so these two and `%` are percent-encoded. */
+  self.toAttribute = (id) => id.replace(/[%\0\r]/g, encodeURIComponent);
+  self.fromAttribute = (value) => value && decodeURIComponent(value);
   self.address = (session, message) =>
-    "/c/" + encodeURIComponent(session) + (message ? "?m=" + encodeURIComponent(message) : "");
+    "/c/" + self.segment(session) + (message ? "?m=" + encodeURIComponent(message) : "");
 
   /* Sentences for problem codes whose detail is written for API clients. */
   const SENTENCES = {
