@@ -70,7 +70,7 @@ class TestTrash:
 
     def test_the_undo_command_is_quoted_for_the_shell(self, call, store):
         store.session("cli:it's a; name")
-        assert """restore 'cli:it'"'"'s a; name'""" in call("sessions", "delete", "cli:it's a; name").stderr
+        assert r"""restore 'cli:it'\''s a; name'""" in call("sessions", "delete", "cli:it's a; name").stderr
 
     def test_restore_selects_the_newest_session_with_an_id(self, call, store):
         for title in ("old", "new"):

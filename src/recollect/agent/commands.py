@@ -497,10 +497,19 @@ async def run(conversation: Conversation, line: str) -> CommandOutcome:
         matches = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
         hint = f" Did you mean `/{matches[0]}`?" if matches else ""
         return CommandOutcome(text=f"Unknown command `/{name}`.{hint} Run `/help` to see all commands.", failed=True)
+    return await _run_command(conversation, command, argument.strip())
+
+
+async def resume(conversation: Conversation, id: str) -> CommandOutcome:
+    """Continue the session with an id, as `/resume` does. A line could not contain every id."""
+    return await _run_command(conversation, COMMANDS["resume"], id)
+
+
+async def _run_command(conversation: Conversation, command: SlashCommand, argument: str) -> CommandOutcome:
     if conversation.busy and command.name not in _ALLOWED_WHILE_BUSY:
         return CommandOutcome(text="An answer is in progress. Wait for it, or stop it first.", failed=True)
     try:
-        return await command.run(conversation, argument.strip())
+        return await command.run(conversation, argument)
     except InvalidValue as error:
         return CommandOutcome(text=f"{error} Usage: `{command.usage}`", failed=True)
     except RecollectError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.agent.titles import message_text
+from recollect.model.humanize import escape_unprintable
 from recollect.model.message import Draft, Message, TextPart
 from recollect.model.tokens import BYTES_PER_TOKEN
 from recollect.model.value import format_iso
@@ -46,7 +47,10 @@ async def _summary(session: AsyncSession) -> str | None:
 async def from_search(store: AsyncStore, query: str, budget: int = BUDGET) -> Draft:
     """Return a message with the hits of a search over the store."""
     hits = [hit for hit in await store.search(query, limit=_MAX_HITS) if hit.message]
-    lines = [f"{hit.title or hit.session}, {format_iso(hit.created_at)[:10]}, {hit.role}: {hit.text}" for hit in hits]
+    lines = [
+        f"{hit.title or escape_unprintable(hit.session)}, {format_iso(hit.created_at)[:10]}, {hit.role}: {hit.text}"
+        for hit in hits
+    ]
     sources = [{"session": hit.session, "message": hit.message} for hit in hits]
     text = "\n\n".join(_fit_lines(lines, budget)) or "No messages match."
     return _recalled_draft(

@@ -25,7 +25,6 @@ from recollect.agent.commands import resume_hint
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnEnded, TurnStarted
 from recollect.agent.presence import describe_presence
-from recollect.channels.terminal.sanitize import clean_line
 from recollect.errors import NotFound, RecollectError, SessionBusy, SessionTakenOver, StoreClosed, StoreError
 from recollect.model.humanize import pluralize
 from recollect.model.message import Message
@@ -555,7 +554,7 @@ class TerminalConversation:
             session_id = await Picker(self.conversation.session.store).run()
             if session_id is None:
                 return True
-            outcome = await commands.run(self.conversation, f"/resume {session_id}")
+            outcome = await commands.resume(self.conversation, session_id)
         self._screen.outcome(outcome)
         if outcome.action in ("moved", "edit") and not outcome.failed and not await self._show_session():
             return False
@@ -626,4 +625,4 @@ def save_unsaved(conversation: Conversation) -> str:
 
 def resume_message(conversation: Conversation) -> str:
     """Return a notice with the command that resumes the conversation."""
-    return f"Resume with: {clean_line(resume_hint(conversation.session))}"
+    return f"Resume with: {resume_hint(conversation.session)}"

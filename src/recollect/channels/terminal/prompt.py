@@ -53,8 +53,9 @@ class InputCompleter(Completer):
 
     def _sessions(self, prefix: str) -> Iterable[Completion]:
         for id, title in self.sessions:
-            if id.startswith(prefix) or prefix.lower() in title.lower():
-                yield Completion(id, -len(prefix), display=clean_line(title or id), display_meta=clean_line(id))
+            word = id if id.isprintable() and id == id.strip() else title  # the line cannot contain every id
+            if word and (id.startswith(prefix) or prefix.lower() in title.lower()):
+                yield Completion(word, -len(prefix), display=clean_line(title or id), display_meta=clean_line(id))
 
 
 class InputPrompt:
